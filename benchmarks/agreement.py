@@ -13,8 +13,8 @@ from torch import Tensor
 
 from benchmarks.crowd import Crowd
 from benchmarks.goals import SAME_TEXT
-from engine.errors import PromptCacheError
-from engine.events import Answer
+from engine.base.errors import PromptCacheError
+from engine.base.events import Answer
 
 APART = "distance ÷ spread, of the worst"  # from numbers that are wanted; the spread is of these
 ALIKE = "answers that begin alike"

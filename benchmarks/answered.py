@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
+from engine.base.events import Answer, Event, Side
+from engine.base.stopwatch import Stopwatch
 from engine.engine import Engine
-from engine.events import Answer, Event, Side
-from engine.inference.answering import Answering
-from engine.inference.params import RunSettings
-from engine.inference.reading import Reading
-from engine.inference.sequence import Sequence as Answered
+from engine.fidelity.teacher_forcing import Reading
+from engine.inference.generate import Answering
+from engine.inference.generation import Sequence as Answered
+from engine.inference.run_settings import RunSettings
 from engine.prepared import PreparedPrompt
 from engine.prompt.tokenized import Planned
-from engine.stopwatch import Stopwatch
 
 
 @dataclass(frozen=True)

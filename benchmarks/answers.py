@@ -24,12 +24,12 @@ from typing import Any
 
 from benchmarks import page_cache
 from benchmarks.turns import Way
-from engine.cache.store import Store
+from engine.base.errors import PromptCacheError, SettingsError
+from engine.base.events import Answer
 from engine.engine import Engine
-from engine.errors import PromptCacheError, SettingsError
-from engine.events import Answer
 from engine.model.model import Model
 from engine.pml import Schema, parse_schema
+from engine.store import Store
 
 REPAIRS = ("link:8", "blend:0.15", "query:0.15", "impact:0.15")
 

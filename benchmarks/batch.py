@@ -18,8 +18,8 @@ from benchmarks.crowd import DECODERS, KINDS, Crowd, Size
 from benchmarks.growing import by_tail
 from benchmarks.machine import machine
 from benchmarks.turns import ratio, timed
-from engine.choices import Quantize, Weights
-from engine.errors import PromptCacheError
+from engine.base.choices import Quantize, Weights
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
 
 FEW = 4  # prompts that are answered one after the other: a token takes as long whether more follow or not

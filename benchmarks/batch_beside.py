@@ -22,9 +22,9 @@ from benchmarks.crowd import Crowd
 from benchmarks.peers import llamacpp, llamacpp_slots
 from benchmarks.peers.peer import Shape
 from benchmarks.turns import Way, ratio, timed
+from engine.base.errors import PromptCacheError
+from engine.base.events import FirstToken
 from engine.batch.ticket import Ticket
-from engine.errors import PromptCacheError
-from engine.events import FirstToken
 from engine.prepared import PreparedPrompt
 
 KINDS = ("batch", "batch_reordered")

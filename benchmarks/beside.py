@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.markdown import head, row
 from benchmarks.suite.sampling import OF_A_PEER, ratio
-from engine.stopwatch import milliseconds
+from engine.base.stopwatch import milliseconds
 
 OURS = {  # by the way of a peer: our way over the same tokens
     "full": ("uncached", "nothing cached"),

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.stopping import as_interrupts
-from engine.errors import PromptCacheError
+from app.base.signals import as_interrupts
+from engine.base.errors import PromptCacheError
 
 PROJECT = Path(__file__).resolve().parents[1]
 

@@ -27,15 +27,15 @@ from pathlib import Path
 from benchmarks.answers import text_of
 from benchmarks.drawn import spans
 from benchmarks.turns import Way
+from engine.base.errors import CancelledError, PromptCacheError
+from engine.base.events import Answer, FirstToken
 from engine.batch.loop import BatchLoop
 from engine.batch.passes import Pass
 from engine.batch.ticket import Ticket
-from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import CancelledError, PromptCacheError
-from engine.events import Answer, FirstToken
 from engine.model.model import Model
 from engine.prepared import PreparedPrompt, PreparedSchema
+from engine.store import Store
 
 KINDS = ("batch", "batch_reordered", "batch_plain", "private")
 DECODERS = 16  # answers under way when a newcomer comes

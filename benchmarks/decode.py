@@ -1,8 +1,7 @@
 """Time per token of an answer over cached tokens, with plain weights and with others, which take turns.
 
-What is timed is what an answer takes: a step of `engine.inference.sequence` from the token before to the text
-of this one, with the choice of the token in it. The first step, a prefill, is not counted, nor is the copy of
-the segments into one buffer before the second: that of a warm-up is none of its own.
+A step of `engine.inference.generation` is timed, from one token to the text of the next. The first step, a
+prefill, does not count; nor does the copy of the segments into one buffer before the second.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import Any
 from benchmarks.drawn import drawn_tokens, spans
 from benchmarks.machine import machine
 from benchmarks.turns import Way, ratio, timed
+from engine.base.choices import Quantize, Weights
+from engine.base.errors import PromptCacheError
+from engine.base.segment import Placement
 from engine.cache.encoder import encode
-from engine.choices import Quantize, Weights
-from engine.errors import PromptCacheError
-from engine.inference.params import SamplingParams
+from engine.inference.generation import Sequence
 from engine.inference.prefill import Prefill
-from engine.inference.sequence import Sequence
+from engine.inference.run_settings import SamplingParams
 from engine.model.loading import load
 from engine.model.model import Model
 from engine.prompt.recipe import Recipe, segment_key
-from engine.segment import Placement
 
 SIDES: tuple[Weights, ...] = ("plain", "packed")
 NEW = 4  # tokens behind the cached ones

@@ -21,13 +21,13 @@ from typing import Any
 from benchmarks.answers import sources
 from benchmarks.machine import machine
 from benchmarks.turns import Way, ratio, timed
-from engine.cache.store import Store
-from engine.choices import Quantize, Weights
+from engine.base.choices import Quantize, Weights
+from engine.base.errors import PromptCacheError
+from engine.base.events import Side
 from engine.engine import Engine
-from engine.errors import PromptCacheError
-from engine.events import Side
 from engine.model.loading import load
 from engine.model.model import Model
+from engine.store import Store
 
 RATIOS = ("first", "first_sync", "first_written")
 

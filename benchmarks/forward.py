@@ -20,11 +20,11 @@ import torch
 
 from benchmarks.drawn import drawn_tokens, spans
 from benchmarks.turns import Way
+from engine.attention.rope import move_keys
+from engine.base.segment import Placement, Segment
 from engine.cache.encoder import encode
 from engine.model.model import Model
-from engine.model.rope import move_keys
 from engine.prompt.recipe import Recipe, segment_key
-from engine.segment import Placement, Segment
 
 
 @dataclass

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tasks import own_questions, read_tasks
-from engine.cache.store import Store
+from engine.base.events import Answer
 from engine.engine import Engine
-from engine.events import Answer
 from engine.model.model import Model
+from engine.store import Store
 
 _SIZE = "64m"
 _BLOCK = bytes(1 << 12)

@@ -212,7 +212,7 @@ def rows(reports: Reports) -> list[list[str]]:
 
 def goals_table(reports: Reports) -> str:
     """The table of goals of these parts, for a terminal."""
-    from app.cli.output import table
+    from app.cli.base.output import table
 
     return table(
         ["", "FIGURE", "OF", "MEASURED", "GOAL", ""], [row for row in rows(reports) if row[0] in reports]

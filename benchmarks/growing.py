@@ -23,11 +23,11 @@ from benchmarks.agreement import mean_distance
 from benchmarks.crowd import Size
 from benchmarks.drawn import spans
 from benchmarks.turns import Way, timed
+from engine.base.segment import Placement, Segment
 from engine.batch.passes import Passes, held_bytes
-from engine.model.batched_kv_cache import Member
-from engine.model.kv_cache import Rows, Rowwise
+from engine.kv_cache.batched_kv_cache import Member
+from engine.kv_cache.protocol import Rows, Rowwise
 from engine.model.model import Model
-from engine.segment import Placement, Segment
 
 KINDS = ("one_by_one", "private", "batch", "batch_reordered")
 PARTS = 4  # of what is shared, that tails grow by

@@ -14,10 +14,10 @@ from typing import Any
 
 from benchmarks.machine import machine
 from benchmarks.turns import Way, ratio, timed
-from engine.choices import Quantize, Speculate, Weights
+from engine.base.choices import Quantize, Speculate, Weights
+from engine.base.errors import PromptCacheError
+from engine.base.events import Answer
 from engine.engine import Engine
-from engine.errors import PromptCacheError
-from engine.events import Answer
 from engine.prepared import PreparedPrompt
 
 SIDES: tuple[Speculate, ...] = ("off", "on")

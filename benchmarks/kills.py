@@ -20,15 +20,15 @@ from typing import Any
 
 import torch
 
-from engine.cache.store import Origin, Store, Verify
-from engine.cache.store.claim import TEMPORARY
-from engine.cache.store.codec import Scheme
-from engine.cache.store.eviction import Removed
-from engine.cache.store.files import Entry
-from engine.cache.store.folder import Folder
-from engine.cache.store.index import Index
-from engine.cache.store.local import LocalBlobs
-from engine.segment import Segment
+from engine.base.segment import Segment
+from engine.store import Origin, Store, Verify
+from engine.store.blobs.claim import TEMPORARY
+from engine.store.blobs.codec import Scheme
+from engine.store.blobs.folder import Folder
+from engine.store.blobs.local_files import LocalBlobs
+from engine.store.blobs.segment_files import Entry
+from engine.store.index.database import Index
+from engine.store.index.eviction import Removed
 
 ORIGIN = Origin("benchmark", "m", "isolated", "benchmark", "benchmark")
 KINDS = 16

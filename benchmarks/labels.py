@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.pml import Prompt, Schema, parse_prompt, parse_schema
-from engine.pml.entities import forbidden_character
-from engine.pml.escaping import escaped_text
+from engine.pml.xml.entities import forbidden_character
+from engine.pml.xml.escaping import escaped_text
 
 SPLITS = ("train", "test")
 

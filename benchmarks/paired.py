@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 DRAWS = 2000
 SEED = 0

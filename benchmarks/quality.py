@@ -22,15 +22,15 @@ from benchmarks.metrics import score
 from benchmarks.quality_journal import Journal
 from benchmarks.shortening import TooLongError, fits, shortened
 from benchmarks.tasks import Questions, Task
-from engine.cache.store import Store
-from engine.choices import SCOPES, Quantize, Weights
+from engine.base.choices import SCOPES, Quantize, Weights
+from engine.base.errors import PromptCacheError
 from engine.engine import Engine
-from engine.errors import PromptCacheError
-from engine.inference.params import ReuseParams, RunSettings
-from engine.inference.reading import Reading
+from engine.fidelity.teacher_forcing import Reading
+from engine.inference.run_settings import ReuseParams, RunSettings
 from engine.model.loading import load
 from engine.pml import PromptError
 from engine.prepared import PreparedPrompt, PreparedSchema
+from engine.store import Store
 
 UNCACHED, DEFAULT = "uncached", "default"
 REPAIRS = {

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 NAME = "samples.jsonl"
 VERSION = 1

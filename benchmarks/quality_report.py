@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.writing import write_text
+from app.base.safe_write import write_text
 from benchmarks.markdown import head, row
-from engine.errors import PromptCacheError
-from engine.inference.findings import nats
+from engine.base.errors import PromptCacheError
+from engine.fidelity.findings import nats
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -16,7 +16,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 Arrival = tuple[float, str]
 END = b"0\r\n\r\n"  # of a body in chunks; no event ends so

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.checkouts import PROJECT, checked_out, commit
 from benchmarks.turns import orders, ratio
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 SIDES = ("old", "new")
 _TOKENS = 33  # of the answer whose tokens are timed

@@ -24,10 +24,10 @@ from benchmarks.raw_reader import RawReader
 from benchmarks.serve import serving
 from benchmarks.turns import orders
 from engine import Engine
-from engine.cache.store import Store
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
 from engine.model.model import Model
+from engine.store import Store
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 QUESTION = "Which of these is the longest?"

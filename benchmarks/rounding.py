@@ -19,9 +19,9 @@ from typing import Any
 from benchmarks.machine import machine
 from benchmarks.metrics import score
 from benchmarks.tasks import Task, own_questions, read_tasks
-from engine.choices import Quantize
+from engine.base.choices import Quantize
 from engine.engine import Engine
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.model.model import Model
 
 SIDES: dict[str, tuple[str, Quantize]] = {
@@ -113,7 +113,7 @@ def _weight_bytes(model: Model) -> int:
 
 
 def _main() -> None:
-    from app.cli.output import print_json, say, table
+    from app.cli.base.output import print_json, say, table
 
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.rounding", description=(__doc__ or "").split("\n")[0]

@@ -26,9 +26,9 @@ from typing import Any
 
 import uvicorn
 
-from app.server.access import Access
 from app.server.application import application, behind_the_door
-from app.server.service import Service
+from app.server.core.service import Service
+from app.server.http.access import Access
 from app.server.serving import configured
 from benchmarks.answers import text_of
 from benchmarks.crowd import Endless
@@ -36,17 +36,17 @@ from benchmarks.machine import machine
 from benchmarks.raw_reader import RawReader
 from benchmarks.turns import orders
 from engine import Block, Engine, Message
-from engine.cache.store import Store
-from engine.choices import Quantize, Weights
-from engine.errors import PromptCacheError
-from engine.events import Delta, Finished
-from engine.inference.own_settings import own_settings
-from engine.inference.params import RunSettings
+from engine.base.choices import Quantize, Weights
+from engine.base.errors import PromptCacheError
+from engine.base.events import Delta, Finished
+from engine.inference.model_settings import own_settings
+from engine.inference.run_settings import RunSettings
 from engine.model.loading import load
 from engine.model.model import Model
 from engine.pml import Prompt, Schema, Text
-from engine.pml.diagnostics import NOWHERE
+from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.prepared import PreparedPrompt
+from engine.store import Store
 
 Timed = list[tuple[float, str]]
 """Texts of an answer, each with the milliseconds after which it was there."""

@@ -25,15 +25,15 @@ from transformers.models.llama.modeling_llama import LlamaForCausalLM
 from benchmarks.drawn import spans
 from benchmarks.machine import facts
 from benchmarks.turns import Way, ratio, timed
+from engine.attention.kernels import AttentionParams
+from engine.attention.rope import Rotary
+from engine.base.segment import Placement, Segment
 from engine.batch.passes import held_bytes
-from engine.model.attention import AttentionParams
-from engine.model.attention_path import AttentionSetup
-from engine.model.batched_kv_cache import Member
-from engine.model.kv_cache import Rows
+from engine.kv_cache.batched_kv_cache import Member
+from engine.kv_cache.protocol import Rows
+from engine.model.hf_attention import AttentionSetup
 from engine.model.model import DTYPES
 from engine.model.network import Network
-from engine.model.rope import Rotary
-from engine.segment import Placement, Segment
 
 SHAPES = {"own": (32, 32), "grouped": (32, 4)}  # heads, and heads of keys
 TOKENS = (1024, 2048, 4096)
@@ -250,7 +250,7 @@ def run(cells: Sequence[Cell], rounds: int, say: Callable[[str], None]) -> dict[
 
 
 def _main() -> None:
-    from app.cli.output import print_json, say, table
+    from app.cli.base.output import print_json, say, table
 
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.shared", description=(__doc__ or "").split("\n")[0]

@@ -7,9 +7,9 @@ kept whole, and the context's tokens are counted, so that what is left can be cu
 from __future__ import annotations
 
 from benchmarks.tasks import Task
+from engine.base.errors import PromptCacheError
 from engine.engine import Engine
-from engine.errors import PromptCacheError
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.pml import PromptError
 
 _STEP = 0.97  # of the tokens are tried next where borders of modules have taken more than was counted

@@ -31,20 +31,20 @@ from benchmarks.kills import kills as killed
 from benchmarks.machine import machine
 from benchmarks.shortening import fits
 from benchmarks.tasks import Task, own_questions, read_tasks
-from engine.cache.store import Lookup, Store
-from engine.cache.store.codec import SCHEMES, Scheme
-from engine.cache.store.eviction import POLICIES
-from engine.choices import Weights
+from engine.base.choices import Weights
+from engine.base.errors import PromptCacheError
+from engine.base.events import Answer
+from engine.base.segment import Segment
+from engine.base.tiers import Outcome, Tier
 from engine.engine import Engine
-from engine.errors import PromptCacheError
-from engine.events import Answer
-from engine.inference.params import RunSettings
-from engine.inference.reading import Reading
+from engine.fidelity.teacher_forcing import Reading
+from engine.inference.run_settings import RunSettings
 from engine.model.loading import load
 from engine.model.model import Model
 from engine.pml import Text
-from engine.segment import Segment
-from engine.tiers import Outcome, Tier
+from engine.store import Lookup, Store
+from engine.store.blobs.codec import SCHEMES, Scheme
+from engine.store.index.eviction import POLICIES
 
 DOCUMENTS = 8  # in each prompt that compression is measured over; 60 questions have so many
 Progress = Callable[[int, int, str], None]
@@ -108,7 +108,7 @@ def run(
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Thousands of warnings of the store are the point here."""
-    logger = logging.getLogger("engine.cache.store")
+    logger = logging.getLogger("engine.store")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:

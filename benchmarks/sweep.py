@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-from engine.choices import SCOPES, TIMELINE_PARTS
-from engine.errors import PromptCacheError
+from engine.base.choices import SCOPES, TIMELINE_PARTS
+from engine.base.errors import PromptCacheError
 
 Axis = Literal["cached", "new", "modules", "scope", "repair", "prompts"]
 Value: TypeAlias = int | str

@@ -24,11 +24,11 @@ from benchmarks.drawn import drawn_tokens
 from benchmarks.forward import floor_way
 from benchmarks.sweep import ANSWER_TOKENS, FEW, Sweep, Value
 from benchmarks.turns import Way
-from engine.cache.store import Store
+from engine.base.events import Answer, Side
 from engine.engine import Engine
-from engine.events import Answer, Side
-from engine.inference.comparison import first_token_divergence
+from engine.fidelity.comparison import first_token_divergence
 from engine.model.model import Model
+from engine.store import Store
 
 
 class Point(Protocol):

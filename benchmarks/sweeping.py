@@ -24,9 +24,9 @@ from benchmarks.machine import machine
 from benchmarks.sweep import SAMPLE_RUNS, Sweep, Value, units
 from benchmarks.sweep_points import point
 from benchmarks.turns import Way, timed
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
+from engine.checkpoint.synthetic import Shape
 from engine.model.model import Model
-from engine.model.synthetic import Shape
 
 _PROBE = 32  # tokens of the pass by which a model's pace is taken
 _SIDE = 2048  # of the matrix by which that of a shape is

@@ -22,10 +22,10 @@ from typing import Any
 from benchmarks.labels import Labels, escaped
 from benchmarks.metrics import DATASETS, LABELS, METRICS
 from engine import Engine, PreparedPrompt
-from engine.errors import PromptCacheError
-from engine.inference.params import RunSettings
+from engine.base.errors import PromptCacheError
+from engine.files.text_files import is_folder, read_text_file
+from engine.inference.run_settings import RunSettings
 from engine.pml import Prompt, Schema, parse_prompt, parse_schema
-from engine.pml.text_files import is_folder, read_text_file
 
 MAX_QUESTIONS = 1 << 30  # bytes of a file of questions
 MODULE_CHARACTERS = 2000  # of a context that names no passages

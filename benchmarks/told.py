@@ -15,17 +15,17 @@ from collections.abc import Sequence as Items
 from torch import Tensor
 
 from benchmarks.drawn import spans
+from engine.base.choices import Speculate
+from engine.base.errors import PromptCacheError
+from engine.base.segment import Placement
 from engine.cache.encoder import encode
-from engine.choices import Speculate
-from engine.errors import PromptCacheError
-from engine.inference.params import SamplingParams
+from engine.inference.generation import Sequence
 from engine.inference.prefill import Prefill
-from engine.inference.sequence import Sequence
-from engine.model.kv_cache import KVCache, Rowwise
+from engine.inference.run_settings import SamplingParams
+from engine.kv_cache.protocol import KVCache, Rowwise
 from engine.model.model import Model
 from engine.model.network import Network
 from engine.prompt.recipe import Recipe, segment_key
-from engine.segment import Placement
 
 MODULES = 8
 ABOVE = 64.0  # of the greatest score, in their spread: no rounding decides otherwise

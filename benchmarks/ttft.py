@@ -16,8 +16,8 @@ from benchmarks.answers import Answers
 from benchmarks.forward import Forward
 from benchmarks.machine import machine
 from benchmarks.turns import ratio, timed
-from engine.choices import Quantize, Weights
-from engine.errors import PromptCacheError
+from engine.base.choices import Quantize, Weights
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
 
 RATIOS = (

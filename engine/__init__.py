@@ -8,30 +8,30 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import CancelledError, ModelError, PromptCacheError, SettingsError, StoreError
+from engine.base.errors import CancelledError, ModelError, PromptCacheError, SettingsError, StoreError
 
 if TYPE_CHECKING:
+    from engine.base.events import Answer, Compared, Comparison, Delta, Event, Finished, FirstToken, Working
     from engine.batch.series import BothAnswers
     from engine.batch.submission import Mark
     from engine.batch.ticket import Ticket
     from engine.cache.prompt_encoding import PromptEncoding
     from engine.cache.schema_encoding import EncodeReport
-    from engine.cache.store import Store, StoreStats
-    from engine.conversing import PreparedConversation
     from engine.engine import Engine
-    from engine.events import Answer, Compared, Comparison, Delta, Event, Finished, FirstToken, Working
-    from engine.inference.findings import Fidelity
-    from engine.inference.params import RunSettings
+    from engine.fidelity.findings import Fidelity
+    from engine.inference.run_settings import RunSettings
     from engine.model.model import Model
     from engine.model.probe import Probe
-    from engine.pml.errors import PromptError
+    from engine.pml.diagnostics.errors import PromptError
     from engine.prepared import PreparedPrompt, PreparedSchema
-    from engine.prompt.conversation import Message
-    from engine.prompt.named_blocks import Block, Named
+    from engine.prepared_conversation import PreparedConversation
+    from engine.prompt.conversation.messages import Message
+    from engine.prompt.conversation.named_blocks import Block, Named
+    from engine.prompt.conversation.tools import ToolCall, Tools, ToolsError
     from engine.prompt.passages import Passage
     from engine.prompt.summary import LayoutSummary, ModuleLayout, PlanSummary
-    from engine.prompt.tool_calls import ParsedAnswer
-    from engine.prompt.tools import ToolCall, Tools, ToolsError
+    from engine.prompt.template.tool_calls import ParsedAnswer
+    from engine.store import Store, StoreStats
 
 _HOMES = {
     "engine.batch.series": ("BothAnswers",),
@@ -39,24 +39,24 @@ _HOMES = {
     "engine.batch.ticket": ("Ticket",),
     "engine.cache.prompt_encoding": ("PromptEncoding",),
     "engine.cache.schema_encoding": ("EncodeReport",),
-    "engine.conversing": ("PreparedConversation",),
+    "engine.prepared_conversation": ("PreparedConversation",),
     "engine.engine": ("Engine",),
-    "engine.pml.errors": ("PromptError",),
+    "engine.pml.diagnostics.errors": ("PromptError",),
     "engine.prepared": ("PreparedPrompt", "PreparedSchema"),
-    "engine.events": (
+    "engine.base.events": (
         *("Answer", "Compared", "Comparison", "Delta", "Event", "Finished", "FirstToken", "Working"),
     ),
-    "engine.inference.findings": ("Fidelity",),
+    "engine.fidelity.findings": ("Fidelity",),
     "engine.model.model": ("Model",),
-    "engine.prompt.conversation": ("Message",),
-    "engine.prompt.named_blocks": ("Block", "Named"),
+    "engine.prompt.conversation.messages": ("Message",),
+    "engine.prompt.conversation.named_blocks": ("Block", "Named"),
     "engine.prompt.passages": ("Passage",),
-    "engine.prompt.tool_calls": ("ParsedAnswer",),
-    "engine.prompt.tools": ("ToolCall", "Tools", "ToolsError"),
+    "engine.prompt.template.tool_calls": ("ParsedAnswer",),
+    "engine.prompt.conversation.tools": ("ToolCall", "Tools", "ToolsError"),
     "engine.prompt.summary": ("LayoutSummary", "ModuleLayout", "PlanSummary"),
     "engine.model.probe": ("Probe",),
-    "engine.inference.params": ("RunSettings",),
-    "engine.cache.store": ("Store", "StoreStats"),
+    "engine.inference.run_settings": ("RunSettings",),
+    "engine.store": ("Store", "StoreStats"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.errors import PathError, SettingsError
-from engine.inference.params import RunSettings
-from engine.pml.text_files import read_text_file
+from engine.base.errors import PathError, SettingsError
+from engine.files.text_files import read_text_file
+from engine.inference.run_settings import RunSettings
 
 
 def document_text(source: object, kind: str) -> str:

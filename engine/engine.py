@@ -4,7 +4,7 @@
         schema = engine.schema(Path("travel.pml"))
         answer = schema.prompt('<prompt schema="travel">…</prompt>').answer()
 
-A schema is parsed and laid out once, a prompt planned once (`engine.prepared`); `engine.inference.answering`
+A schema is parsed and laid out once, a prompt planned once (`engine.prepared`); `engine.inference.generate`
 is the way of an answer.
 """
 
@@ -21,27 +21,25 @@ from types import TracebackType
 from typing import Any, Self
 
 from engine.arguments import document_text, prompt_series, require_mode, settings_with
+from engine.base.choices import PlacementPolicy, Quantize, Scope, Weights
+from engine.base.errors import SettingsError
+from engine.base.events import SIDES, Answer, Side
+from engine.batch.cache_lookup import Outlook, outlook
 from engine.batch.idle import Idle
 from engine.batch.loop import BatchLoop
-from engine.batch.one_by_one import OneByOne
-from engine.batch.outlook import Outlook, outlook
 from engine.batch.scheduler import MOST
+from engine.batch.serial import OneByOne
 from engine.batch.series import BothAnswers, answered, answered_apart
 from engine.batch.submission import Answerer, Mark
 from engine.batch.ticket import Ticket
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
-from engine.cache.store import Store, Verify
-from engine.choices import PlacementPolicy, Quantize, Scope, Weights
-from engine.conversing import PreparedConversation, prepare_conversation
-from engine.errors import SettingsError
-from engine.events import SIDES, Answer, Side
-from engine.inference.computing import Computing, Progress
-from engine.inference.own_settings import without_effect
-from engine.inference.params import RunSettings
+from engine.files.places import from_home
+from engine.inference.model_settings import without_effect
+from engine.inference.run_settings import RunSettings
+from engine.inference.step_lock import Computing, Progress
 from engine.model.loading import load
 from engine.model.model import Model
-from engine.places import from_home
 from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema
 from engine.prepared import (
     Mode,
@@ -50,11 +48,13 @@ from engine.prepared import (
     WithSettings,
     require_prompt,
 )
-from engine.prompt.conversation import Message
+from engine.prepared_conversation import PreparedConversation, prepare_conversation
+from engine.prompt.conversation.messages import Message
+from engine.prompt.conversation.tools import NO_TOOLS, Tools
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedSchema
-from engine.prompt.tools import NO_TOOLS, Tools
-from engine.workshop import Workshop
+from engine.runtime import Workshop
+from engine.store import Store, Verify
 
 log = logging.getLogger(__name__)
 

@@ -10,30 +10,30 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine.arguments import document_text, require_mode, settings_with
+from engine.base.choices import PlacementPolicy, Scope
+from engine.base.errors import CancelledError, SettingsError
+from engine.base.events import SIDES, Answer, Compared, Event, Listener, ReuseTaken, Side, Working
+from engine.base.stopwatch import Stopwatch
+from engine.base.tiers import Tier
 from engine.batch.submission import Submission, while_wanted
 from engine.cache.fetched import Request
 from engine.cache.prompt_encoding import PromptEncoding, encode_prompt
 from engine.cache.schema_encoding import EncodeReport, encode_schema
 from engine.cache.segment_cache import wanted
-from engine.choices import PlacementPolicy, Scope
-from engine.errors import CancelledError, SettingsError
-from engine.events import SIDES, Answer, Compared, Event, Listener, ReuseTaken, Side, Working
-from engine.inference.check import checking
-from engine.inference.comparison import compare
-from engine.inference.computing import Progress, returned
-from engine.inference.fidelity import FidelityMeter
-from engine.inference.findings import Fidelity
-from engine.inference.ladder import Ladder
-from engine.inference.params import RunSettings
-from engine.inference.reading import Reading, reading
+from engine.fidelity.check import checking
+from engine.fidelity.comparison import compare
+from engine.fidelity.findings import Fidelity
+from engine.fidelity.measure import FidelityMeter
+from engine.fidelity.reuse_levels import Ladder
+from engine.fidelity.teacher_forcing import Reading, reading
+from engine.inference.run_settings import RunSettings
+from engine.inference.step_lock import Progress, returned
 from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
+from engine.prompt.conversation.tools import NO_TOOLS, Tools
 from engine.prompt.passages import Passage, Reader
 from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, summarize_plan
 from engine.prompt.tokenized import Planned, TokenizedPrompt, TokenizedSchema
-from engine.prompt.tools import NO_TOOLS, Tools
-from engine.stopwatch import Stopwatch
-from engine.tiers import Tier
-from engine.workshop import Workshop
+from engine.runtime import Workshop
 
 Mode = Literal["cached", "uncached", "both"]
 

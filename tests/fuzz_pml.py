@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.pml import (
     Diagnostic,
     PromptEditError,
@@ -33,7 +33,7 @@ from engine.pml import (
     read_picks,
     set_pick,
 )
-from engine.pml.formatter import format_source
+from engine.pml.edit.formatter import format_source
 
 SAMPLES = Path(__file__).parents[1] / "sample_schemas"
 PIECES = (

@@ -21,8 +21,8 @@ import httpx
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
 from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
 from tests.engine.tiny import tiny_network
 from tests.server.described import check, events

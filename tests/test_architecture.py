@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -19,19 +20,7 @@ GENERATED = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".h
 TEXTS = {".py", ".md", ".toml", ".txt", ".json", ".pml", ".js", ".mjs", ".css", ".html", ".svg", ".yml", ""}
 CODE = ("engine", "app", "benchmarks", "training", "tests", "assets")
 
-BASE = {
-    "engine.atomic",
-    "engine.choices",
-    "engine.directory",
-    "engine.errors",
-    "engine.events",
-    "engine.places",
-    "engine.segment",
-    "engine.stopwatch",
-    "engine.strict_json",
-    "engine.tiers",
-}
-LAYERS = ("base", "pml", "programs", "exchange", "prompt", "model", "cache", "inference", "batch", "top")
+LARGEST_FOLDER = 15  # files, the package's own not counted
 
 MACHINE_PATH = re.compile(r"(?<![\w.}/])/(?:root|work|home/[a-z]\w*|Users/[A-Za-z]\w*)/")
 HOST = re.compile(r"https?://([^/\s\"'<>)]+)")
@@ -88,11 +77,11 @@ def arrows(*folders: str) -> dict[str, set[str]]:
     return found
 
 
-def layer(name: str) -> int:
-    room = "base" if name in BASE else name.split(".")[1] if name.count(".") > 1 else "top"
-    if name.count(".") == 1 and name.split(".")[1] in LAYERS:
-        room = name.split(".")[1]
-    return LAYERS.index(room)
+def folder(name: str) -> str:
+    """Returns the folder of a file, which for a package's own file is the package."""
+    if ROOT.joinpath(*name.split("."), "__init__.py").exists():
+        return name
+    return name.rpartition(".")[0]
 
 
 def in_new_process(code: str) -> dict[str, list[str]]:
@@ -145,14 +134,18 @@ def test_the_engine_imports_neither_the_app_nor_the_web() -> None:
     assert {path: names & forbidden for path, names in found.items() if names & forbidden} == {}
 
 
-def test_each_room_imports_only_from_rooms_below_it() -> None:
-    """What an import for types only needs, a reader needs to know as well, so that counts too."""
-    found = arrows("engine")
-    assert {layer(name) for name in found} == set(range(len(LAYERS)))
-    climbing = {
-        (name, other) for name, known in found.items() for other in known if layer(other) > layer(name)
-    }
-    assert climbing == set()
+def test_no_folders_import_each_other_in_a_circle() -> None:
+    """An import for types only counts too, because a reader needs to know it as well."""
+    graph: dict[str, set[str]] = {}
+    for name, known in arrows("engine", "app", "training").items():
+        graph.setdefault(folder(name), set()).update({folder(other) for other in known} - {folder(name)})
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_no_folder_has_many_files() -> None:
+    files = [path for path in sources("engine", "app") if path.name != "__init__.py"]
+    counts = Counter(str(path.parent.relative_to(ROOT)) for path in files)
+    assert {name: count for name, count in counts.items() if count > LARGEST_FOLDER} == {}
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -201,18 +194,19 @@ def test_nothing_asks_which_kv_cache_it_has() -> None:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
                 named = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
                 assert not named & {*caches, "KVCache"}, f"{path}:{node.lineno}"
-    assert found == {"engine/model/attention_path.py", "engine/model/network.py"}
+    assert found == {"engine/model/hf_attention.py", "engine/model/network.py"}
 
 
 def test_few_files_know_transformers() -> None:
     knowing = {str(path.relative_to(ROOT)) for path in sources("engine") if "transformers" in imported(path)}
-    model = ("attention_path", "configuration", "kv_sizes", "loading", "synthetic")
-    gguf = ("configuration", "model", "tokenizer")
     assert knowing == {
-        "engine/model/generation.py",
         "engine/inference/text_stream.py",
-        *(f"engine/model/{name}.py" for name in model),
-        *(f"engine/model/gguf/{name}.py" for name in gguf),
+        *(
+            f"engine/checkpoint/{name}.py"
+            for name in ("configuration", "generation_config", "kv_sizes", "synthetic")
+        ),
+        *(f"engine/gguf/{name}.py" for name in ("configuration", "model", "tokenizer")),
+        *(f"engine/model/{name}.py" for name in ("hf_attention", "loading")),
     }
 
 
@@ -232,8 +226,8 @@ def test_importing_the_whole_engine_loads_no_page_and_opens_no_connection() -> N
 @pytest.mark.parametrize(
     "statement",
     [
-        *("import engine", "import engine.pml", "import engine.errors", "import app.cli"),
-        *("import app.lsp.server", "import app.watching"),
+        *("import engine", "import engine.pml", "import engine.base.errors", "import app.cli"),
+        *("import app.lsp.server", "import app.base.watcher"),
     ],
 )
 def test_what_the_command_line_starts_with_is_light(statement: str) -> None:

@@ -15,7 +15,7 @@ from benchmarks.crowd import Crowd, Size
 from benchmarks.goals import SAME_TEXT, verdicts
 from benchmarks.suite import crowds
 from benchmarks.suite.scale import TINY, Scale
-from engine.model.batched_kv_cache import BatchedKVCache
+from engine.kv_cache.batched_kv_cache import BatchedKVCache
 from engine.model.loading import load
 from tests.engine.tiny import save_tiny
 

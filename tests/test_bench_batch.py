@@ -14,7 +14,7 @@ import pytest
 from benchmarks import arrivals, batch, growing
 from benchmarks.crowd import Crowd, Endless, Size
 from benchmarks.turns import Way
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
 from engine.prepared import PreparedPrompt
 from tests.engine.tiny import save_tiny, tiny_model

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import guesses
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from tests.engine.tiny import save_tiny
 
 

@@ -11,7 +11,7 @@ import pytest
 from app.cli.command import main
 from benchmarks import reorder
 from benchmarks.reorder import CHAT, MESSAGES, WAYS, asked_of
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from tests.engine.tiny import save_tiny
 
 SMALL = {"blocks": 3, "tokens": 80, "repeats": 2}

@@ -13,8 +13,8 @@ import pytest
 from app.cli.command import main
 from benchmarks import serve
 from benchmarks.raw_reader import RawReader, events_of, read
+from engine.base.errors import PromptCacheError
 from engine.engine import Engine
-from engine.errors import PromptCacheError
 from tests.engine.tiny import save_tiny
 
 SMALL = {"cached": 100, "new": 10, "tokens": 6, "repeats": 2}

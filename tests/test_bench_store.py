@@ -14,10 +14,10 @@ from app.cli.bench.store import store_words
 from benchmarks import store as measurement
 from benchmarks.kills import KINDS, ORIGIN, WORDS, Phase, Told, kills, segment, work
 from benchmarks.tasks import Task
-from engine.cache.store import Store
-from engine.cache.store.codec import SCHEMES
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
+from engine.store import Store
+from engine.store.blobs.codec import SCHEMES
 from tests.engine.tiny import save_tiny
 
 

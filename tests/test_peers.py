@@ -15,7 +15,7 @@ from benchmarks.peers import Peer, Shape, all_peers, llamacpp, prototype, transf
 from benchmarks.peers.gguf_file import require_plain_llama
 from benchmarks.peers.peer import STEPS, Contender
 from benchmarks.turns import Way, timed
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
 from tests.engine.tiny import save_tiny
 

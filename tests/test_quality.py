@@ -16,14 +16,14 @@ from benchmarks.paired import interval, paired, sign_test
 from benchmarks.quality import Variant, variants
 from benchmarks.shortening import fits, shortened
 from benchmarks.tasks import cut, own_questions, read_questions, read_tasks, suite
-from engine.cache.store import Store
-from engine.choices import SCOPES
+from engine.base.choices import SCOPES
+from engine.base.errors import PromptCacheError
 from engine.engine import Engine
-from engine.errors import PromptCacheError
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.model.loading import load
 from engine.pml import bind
-from engine.pml.conversation import conversation
+from engine.pml.tree.conversation import conversation
+from engine.store import Store
 from tests.engine.tiny import save_tiny
 
 WORLDS = (

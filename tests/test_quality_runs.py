@@ -14,7 +14,7 @@ from benchmarks.labels import Labels
 from benchmarks.quality import Variant
 from benchmarks.quality_report import as_markdown
 from benchmarks.tasks import read_questions, read_tasks
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.model.network import Network
 from tests.engine.tiny import save_tiny
 

@@ -16,7 +16,7 @@ import pytest
 from app.cli.bench.regress import NAMES
 from benchmarks import checkouts, regress
 from benchmarks.regress import Work
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from tests.app.conftest import run_pml  # noqa: F401
 
 COMMANDS = """

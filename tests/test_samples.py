@@ -9,8 +9,8 @@ from tokenizers import Tokenizer
 
 from engine import Engine, RunSettings
 from engine.pml import NewText, Prompt, Role, Schema, Text, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.pml.writer import write_schema
+from engine.pml.edit.writer import write_schema
+from engine.pml.tree.conversation import conversation
 from engine.programs import compile_source
 from sample_schemas import Sample, samples
 

@@ -15,7 +15,7 @@ from benchmarks.peers.network import own_network
 from benchmarks.peers.peer import Shape
 from benchmarks.peers.slots import HELD, Begun, Row, Slots
 from benchmarks.turns import timed
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from tests.engine.tiny import save_tiny
 
 

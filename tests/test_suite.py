@@ -20,7 +20,7 @@ from benchmarks.suite.running import busy, measured, read, suite
 from benchmarks.suite.sampling import Group, beside, ratio
 from benchmarks.suite.scale import FULL, TINY
 from benchmarks.turns import Way
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 
 def silent(_: str) -> None:

@@ -13,11 +13,11 @@ import pytest
 
 from benchmarks.sweep import AXES, COLUMNS, DEFAULTS, MOST_POINTS, Axis, Sweep, Value, as_csv, parsed_values
 from benchmarks.sweeping import Sweeping, pace, pace_of_shape, total, width
-from engine.choices import SCOPES
-from engine.errors import PromptCacheError
+from engine.base.choices import SCOPES
+from engine.base.errors import PromptCacheError
+from engine.checkpoint.synthetic import shapes
 from engine.model.loading import load
 from engine.model.model import Model
-from engine.model.synthetic import shapes
 from tests.engine.tiny import save_tiny
 
 SMALL = {"cached": 24, "modules": 3, "new": 6, "repeats": 1}

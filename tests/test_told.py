@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.told import ToldAnswer
+from engine.base.errors import PromptCacheError
 from engine.engine import Engine
-from engine.errors import PromptCacheError
 from engine.model.loading import load
 
 TEXT = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]

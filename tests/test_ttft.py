@@ -14,7 +14,7 @@ from benchmarks import page_cache, ttft
 from benchmarks.answers import Answers
 from benchmarks.forward import Forward
 from benchmarks.turns import Way, orders, ratio, timed
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
 from engine.model.model import Model
 from tests.engine.tiny import save_tiny

@@ -11,7 +11,7 @@ import pytest
 
 from app.cli.command import main, pml
 from engine.pml import Schema, bind, document_kind, parse_prompt, parse_schema
-from engine.pml.formatter import format_source
+from engine.pml.edit.formatter import format_source
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "tutorial.md").read_text(encoding="utf-8")
 STEPS = re.findall(r"(?:Save this as `([\w.]+)`:\n\n)?```(xml|sh)\n(.*?)```", PAGE, re.S)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from benchmarks.tasks import Task, read_tasks, suite
 from engine.pml import Module, NewText, Role, Schema, Text, Union, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
+from engine.pml.tree.conversation import conversation
 from sample_schemas import samples
 from training.corpus import draw
 from training.worlds.words import reserved

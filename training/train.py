@@ -25,8 +25,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from engine import atomic
-from engine.model.widening import fp32_is_faster
+from engine.attention.bf16_upcast import fp32_is_faster
+from engine.files import atomic
 from training import tiles
 from training.corpus import MAX_POSITIONS, Batch, Stage, batch
 

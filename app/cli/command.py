@@ -17,33 +17,33 @@ from typing import Any
 
 import click
 
-from app.cli import streams
-from app.cli.commands import Commands
-from app.cli.documents import FaultyDocumentError, file_report, rendered
-from app.cli.output import Console, PrintableFormatter, print_json, say
-from app.cli.streams import UnreadError, UnwritableError
-from app.lean import wait_briefly
-from app.stopping import StoppedError, as_interrupts
-from engine.errors import PathError, PromptCacheError
+from app.base.fast_imports import wait_briefly
+from app.base.signals import StoppedError, as_interrupts
+from app.cli.base import streams
+from app.cli.base.documents import FaultyDocumentError, file_report, rendered
+from app.cli.base.output import Console, PrintableFormatter, print_json, say
+from app.cli.base.streams import UnreadError, UnwritableError
+from app.cli.lazy_group import Commands
+from engine.base.errors import PathError, PromptCacheError
 
 MISUSED, INTERRUPTED = 2, 130
 _COMMANDS = {
-    "ask": "app.cli.ask:ask",
+    "ask": "app.cli.commands.ask:ask",
     "bench": "app.cli.bench:bench",
-    "cache": "app.cli.cache:cache",
-    "check": "app.cli.check:check",
-    "encode": "app.cli.layout:encode",
-    "export": "app.cli.export:export_command",
-    "fidelity": "app.cli.fidelity:fidelity",
-    "format": "app.cli.format:format_command",
-    "import": "app.cli.import_:import_command",
-    "layout": "app.cli.layout:layout",
-    "lsp": "app.cli.lsp:lsp",
-    "models": "app.cli.models:models",
-    "run": "app.cli.run:run",
-    "serve": "app.cli.serve:serve",
-    "studio": "app.cli.studio:studio",
-    "watch": "app.cli.watch:watch",
+    "cache": "app.cli.commands.cache:cache",
+    "check": "app.cli.commands.check:check",
+    "encode": "app.cli.commands.layout:encode",
+    "export": "app.cli.commands.export:export_command",
+    "fidelity": "app.cli.commands.fidelity:fidelity",
+    "format": "app.cli.commands.format:format_command",
+    "import": "app.cli.commands.import_:import_command",
+    "layout": "app.cli.commands.layout:layout",
+    "lsp": "app.cli.commands.lsp:lsp",
+    "models": "app.cli.commands.models:models",
+    "run": "app.cli.commands.run:run",
+    "serve": "app.cli.commands.serve:serve",
+    "studio": "app.cli.commands.studio:studio",
+    "watch": "app.cli.commands.watch:watch",
 }
 
 

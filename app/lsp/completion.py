@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from app.library import ENDINGS, Document, Library, folder_of
+from app.base.document_index import ENDINGS, Document, Library, folder_of
+from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, EMPTY, HOLDS, IN_PROMPTS, REQUIRED, preview
 from app.lsp.targets import element_at
 from app.lsp.typing_place import TypingPlace, typing_place
 from app.lsp.view import View, defined_path, opened
-from app.vocabulary import ATTRIBUTES, ELEMENTS, EMPTY, HOLDS, IN_PROMPTS, REQUIRED, preview
 from engine.pml import ROLES, Module, Schema, Span, Union
-from engine.pml.elements import Chars, Element
-from engine.pml.names import CACHE, PATH, SPACE_MODES
-from engine.pml.reader import read
+from engine.pml.xml.elements import Chars, Element
+from engine.pml.xml.names import CACHE, PATH, SPACE_MODES
+from engine.pml.xml.reader import read
 
 Kind = Literal["element", "module", "attribute", "value", "file"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.pml import Edit, Span
-from engine.pml.formatter import format_source
+from engine.pml.edit.formatter import format_source
 
 
 def formatting(text: str) -> tuple[Edit, ...]:

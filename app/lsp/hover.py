@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, IN_PROMPTS, preview
 from app.lsp.sizes import TokenCounter, sizes
 from app.lsp.targets import Target, target_at
 from app.lsp.view import View
-from app.vocabulary import ATTRIBUTES, ELEMENTS, IN_PROMPTS, preview
 from engine.pml import Param, Span
 
 

@@ -11,7 +11,7 @@ from lsprotocol import types
 from app.lsp.completion import Completion, Item
 from app.lsp.positions import Positions
 from engine.pml import Diagnostic, Edit
-from engine.pml.diagnostics import NOTHING, TAGS
+from engine.pml.diagnostics.diagnostic import NOTHING, TAGS
 
 SOURCE: Final = "pml"
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from app.library import Document, folder_of
+from app.base.document_index import Document, folder_of
 from app.lsp.targets import Target, path_segments, tag_spans
 from app.lsp.view import View, defined_path
+from engine.files.text_files import TextFileError
 from engine.pml import Span
-from engine.pml.elements import Element
-from engine.pml.text_files import TextFileError
+from engine.pml.xml.elements import Element
 
 Spans = dict[Path, list[Span]]
 

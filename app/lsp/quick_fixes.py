@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from app.library import Document, Library
+from app.base.document_index import Document, Library
 from engine.pml import Diagnostic, Edit, Fix, Span, apply_edits, mended
 
 MOST_TRIED: Final = 8

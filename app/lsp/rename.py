@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from app.library import Document, Library
+from app.base.document_index import Document, Library
 from app.lsp.occurrences import definition, occurrences
 from app.lsp.targets import Target
 from app.lsp.view import View
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.pml import (
     NAME,
     RESERVED,
@@ -26,9 +26,9 @@ from engine.pml import (
     bind,
     has_errors,
 )
-from engine.pml.diagnostics import quote
-from engine.pml.names import NAME_RULE
-from engine.pml.schema_attributes import MAX_PATH
+from engine.pml.diagnostics.diagnostic import quote
+from engine.pml.parse.schema_attributes import MAX_PATH
+from engine.pml.xml.names import NAME_RULE
 
 Edits = dict[Path, list[Edit]]
 

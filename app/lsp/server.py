@@ -20,7 +20,7 @@ from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path
 
-from app.library import ENDINGS, Document, Library, folder_of
+from app.base.document_index import ENDINGS, Document, Library, folder_of
 from app.lsp import messages
 from app.lsp.completion import complete
 from app.lsp.formatting import formatting
@@ -32,10 +32,10 @@ from app.lsp.rename import NO_NAME, RenameError, old_name, rename
 from app.lsp.sizes import TokenCounter, token_counter
 from app.lsp.targets import Target, target_at
 from app.lsp.view import View
-from engine.errors import ModelError, PromptCacheError
+from engine.base.errors import ModelError, PromptCacheError
+from engine.files.text_files import TextFileError
 from engine.pml import Edit
-from engine.pml.sources import SourceError, read_source
-from engine.pml.text_files import TextFileError
+from engine.pml.parse.sources import SourceError, read_source
 
 Params = TypeVar("Params")
 Answer = TypeVar("Answer")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from engine.choices import RANDOM
-from engine.errors import ModelError
-from engine.model.checkpoint import DEMO_FOLDER, Checkpoint, gguf_models, is_gguf
-from engine.places import from_home
+from engine.base.choices import RANDOM
+from engine.base.errors import ModelError
+from engine.checkpoint.checkpoint import DEMO_FOLDER, Checkpoint, gguf_models, is_gguf
+from engine.files.places import from_home
 from engine.pml import Module, Param, Text, Union
 
 Count = Callable[[str], int]
@@ -57,8 +57,8 @@ def _tokenizer(model: str) -> Any:
 
     folder = DEMO_FOLDER if model == "demo" else _folder(model)
     if folder.is_file() or gguf_models(one.name for one in folder.iterdir()):
-        from engine.model.gguf.reader import read_header
-        from engine.model.gguf.tokenizer import build
+        from engine.gguf.reader import read_header
+        from engine.gguf.tokenizer import build
 
         checkpoint = Checkpoint.of(model, folder)
         if checkpoint.gguf:
@@ -76,7 +76,7 @@ def _folder(model: str) -> Path:
         return folder
     from huggingface_hub import hf_hub_download
 
-    from engine.model.hub import fetch, parted
+    from engine.checkpoint.hub import fetch, parted
 
     if parted(model)[1]:
         return fetch(model)

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from app.base.pml_keywords import IN_PROMPTS
 from app.lsp.view import View, defined_path
-from app.vocabulary import IN_PROMPTS
 from engine.pml import Span
-from engine.pml.elements import Attribute, Element
-from engine.pml.names import PATH
+from engine.pml.xml.elements import Attribute, Element
+from engine.pml.xml.names import PATH
 
 Kind = Literal["module", "param", "schema", "file", "element", "attribute"]
 

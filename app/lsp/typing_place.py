@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from engine.pml.elements import Element
-from engine.pml.reader import read
+from engine.pml.xml.elements import Element
+from engine.pml.xml.reader import read
 
 Part = Literal["tag", "end", "attribute", "value"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.library import Basis, Document, Library
+from app.base.document_index import Basis, Document, Library
 from engine.pml import PromptEditError, Schema
-from engine.pml.elements import Element
-from engine.pml.prompt_source import Page, walk
-from engine.pml.reader import read
+from engine.pml.edit.prompt_source import Page, walk
+from engine.pml.xml.elements import Element
+from engine.pml.xml.reader import read
 
 
 class View:

@@ -14,17 +14,19 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.server import chat, completions, messages, models, planning, responses, schemas
-from app.server.access import Access, Application, Door, Receive, Scope, Send, dialect_of
-from app.server.description import description
-from app.server.echoing import cut
-from app.server.endpoints import Endpoints
-from app.server.errors import FAULT, NO_METHOD, RETRY_SECONDS, ApiError, error_of
-from app.server.misfits import misfit
-from app.server.noting import Noting
-from app.server.service import Service
-from app.server.targets import taking_urls
-from engine.errors import PromptCacheError
+from app.server import models, schemas
+from app.server.anthropic import cache_plan, messages
+from app.server.core.access_log import Noting
+from app.server.core.service import Service
+from app.server.http.absolute_urls import taking_urls
+from app.server.http.access import Access, Application, Door, Receive, Scope, Send, dialect_of
+from app.server.http.endpoints import Endpoints
+from app.server.http.errors import FAULT, NO_METHOD, RETRY_SECONDS, ApiError, error_of
+from app.server.http.truncate import cut
+from app.server.http.validation_errors import misfit
+from app.server.openai import chat, completions, responses
+from app.server.openapi import description
+from engine.base.errors import PromptCacheError
 
 EXPOSED = ["x-request-id", "request-id", "retry-after"]
 
@@ -44,7 +46,7 @@ def application(service: Service) -> FastAPI:
     )
     app.openapi = partial(description, app)  # type: ignore[method-assign]
     app.state.figures = service.figures
-    parts = (chat, completions, responses, messages, models, schemas, planning)
+    parts = (chat, completions, responses, messages, models, schemas, cache_plan)
     routers = [part.routes(service) for part in parts]
     for router in routers:
         app.include_router(router)

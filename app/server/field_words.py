@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.server.asked import settings_in
+from app.server.core.request import settings_in
 
 _SETTINGS = {
     "temperature": "temperature",

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from app.server.access import dialect_of
-from app.server.service import Service
+from app.server.core.service import Service
+from app.server.http.access import dialect_of
 
 
 def routes(service: Service) -> APIRouter:

@@ -15,20 +15,20 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from app.server.bodies import Strict, bytes_of, media_type, object_of
-from app.server.echoing import shown
-from app.server.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
-from app.server.kept_schemas import Head, KeptSchema, Terms
-from app.server.misfits import misfit
-from app.server.pml_requests import PUT_IT, pin, pml_faults, prepared_schema, unknown_schema
-from app.server.schema_files import FullError, SchemaFiles
-from app.server.service import LONG_PML, Service
-from app.server.streams import gone
+from app.server.core.pml_requests import PUT_IT, pin, pml_faults, prepared_schema, unknown_schema
+from app.server.core.schema_files import FullError, SchemaFiles
+from app.server.core.service import LONG_PML, Service
+from app.server.core.stored_schema import Head, KeptSchema, Terms
+from app.server.http.bodies import Strict, bytes_of, media_type, object_of
+from app.server.http.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
+from app.server.http.streams import gone
+from app.server.http.truncate import shown
+from app.server.http.validation_errors import misfit
 from engine import Engine
-from engine.events import Listener
+from engine.base.events import Listener
+from engine.files.text_files import TextFileError, decode
 from engine.pml import PromptError, Schema
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.text_files import TextFileError, decode
+from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.prepared import PreparedSchema
 
 PATH = "/v1/prompt_cache/schemas"

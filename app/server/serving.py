@@ -14,10 +14,10 @@ from typing import Any
 
 import uvicorn
 
-from app.server.access import Application
-from app.server.protocol import Protocol
-from app.server.service import Service
-from app.stopping import StoppedError
+from app.base.signals import StoppedError
+from app.server.core.service import Service
+from app.server.http.access import Application
+from app.server.http.protocol import Protocol
 from engine import Engine
 
 log = logging.getLogger(__name__)

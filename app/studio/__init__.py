@@ -15,21 +15,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.lean import starting, without_stubs
-from app.stopping import StoppedError
-from engine.errors import PromptCacheError
-from engine.places import user_data
+from app.base.fast_imports import starting, without_stubs
+from app.base.signals import StoppedError
+from engine.base.errors import PromptCacheError
+from engine.files.places import user_data
 
 if TYPE_CHECKING:
     import gradio
     import uvicorn
 
-    from app.studio.api import Api, Offer
-    from app.studio.handed import Handed
-    from app.studio.jobs import Jobs
-    from app.studio.opening import Opening
+    from app.studio.model.api import Api, Offer
+    from app.studio.model.engine_loader import Opening
+    from app.studio.model.remote_runs import Handed
+    from app.studio.web.jobs import Jobs
     from engine import Engine
-    from engine.inference.computing import Progress
+    from engine.inference.step_lock import Progress
 
 __all__ = ["Studio", "launch"]
 
@@ -101,17 +101,17 @@ def launch(
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     with without_stubs():
-        from app.studio import page as pages
-    from app.model_choice import ModelChoice
-    from app.studio.announcing import Announcing
-    from app.studio.api import Api, Offer
-    from app.studio.drafts import Drafts
-    from app.studio.folder import Folder
-    from app.studio.handed import Handed
-    from app.studio.opening import Opening
-    from app.studio.parts import Parts
-    from app.studio.samples import Library
-    from app.studio.switching import Everybody
+        from app.studio import layout as pages
+    from app.models.model_choice import ModelChoice
+    from app.studio.documents.drafts import Drafts
+    from app.studio.documents.folder import Folder
+    from app.studio.documents.samples import Library
+    from app.studio.model.api import Api, Offer
+    from app.studio.model.engine_loader import Opening
+    from app.studio.model.model_switcher import Everybody
+    from app.studio.model.presence import Announcing
+    from app.studio.model.remote_runs import Handed
+    from app.studio.workspace.page_state import Parts
 
     chosen = free_port(port)
     if schemas_dir is not None and not schemas_dir.is_dir():
@@ -165,7 +165,7 @@ def _served(
     from fastapi import FastAPI
     from gradio import mount_gradio_app
 
-    from app.studio import page as pages
+    from app.studio import layout as pages
 
     assets = pages.assets_folder()
     mounted = mount_gradio_app(
@@ -236,9 +236,9 @@ def options(assets: Path, jobs: Jobs, handed: Handed) -> dict[str, Any]:
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
-    from app.studio.following import Following
-    from app.studio.guard import Guard
-    from app.studio.page import assets_path
+    from app.studio.layout import assets_path
+    from app.studio.web.event_stream import Following
+    from app.studio.web.guard import Guard
 
     path = assets_path(assets)
     return {

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 ARCHITECTURE = "llama"
 _FORMATS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}

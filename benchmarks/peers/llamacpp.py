@@ -22,7 +22,7 @@ from benchmarks.peers.gguf_file import write_gguf
 from benchmarks.peers.network import own_network
 from benchmarks.peers.peer import Contender, Opened, Peer, Shape
 from benchmarks.turns import Way
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 NAME = "llama.cpp"
 KINDS = ("full", "prefix", "state_file", "decode", "answer")

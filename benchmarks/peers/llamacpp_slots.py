@@ -15,7 +15,7 @@ from benchmarks.peers.llamacpp import ATTENTION, NAME, Weights, faster
 from benchmarks.peers.peer import Shape
 from benchmarks.peers.slots import HELD, Row, Slot, Slots
 from benchmarks.turns import Way
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 ROWS = 2048  # of a pass, as its server has it by default
 MOST_SLOTS = 255  # the library takes 256, and one holds what is there before

@@ -12,7 +12,7 @@ from transformers.cache_utils import DynamicCache
 
 from benchmarks.drawn import drawn_tokens
 from benchmarks.peers.peer import Contender, Shape
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
 
 

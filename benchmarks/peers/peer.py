@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarks.turns import Way
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 STEPS = 16
 

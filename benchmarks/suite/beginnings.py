@@ -20,7 +20,7 @@ from benchmarks.suite.first_token import named
 from benchmarks.suite.sampling import Group, Say
 from benchmarks.suite.scale import Scale
 from benchmarks.turns import Way
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
 
 SAMPLES = Path(sample_schemas.__file__).parent

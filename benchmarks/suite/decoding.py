@@ -17,10 +17,10 @@ from benchmarks.suite.scale import Scale, Size
 from benchmarks.suite.stored import engine_over, stored
 from benchmarks.told import ToldAnswer
 from benchmarks.turns import Way
-from engine.choices import Speculate
+from engine.base.choices import Speculate
+from engine.base.errors import PromptCacheError
+from engine.base.events import Side
 from engine.engine import Engine
-from engine.errors import PromptCacheError
-from engine.events import Side
 from engine.model.loading import load
 from engine.model.model import Model
 from engine.prepared import PreparedPrompt, PreparedSchema

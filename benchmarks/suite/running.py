@@ -14,12 +14,12 @@ from typing import Any
 
 import xxhash
 
-from app.stopping import as_interrupts
+from app.base.signals import as_interrupts
 from benchmarks.suite.parts import BY_NAME, NOT_YET, PARTS, Part
 from benchmarks.suite.sampling import Say
 from benchmarks.suite.scale import SCALES, Scale
-from engine.atomic import writing
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
+from engine.files.atomic import writing
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("app", "benchmarks", "engine", "sample_schemas")  # whose code decides what is measured

@@ -10,10 +10,10 @@ from pathlib import Path
 from benchmarks.answers import sources
 from benchmarks.suite.sampling import Say
 from benchmarks.suite.scale import Size
-from engine.cache.store import Store
 from engine.engine import Engine
 from engine.model.model import Model
 from engine.prepared import PreparedSchema
+from engine.store import Store
 
 
 @contextmanager

@@ -15,10 +15,10 @@ from benchmarks.suite.first_token import named
 from benchmarks.suite.sampling import Group, Say
 from benchmarks.suite.scale import Scale
 from benchmarks.turns import Way
-from engine.cache.store import Store
+from engine.base.segment import Segment
 from engine.engine import Engine
 from engine.model.loading import load
-from engine.segment import Segment
+from engine.store import Store
 
 _WRITTEN = 10  # segments of a store that have files; the others are rows alone
 _ASKED = 200  # look-ups of one sample

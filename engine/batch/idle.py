@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
+from engine.base.errors import CancelledError, ClosedError
+from engine.base.events import Listener, Working
 from engine.batch.submission import while_wanted
-from engine.errors import CancelledError, ClosedError
-from engine.events import Listener, Working
-from engine.inference.computing import Computing, returned
+from engine.inference.step_lock import Computing, returned
 from engine.model.network import Network
 
 log = logging.getLogger(__name__)

@@ -20,20 +20,20 @@ from contextlib import AbstractContextManager
 
 from torch import Tensor
 
+from engine.base.errors import ClosedError
+from engine.base.events import Barred, Waiting
 from engine.batch import scheduler
-from engine.batch.inbox import Inbox
 from engine.batch.passes import Pass, Passes, held_bytes
 from engine.batch.run import Run
 from engine.batch.submission import Submission
 from engine.batch.ticket import Outcome, Reply, Ticket, cancelled
-from engine.batch.tree import PrefixTree
+from engine.batch.worker_queue import Inbox
 from engine.cache.segment_cache import SegmentCache
-from engine.errors import ClosedError
-from engine.events import Barred, Waiting
-from engine.inference.computing import LONGEST_SECONDS, WAITING, Computing
+from engine.inference.step_lock import LONGEST_SECONDS, WAITING, Computing
+from engine.kv_cache.protocol import Rows
 from engine.model.interruption import InterruptedPassError
-from engine.model.kv_cache import Rows
 from engine.model.thread_pool import release_thread_pool
+from engine.prefix_tree.tree import PrefixTree
 
 log = logging.getLogger(__name__)
 

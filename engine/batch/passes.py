@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.errors import ModelError
-from engine.inference.sequence import Sequence as Answering
-from engine.inference.sequence import Step
-from engine.model.batched_kv_cache import Member
-from engine.model.kv_cache import KVCache
+from engine.base.errors import ModelError
+from engine.base.segment import Placement
+from engine.inference.generation import Sequence as Answering
+from engine.inference.generation import Step
+from engine.kv_cache.batched_kv_cache import Member
+from engine.kv_cache.protocol import KVCache
 from engine.model.model import Model
-from engine.segment import Placement
 
 
 @dataclass(frozen=True)

@@ -11,27 +11,27 @@ from functools import cached_property
 
 from torch import Tensor
 
-from engine.batch.lease import Lease
+from engine.base.errors import PromptCacheError, StoreError
+from engine.base.events import Barred, Delta, Ending, Finished, Working
+from engine.base.segment import Placement
+from engine.base.stopwatch import Stopwatch
 from engine.batch.scheduler import AHEAD, Need
 from engine.batch.submission import FAILED, NO_ROOM, UNMARKED, Mark, Submission
 from engine.batch.ticket import Outcome, Reply
-from engine.batch.tree import Computed, PrefixTree
 from engine.cache.memory import Reserved
 from engine.cache.segment_cache import SegmentCache, wanted
-from engine.cache.store.room import Claim
-from engine.errors import PromptCacheError, StoreError
-from engine.events import Barred, Delta, Ending, Finished, Working
-from engine.inference.answering import Answering
-from engine.inference.computing import PATIENCE_SECONDS
+from engine.inference.generate import Answering
+from engine.inference.generation import Sequence, Step
 from engine.inference.prefill import Prefill
-from engine.inference.sequence import Sequence, Step
-from engine.model.batched_kv_cache import Member
-from engine.model.kv_cache import Rows
-from engine.model.tail_slots import COLUMNS
-from engine.prompt.tokenizer import Fragment
+from engine.inference.step_lock import PATIENCE_SECONDS
+from engine.kv_cache.batched_kv_cache import Member
+from engine.kv_cache.protocol import Rows
+from engine.kv_cache.tail_pool import COLUMNS
+from engine.prefix_tree.lease import Lease
+from engine.prefix_tree.tree import Computed, PrefixTree
+from engine.prompt.template.tokenizer import Fragment
 from engine.prompt.trail import Chunk, Trail
-from engine.segment import Placement
-from engine.stopwatch import Stopwatch
+from engine.store.disk_space import Claim
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from engine.base.errors import CancelledError
+from engine.base.events import Answer, Comparison, Side
 from engine.batch.ticket import Ticket
-from engine.errors import CancelledError
-from engine.events import Answer, Comparison, Side
-from engine.inference.comparison import compare
+from engine.fidelity.comparison import compare
 
 P = TypeVar("P")
 _LOOK_SECONDS = 0.1  # between two looks at whether the series is to stop

@@ -7,17 +7,17 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
+from engine.base.errors import CancelledError, SettingsError
+from engine.base.events import Answer, Event, Finished, Listener, ReuseTaken, Side
+from engine.base.stopwatch import Stopwatch
 from engine.batch.ticket import Ticket
 from engine.cache.segment_cache import SegmentCache
-from engine.errors import CancelledError, SettingsError
-from engine.events import Answer, Event, Finished, Listener, ReuseTaken, Side
-from engine.inference.answering import answering
-from engine.inference.computing import Computing
-from engine.inference.params import RunSettings
+from engine.inference.generate import answering
+from engine.inference.run_settings import RunSettings
+from engine.inference.step_lock import Computing
 from engine.model.interruption import InterruptedPassError
 from engine.model.network import Network
 from engine.prompt.tokenized import Planned, TokenizedPrompt
-from engine.stopwatch import Stopwatch
 
 UNMARKED = (
     "Nothing was written for the marks: this prompt was answered without the tree of what prompts have "

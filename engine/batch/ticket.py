@@ -8,8 +8,8 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
-from engine.errors import CancelledError, DeadlockError
-from engine.events import Answer, Event, Side
+from engine.base.errors import CancelledError, DeadlockError
+from engine.base.events import Answer, Event, Side
 
 log = logging.getLogger(__name__)
 

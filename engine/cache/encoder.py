@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
+from engine.base.segment import Placement, Segment
+from engine.kv_cache.packed_kv_cache import PackedText, empty_segment
 from engine.model.model import Model
-from engine.model.packed_kv_cache import PackedText, empty_segment
 from engine.prompt.recipe import Recipe
-from engine.segment import Placement, Segment
 
 Rows = Callable[[], int | None]  # tokens of the next pass at most, one at least; None for all that there are
 

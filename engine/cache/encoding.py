@@ -13,17 +13,17 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 
+from engine.base.errors import StoreError
+from engine.base.segment import Segment
+from engine.base.tiers import Tier
 from engine.cache.encoder import encode_in_parts
 from engine.cache.fetched import Fetched, Made
 from engine.cache.memory import Handle, MemoryTier
-from engine.cache.store import Origin, Store
-from engine.cache.store.codec import Scheme, rounded
-from engine.cache.store.eviction import ClearedError
-from engine.errors import StoreError
 from engine.model.model import Model
 from engine.prompt.recipe import Recipe
-from engine.segment import Segment
-from engine.tiers import Tier
+from engine.store import Origin, Store
+from engine.store.blobs.codec import Scheme, rounded
+from engine.store.index.eviction import ClearedError
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from engine.base.errors import StoreError
+from engine.base.events import SegmentUse
+from engine.base.releasable import Releasable
+from engine.base.segment import Placement
 from engine.cache.memory import Handle
-from engine.cache.releasable import Releasable
-from engine.cache.store import Lookup
-from engine.cache.store.holds import Hold
-from engine.errors import StoreError
-from engine.events import SegmentUse
 from engine.prompt.recipe import RecipeSlice
-from engine.segment import Placement
+from engine.store import Lookup
+from engine.store.index.in_use import Hold
 
 log = logging.getLogger(__name__)
 

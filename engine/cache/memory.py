@@ -17,8 +17,8 @@ from typing import Protocol
 
 import torch
 
-from engine.cache.releasable import Releasable
-from engine.segment import Segment
+from engine.base.releasable import Releasable
+from engine.base.segment import Segment
 
 
 @dataclass(eq=False)

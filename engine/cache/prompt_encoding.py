@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from engine.base.errors import StoreError
+from engine.base.events import Working
+from engine.base.stopwatch import Stopwatch
+from engine.base.tiers import Outcome, Reason
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import SegmentCache, wanted
-from engine.errors import StoreError
-from engine.events import Working
 from engine.prompt.tokenized import Planned
-from engine.stopwatch import Stopwatch
-from engine.tiers import Outcome, Reason
 
 
 @dataclass(frozen=True)

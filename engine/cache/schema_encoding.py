@@ -6,15 +6,15 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from engine.base.choices import Scope
+from engine.base.errors import SettingsError
+from engine.base.events import Working
+from engine.base.stopwatch import Stopwatch
+from engine.base.tiers import Outcome, Reason
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import SegmentCache
-from engine.choices import Scope
-from engine.errors import SettingsError
-from engine.events import Working
 from engine.pml import PromptError
 from engine.prompt.tokenized import TokenizedSchema
-from engine.stopwatch import Stopwatch
-from engine.tiers import Outcome, Reason
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+from engine.base.errors import StoreError
+from engine.base.events import Barred, SegmentUse, Working
+from engine.base.segment import Segment
+from engine.base.stopwatch import Stopwatch
+from engine.base.tiers import Outcome, Reason, Tier
 from engine.cache.encoding import Encoding
 from engine.cache.fetched import Fetched, Request, Unsaved
 from engine.cache.memory import Handle, MemoryTier
-from engine.cache.store import Lookup, Sought, Store, pack_ids
-from engine.cache.store.index import FailedIndexError
-from engine.cache.store.room import file_bytes
-from engine.errors import StoreError
-from engine.events import Barred, SegmentUse, Working
 from engine.model.model import Model
 from engine.prompt.recipe import Identity, Recipe, RecipeSlice
-from engine.segment import Segment
-from engine.stopwatch import Stopwatch
-from engine.tiers import Outcome, Reason, Tier
+from engine.store import Lookup, Sought, Store, pack_ids
+from engine.store.disk_space import file_bytes
+from engine.store.index.database import FailedIndexError
 
 log = logging.getLogger(__name__)
 

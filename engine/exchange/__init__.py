@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from engine.exchange.errors import ExchangeError
+from engine.exchange.base.errors import ExchangeError
+from engine.exchange.base.imported import Imported
+from engine.exchange.folder.from_folder import FolderOptions
 from engine.exchange.forms import FORMS, Exported, export
-from engine.exchange.from_folder import FolderOptions
-from engine.exchange.imported import Imported
 from engine.exchange.sources import KINDS, import_from
 
 __all__ = [

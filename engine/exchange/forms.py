@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.exchange.errors import ExchangeError
-from engine.exchange.jinja import to_jinja
-from engine.exchange.messages import to_anthropic, to_openai
+from engine.exchange.base.errors import ExchangeError
+from engine.exchange.templates.to_jinja import to_jinja
+from engine.exchange.to_messages import to_anthropic, to_openai
 from engine.pml import Bound, Module, Prompt, PromptError, Role, Schema, Union, bind, has_errors
-from engine.pml.conversation import conversation
-from engine.pml.writer import write_schema
+from engine.pml.edit.writer import write_schema
+from engine.pml.tree.conversation import conversation
 from engine.programs import PromptCallError, to_program
 
 _HEADINGS: Final = {"system": "System: ", "user": "User: ", "assistant": "Assistant: "}

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from engine.exchange.errors import ExchangeError
+from engine.base.strict_json import JsonError, JsonValueError, read_json, text_of
+from engine.exchange.base.errors import ExchangeError
+from engine.exchange.base.imported import Imported
+from engine.exchange.base.notes import Notes
+from engine.exchange.base.turns import ROLES
 from engine.exchange.from_messages import picked
-from engine.exchange.imported import Imported
-from engine.exchange.notes import Notes
-from engine.exchange.templates import FORMS, Form, TemplateTurn, from_turns, role_turns
-from engine.exchange.turns import ROLES
+from engine.exchange.templates.from_templates import FORMS, Form, TemplateTurn, from_turns, role_turns
 from engine.pml import RoleName
-from engine.strict_json import JsonError, JsonValueError, read_json, text_of
 
 _MESSAGES: Final = {
     "SystemMessagePromptTemplate": "system",

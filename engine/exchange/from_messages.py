@@ -11,17 +11,17 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
-from engine.exchange.bodies import rows, turns
-from engine.exchange.errors import ExchangeError
-from engine.exchange.imported import BLANK_LINE, Imported, first_words, imports, module, role, text
-from engine.exchange.json_files import parsed_json
-from engine.exchange.notes import Notes
-from engine.exchange.turns import Block, Turn
+from engine.exchange.base.bodies import rows, turns
+from engine.exchange.base.errors import ExchangeError
+from engine.exchange.base.imported import BLANK_LINE, Imported, first_words, imports, module, role, text
+from engine.exchange.base.json_files import parsed_json
+from engine.exchange.base.notes import Notes
+from engine.exchange.base.turns import Block, Turn
 from engine.pml import Module, Prompt, Schema, Text
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.seams import ended, own_seam, with_seam
-from engine.pml.whitespace import SPACE, normalise
-from engine.programs.naming import legible, unique
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.whitespace.rules import SPACE, normalise
+from engine.pml.whitespace.separators import ended, own_seam, with_seam
+from engine.programs.compile.naming import legible, unique
 
 _SHORT: Final = 60
 

@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.exchange.errors import ExchangeError
-from engine.exchange.folder_files import Progress
-from engine.exchange.from_folder import FolderOptions, from_folder
-from engine.exchange.from_jinja import DEFAULT_LENGTH, from_jinja
+from engine.exchange.base.errors import ExchangeError
+from engine.exchange.base.imported import Imported
+from engine.exchange.base.json_files import parsed_json
+from engine.exchange.base.yaml_files import parsed_yaml
+from engine.exchange.folder.folder_files import Progress
+from engine.exchange.folder.from_folder import FolderOptions, from_folder
+from engine.exchange.folder.from_text import ENDINGS, from_text, is_template
 from engine.exchange.from_libraries import from_langchain, from_langfuse, from_promptfoo, library_of
 from engine.exchange.from_messages import from_conversation
-from engine.exchange.from_prompty import from_prompty, is_prompty
-from engine.exchange.from_text import ENDINGS, from_text, is_template
-from engine.exchange.imported import Imported
-from engine.exchange.json_files import parsed_json
-from engine.exchange.templates import role_turns
-from engine.exchange.yaml_files import parsed_yaml
-from engine.pml.text_files import MAX_BYTES, Lines, is_folder, open_file, read_text_file, require_folder
+from engine.exchange.templates.from_jinja import DEFAULT_LENGTH, from_jinja
+from engine.exchange.templates.from_prompty import from_prompty, is_prompty
+from engine.exchange.templates.from_templates import role_turns
+from engine.files.text_files import MAX_BYTES, Lines, is_folder, open_file, read_text_file, require_folder
 from engine.programs import compile_source
-from engine.programs.naming import legible
+from engine.programs.compile.naming import legible
 
 KINDS: Final = (
     *("messages", "jinja", "folder", "python", "text"),

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from engine.errors import ModelError
+from engine.base.errors import ModelError
 
 RULED_OUT = -1000.0  # nats, of a token that one side alone rules out; all its distance stays a number
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.inference.params import Repair
+from engine.base.segment import Placement
 from engine.inference.repair import choosing, chosen, rows, with_hidden
+from engine.inference.run_settings import Repair
 from engine.model.model import Model
 from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import RecipeSlice
-from engine.segment import Placement
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from engine.errors import SettingsError
-from engine.inference.params import Repair
-from engine.segment import Placement
+from engine.base.errors import SettingsError
+from engine.base.segment import Placement
+from engine.inference.run_settings import Repair
 
 if TYPE_CHECKING:
     from engine.model.model import Model

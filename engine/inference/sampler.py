@@ -9,8 +9,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from engine.inference.params import SamplingParams
-from engine.model.generation import processors, stretch
+from engine.checkpoint.generation_config import processors, stretch
+from engine.inference.run_settings import SamplingParams
 
 _SETTINGS: Final = ("temperature", "top_p", "top_k", "repetition_penalty")
 _NO_RULES: Final[Mapping[str, Any]] = MappingProxyType({})

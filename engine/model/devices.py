@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from engine.choices import DEVICES
-from engine.errors import ModelError
+from engine.base.choices import DEVICES
+from engine.base.errors import ModelError
 from engine.model.model import Model
-from engine.model.remembered import Memory
+from engine.model.probe_cache import Memory
 
 log = logging.getLogger(__name__)
 

@@ -23,28 +23,28 @@ from transformers.generation.configuration_utils import GenerationConfig
 from transformers.models.auto.tokenization_auto import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from engine.choices import QUANTIZATIONS, RANDOM, Quantize, Weights
-from engine.errors import ModelError
-from engine.model import hub
-from engine.model import synthetic as random_models
-from engine.model.catalogue import CATALOGUE
-from engine.model.checkpoint import DEMO_FOLDER, Checkpoint, Signature
-from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration, usable
+from engine.base.choices import QUANTIZATIONS, RANDOM, Quantize, Weights
+from engine.base.errors import ModelError
+from engine.checkpoint import hub
+from engine.checkpoint import synthetic as random_models
+from engine.checkpoint.checkpoint import DEMO_FOLDER, Checkpoint, Signature
+from engine.checkpoint.configuration import OWN_ATTENTION, network_class, read_configuration, usable
+from engine.checkpoint.fetching import get
+from engine.checkpoint.fingerprint import Progress, fingerprint, quantized_fingerprint
+from engine.checkpoint.load_report import require_experts, require_whole
+from engine.checkpoint.model_catalogue import CATALOGUE
+from engine.checkpoint.weight_files import WeightFiles, listed
+from engine.checkpoint.weight_files import Weights as StoredWeights
+from engine.files.places import user_cache
+from engine.gguf.model import GgufModel
 from engine.model.devices import candidates, first_that_holds, held_format
-from engine.model.fetching import get
-from engine.model.fingerprint import Progress, fingerprint, quantized_fingerprint
-from engine.model.gguf.model import GgufModel
-from engine.model.load_report import require_experts, require_whole
 from engine.model.model import DTYPES, Model
-from engine.model.packed_weights import pack_weights
-from engine.model.quantized_weights import quantize_weights, require_quantizable
-from engine.model.remembered import Memory
-from engine.model.stored import stored
+from engine.model.model_files import stored
+from engine.model.probe_cache import Memory
 from engine.model.thread_pool import release_thread_pool
-from engine.model.weight_files import WeightFiles, listed
-from engine.model.weight_files import Weights as StoredWeights
-from engine.places import user_cache
-from engine.prompt.tokenizer import Tokenizer
+from engine.prompt.template.tokenizer import Tokenizer
+from engine.quantize.packed_weights import pack_weights
+from engine.quantize.quantized_weights import quantize_weights, require_quantizable
 
 log = logging.getLogger(__name__)
 

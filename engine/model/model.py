@@ -10,20 +10,20 @@ from typing import Any
 
 import torch
 
-from engine.model.attention_path import AttentionPath
-from engine.model.generation import Generation
+from engine.attention.rope import Rotaries
+from engine.attention.varlen_kernel import refusal
+from engine.checkpoint.generation_config import Generation
+from engine.model.batch_invariance import RowRounding
+from engine.model.hf_attention import AttentionPath
+from engine.model.model_files import Stored
 from engine.model.network import Network
-from engine.model.packed_weights import packed_layers
 from engine.model.probe import Probe, context_length, probe
-from engine.model.quantized_weights import quantized_scheme
-from engine.model.remembered import Memory
-from engine.model.rope import Rotaries
-from engine.model.row_rounding import RowRounding
-from engine.model.stored import Stored
-from engine.model.varlen_attention import refusal
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.turn_end import turn_end
+from engine.model.probe_cache import Memory
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.turn_end import turn_end
 from engine.prompt.unknown_tokens import UnknownTokens
+from engine.quantize.packed_weights import packed_layers
+from engine.quantize.quantized_weights import quantized_scheme
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.model.attention_path import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
-from engine.model.batched_kv_cache import BatchedKVCache, Member
-from engine.model.dense_kv_cache import DenseKVCache
+from engine.attention.scratch import Scratch
+from engine.base.segment import Placement
+from engine.kv_cache.batched_kv_cache import BatchedKVCache, Member
+from engine.kv_cache.dense_kv_cache import DenseKVCache
+from engine.kv_cache.packed_kv_cache import PackedKVCache, PackedText
+from engine.kv_cache.protocol import KVCache, Rowwise, StopForward, UnfitError, placed_keys
+from engine.kv_cache.segment_kv_cache import SegmentKVCache
+from engine.model.hf_attention import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
 from engine.model.interruption import WORTH_ROWS, left_early
-from engine.model.kv_cache import KVCache, Rowwise, StopForward, UnfitError, placed_keys
-from engine.model.packed_kv_cache import PackedKVCache, PackedText
-from engine.model.scratch import Scratch
-from engine.model.segment_kv_cache import SegmentKVCache
-from engine.segment import Placement
 
 _Attended = KVCache | PackedKVCache | BatchedKVCache
 

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.errors import ModelError
-from engine.model.attention_path import ATTENTION_PATHS, AttentionPath, AttentionSetup, DroppedError
-from engine.model.kv_cache import KVCache, UnfitError
-from engine.model.network import Network, network_code
-from engine.model.packing import batched_logits, packing_miss
-from engine.model.reach import (
+from engine.attention.rope import Rotaries, Rotary
+from engine.base.errors import ModelError
+from engine.base.segment import Form, Placement, Segment
+from engine.kv_cache.protocol import KVCache, UnfitError
+from engine.model.hf_attention import ATTENTION_PATHS, AttentionPath, AttentionSetup, DroppedError
+from engine.model.long_context_check import (
     COARSE,
     SHORTEST,
     TYPICAL,
@@ -29,9 +29,9 @@ from engine.model.reach import (
     typical,
     unapplied,
 )
-from engine.model.rope import Rotaries, Rotary
-from engine.model.soundness import require_logits, require_sound
-from engine.segment import Form, Placement, Segment
+from engine.model.network import Network, network_code
+from engine.model.pass_packing import batched_logits, packing_miss
+from engine.model.weight_checks import require_logits, require_sound
 
 TOKENS = 12
 SHIFT = 5

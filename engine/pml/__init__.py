@@ -5,19 +5,18 @@ Nothing here knows a tokenizer or a model. Faults of a document are returned as 
 
 from __future__ import annotations
 
-from engine.pml.binding import Bound, bind
-from engine.pml.catalogue import CATALOGUE, Severity, catalogue_table
-from engine.pml.diagnostics import Diagnostic, Edit, Fix, LineIndex, Span, has_errors, make
-from engine.pml.edits import Picks, read_picks, set_argument, set_pick
-from engine.pml.errors import PromptError
-from engine.pml.fixes import apply_edits, mended
-from engine.pml.names import NAME, RESERVED, ROLES
-from engine.pml.parts import ArgumentText, NewText, Part, RoleClose, RoleOpen, SchemaText
-from engine.pml.prompt_parser import document_kind, parse_prompt
-from engine.pml.prompt_source import PromptEditError
-from engine.pml.scaffolding import add_scaffold
-from engine.pml.schema_parser import parse_schema
-from engine.pml.tree import (
+from engine.pml.diagnostics.codes import CATALOGUE, Severity, catalogue_table
+from engine.pml.diagnostics.diagnostic import Diagnostic, Edit, Fix, LineIndex, Span, has_errors, make
+from engine.pml.diagnostics.errors import PromptError
+from engine.pml.diagnostics.quick_fixes import apply_edits, mended
+from engine.pml.edit.add_scaffold import add_scaffold
+from engine.pml.edit.edits import Picks, read_picks, set_argument, set_pick
+from engine.pml.edit.prompt_source import PromptEditError
+from engine.pml.parse.binding import Bound, bind
+from engine.pml.parse.prompt_parser import document_kind, parse_prompt
+from engine.pml.parse.schema_parser import parse_schema
+from engine.pml.tree.parts import ArgumentText, NewText, Part, RoleClose, RoleOpen, SchemaText
+from engine.pml.tree.tree import (
     Argument,
     Import,
     Module,
@@ -31,6 +30,7 @@ from engine.pml.tree import (
     Text,
     Union,
 )
+from engine.pml.xml.names import NAME, RESERVED, ROLES
 
 __all__ = [
     "CATALOGUE",

@@ -7,9 +7,9 @@ together from data.
 from __future__ import annotations
 
 from engine.programs.builder import Part, SchemaBuilder, SchemaError, Slot, Turn
-from engine.programs.errors import ProgramArgumentError, ProgramError
-from engine.programs.parameters import Arg
 from engine.programs.program import Program, compile_source, schema
+from engine.programs.source.errors import ProgramArgumentError, ProgramError
+from engine.programs.source.parameters import Arg
 from engine.programs.writer import PromptCallError, to_program
 from engine.programs.writer_api import Recorder
 

@@ -19,12 +19,12 @@ from engine.pml import (
     Text,
     Union,
 )
-from engine.pml.diagnostics import NOWHERE
-from engine.programs.endings import ended_children
-from engine.programs.expressions import Const, Ref, evaluate, text_of
-from engine.programs.naming import legible, unique
-from engine.programs.outline import Compiled, ModuleNode, Node, Say, Seam, Turn, UnionNode
-from engine.programs.parameters import Arg, Parameter
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.programs.compile.naming import legible, unique
+from engine.programs.compile.outline import Compiled, ModuleNode, Node, Say, Seam, Turn, UnionNode
+from engine.programs.schema_endings import ended_children
+from engine.programs.source.expressions import Const, Ref, evaluate, text_of
+from engine.programs.source.parameters import Arg, Parameter
 
 
 def build_schema(compiled: Compiled) -> Schema:

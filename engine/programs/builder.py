@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.pml import NAME, RESERVED, Module, Param, Role, RoleName, Scaffold, Schema, Text, Union
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.entities import forbidden_character
-from engine.pml.names import NAME_RULE, ROLES
-from engine.pml.seams import SEAMS
-from engine.pml.sources import SourceError, Sources
-from engine.pml.turns import TURNS_RULE
-from engine.pml.whitespace import normalise
-from engine.pml.writer import WriteError, write_schema
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.edit.writer import WriteError, write_schema
+from engine.pml.parse.sources import SourceError, Sources
+from engine.pml.parse.turn_checks import TURNS_RULE
+from engine.pml.whitespace.rules import normalise
+from engine.pml.whitespace.separators import SEAMS
+from engine.pml.xml.entities import forbidden_character
+from engine.pml.xml.names import NAME_RULE, ROLES
+from engine.programs.compile.naming import legible, unique
 from engine.programs.layout import set_apart, set_apart_inside
-from engine.programs.naming import legible, unique
-from engine.programs.parameters import MAX_LENGTH
+from engine.programs.source.parameters import MAX_LENGTH
 
 
 class SchemaError(PromptCacheError):

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from engine.pml import Module, Param, Role, Text, Union
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.seams import ended, missing, with_seam
-from engine.pml.whitespace import SPACE
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.whitespace.rules import SPACE
+from engine.pml.whitespace.separators import ended, missing, with_seam
 
 
 def set_apart(children: list[Any], seam: str) -> tuple[Any, ...]:

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, TypeAlias, overload
 
 from engine.pml import NAME, Prompt, Schema
-from engine.pml.conversation import Message
-from engine.pml.names import NAME_RULE, PATH
-from engine.pml.writer import WriteError, require_document, write_schema
+from engine.pml.edit.writer import WriteError, require_document, write_schema
+from engine.pml.tree.conversation import Message
+from engine.pml.xml.names import NAME_RULE, PATH
 from engine.programs.build import build_prompt, build_schema
-from engine.programs.compiler import compile_program
-from engine.programs.endings import has_seams
-from engine.programs.errors import ProgramArgumentError, ProgramError
-from engine.programs.naming import legible
-from engine.programs.objects import MISSING, Bindable, Defaults
-from engine.programs.outline import Compiled
-from engine.programs.parameters import Parameter, complete
-from engine.programs.program_files import Decorated, ProgramFile
-from engine.programs.scopes import Definition, definition_of
+from engine.programs.compile.compiler import compile_program
+from engine.programs.compile.naming import legible
+from engine.programs.compile.outline import Compiled
+from engine.programs.schema_endings import has_seams
+from engine.programs.source.errors import ProgramArgumentError, ProgramError
+from engine.programs.source.objects import MISSING, Bindable, Defaults
+from engine.programs.source.parameters import Parameter, complete
+from engine.programs.source.program_files import Decorated, ProgramFile
+from engine.programs.source.scopes import Definition, definition_of
 from engine.programs.writer_api import Recorder
 
 Decorable: TypeAlias = "types.FunctionType | staticmethod[..., Any] | classmethod[Any, ..., Any]"

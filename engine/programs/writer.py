@@ -21,13 +21,13 @@ from engine.pml import (
     Union,
     bind,
 )
-from engine.pml.conversation import conversation
-from engine.pml.parts import part_text
-from engine.pml.seams import own_seam
-from engine.pml.writer import written_alike
-from engine.programs.errors import ProgramError
-from engine.programs.naming import VariableNames, quoted
+from engine.pml.edit.writer import written_alike
+from engine.pml.tree.conversation import conversation
+from engine.pml.tree.parts import part_text
+from engine.pml.whitespace.separators import own_seam
+from engine.programs.compile.naming import VariableNames, quoted
 from engine.programs.program import compile_source
+from engine.programs.source.errors import ProgramError
 
 NEW_TEXT: Final = "new_text"
 """The variable for what a prompt adds at its end."""

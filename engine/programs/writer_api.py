@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from engine.pml.conversation import Message
-from engine.pml.seams import larger
-from engine.pml.sources import SourceError, Sources
-from engine.programs.errors import ProgramError
-from engine.programs.expressions import text_of
+from engine.pml.parse.sources import SourceError, Sources
+from engine.pml.tree.conversation import Message
+from engine.pml.whitespace.separators import larger
+from engine.programs.source.errors import ProgramError
+from engine.programs.source.expressions import text_of
 
 _LINE_BREAK: Final = "\n"
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from engine.pml import Bound, Diagnostic, Prompt, RoleOpen, Schema, make
-from engine.pml.conversation import conversation
-from engine.pml.diagnostics import Span, quote
+from engine.pml.diagnostics.diagnostic import Span, quote
+from engine.pml.tree.conversation import conversation
 from engine.prompt.layout import SchemaLayout
 from engine.prompt.pieces import PromptPlan
-from engine.prompt.rendering import Rendering
 from engine.prompt.spec import ModelSpec
-from engine.prompt.tokenizer import Fragment, Tokenizer
-from engine.prompt.trimming import turn_texts
-from engine.prompt.turn_marks import fixed_turns, said_by
-from engine.prompt.turns import ChatError
+from engine.prompt.template.rendered import Rendering
+from engine.prompt.template.tokenizer import Fragment, Tokenizer
+from engine.prompt.template.trimming import turn_texts
+from engine.prompt.template.turn_marks import fixed_turns, said_by
+from engine.prompt.template.turns import ChatError
 
 _SHOWN = 3  # differences shown in one message
 
@@ -115,7 +115,9 @@ def _rewritten(
     if computed:
         message += f", and every request computes {computed} tokens of the schema"
     hint = "“What the model reads” in the studio shows its text"
-    added_spans = (turns[number].node.span for numbers in by_fate.values() for number in numbers if turns[number].new)
+    added_spans = (
+        turns[number].node.span for numbers in by_fate.values() for number in numbers if turns[number].new
+    )
     yield make("W612", message, next(added_spans, _start(prompt)), prompt.lines, hint)
 
 
@@ -163,7 +165,8 @@ def _tokens(
     if not differences:
         return
     shown = "; ".join(
-        f"{_spelled(spec, ours[a:b])} for {_spelled(spec, theirs[c:d])}" for a, b, c, d in differences[:_SHOWN]
+        f"{_spelled(spec, ours[a:b])} for {_spelled(spec, theirs[c:d])}"
+        for a, b, c, d in differences[:_SHOWN]
     )
     more = f" and at {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     places = "place" if len(differences) == 1 else "places"

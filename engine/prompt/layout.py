@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.pml import Module, Param, Role, Schema, Text, Union
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.tokenizer import Fragment, Together
-from engine.prompt.turn_marks import TurnMarks, fixed_turns, turn_marks
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.tokenizer import Fragment, Together
+from engine.prompt.template.turn_marks import TurnMarks, fixed_turns, turn_marks
 
 Mark = Literal["open", "close", "text"]
 
@@ -285,7 +285,9 @@ class _Builder:
         self._flush()
         own_tokens = sum(run.tokens for run in self.runs[first_run:] if run.path == module.path)
         params = {param.name: param.length for param in module.params()}
-        self.modules[module.path] = ModuleExtent(module.path, start, own_tokens, self.position - start, params)
+        self.modules[module.path] = ModuleExtent(
+            module.path, start, own_tokens, self.position - start, params
+        )
         self._enter(*outer)
 
     def _enter(self, path: str, cacheable: bool = True) -> None:

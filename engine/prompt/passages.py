@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
+from engine.base.tiers import Tier
 from engine.pml import ArgumentText, Bound, NewText, Part, RoleClose, RoleOpen, SchemaText, Span
-from engine.pml.meetings import meetings
-from engine.pml.parts import is_seam
-from engine.prompt.chat_template import ChatFormat
+from engine.pml.tree.parts import is_seam
+from engine.pml.whitespace.joins import meetings
 from engine.prompt.pieces import Piece, PromptPlan, Stretch
 from engine.prompt.recipe import RecipeSlice
-from engine.prompt.tokenizer import Together
-from engine.tiers import Tier
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.tokenizer import Together
 
 Author = Literal["template", "anonymous", "module", "argument", "text"]
 

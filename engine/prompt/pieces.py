@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.choices import PlacementPolicy
+from engine.base.choices import PlacementPolicy
 from engine.prompt.layout import TextRun
-from engine.prompt.tokenizer import Together
+from engine.prompt.template.tokenizer import Together
 
 Kind = Literal["anonymous", "module", "argument", "text"]
 

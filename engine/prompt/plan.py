@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from engine.choices import PlacementPolicy
+from engine.base.choices import PlacementPolicy
 from engine.pml import (
     ArgumentText,
     Bound,
@@ -29,14 +29,14 @@ from engine.pml import (
     Span,
     make,
 )
-from engine.pml.parts import part_text
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.conversation import Blocks
+from engine.pml.tree.parts import part_text
+from engine.prompt.conversation.messages import Blocks
 from engine.prompt.layout import Extent, Mark, SchemaLayout, TextRun, ancestors
 from engine.prompt.pieces import Kind, Piece, PromptPlan, Stretch
-from engine.prompt.rendering import Rendering
-from engine.prompt.tokenizer import Fragment, Together
-from engine.prompt.trimming import Cut, remnant, shares
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.rendered import Rendering
+from engine.prompt.template.tokenizer import Fragment, Together
+from engine.prompt.template.trimming import Cut, remnant, shares
 
 REWRITTEN = "the chat template rewrites this text, or text of the schema before it"
 
@@ -296,7 +296,8 @@ class _Planner:
             subject = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
             self._fault(
                 "E501",
-                f"{subject} is {len(ids)} tokens long; the schema reserves {length}; shorten it, or raise the "
+                f"{subject} is {len(ids)} tokens long; the schema reserves {length}; shorten it, or "
+                "raise the "
                 f"parameter's len to {len(ids)}",
                 part.span,
                 "",
@@ -309,7 +310,7 @@ class _Planner:
         self.reached = max(self.reached, self.position)
 
     def _trimmed(self, part: Part, cut: Cut) -> None:
-        """Adds a text that loses characters; tokens shared with the whole text still come from the segment."""
+        """Adds a text that loses characters. Tokens that the whole text has too come from the segment."""
         text = part_text(part)
         remaining = text[cut[0] : len(text) - cut[1]]
         if isinstance(part, ArgumentText):

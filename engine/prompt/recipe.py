@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.choices import Scope
+from engine.base.choices import Scope
 from engine.prompt.layout import SchemaLayout, TextRun, ancestors
 from engine.prompt.pieces import Piece, PromptPlan
 
@@ -152,7 +152,9 @@ class RecipeBook:
         runs = [run for run in self.layout.runs if run.cacheable and run.path.partition("/")[0] not in others]
         recipes = [self.of_run(run) for run in runs]
         if self.scope == "preceding":
-            recipes.extend(neighbour for neighbour in self._after_neighbours(runs) if neighbour.reach < window)
+            recipes.extend(
+                neighbour for neighbour in self._after_neighbours(runs) if neighbour.reach < window
+            )
         for scaffold in self.layout.schema.scaffolds:
             recipes.extend(self.of_scaffold(scaffold.modules, window) or ())
         return tuple({recipe.key: recipe for recipe in recipes}.values())
@@ -164,12 +166,14 @@ class RecipeBook:
         return recipes if all(recipe.reach < window for recipe in recipes) else None
 
     def of_run(self, run: TextRun) -> Recipe:
-        """Returns the recipe of a run that no prompt changes: `isolated`, or `anchored` for all other scopes."""
+        """Returns the recipe of a run for all prompts: `isolated`, or `anchored` for other scopes."""
         scope: FixedScope = "isolated" if self.scope == "isolated" else "anchored"
         if run.index not in self._by_run:
             context = self.layout.context(run, scope)
             seen = [self.layout.seen_of(earlier, run) for earlier in context]
-            self._by_run[run.index] = self._of_runs(run, context, [self.of_run(earlier) for earlier in context], seen)
+            self._by_run[run.index] = self._of_runs(
+                run, context, [self.of_run(earlier) for earlier in context], seen
+            )
         return self._by_run[run.index]
 
     def of_plan(self, plan: PromptPlan) -> tuple[RecipeSlice | None, ...]:
@@ -226,7 +230,9 @@ class RecipeBook:
         made: _Chains = {}
         for place, run in enumerate(runs):
             before = [earlier for earlier in runs[:place] if self._together(earlier, run)]
-            yield self._after(run, before, {earlier.index: self.layout.seen_of(earlier, run) for earlier in before}, made)
+            yield self._after(
+                run, before, {earlier.index: self.layout.seen_of(earlier, run) for earlier in before}, made
+            )
 
     def _together(self, one: TextRun, run: TextRun) -> bool:
         """Whether both runs occur in that prompt."""
@@ -266,7 +272,9 @@ class RecipeBook:
         lengths: list[int] = []
         number = 0
         for place, earlier in enumerate(context):
-            read = earlier.tokens - (earlier.seam if ends[earlier.index] <= earlier.tokens - earlier.seam else 0)
+            read = earlier.tokens - (
+                earlier.seam if ends[earlier.index] <= earlier.tokens - earlier.seam else 0
+            )
             step = (number, earlier.index, read)
             if step not in made:
                 recipe = self._of_runs(earlier, context[:place], recipes, lengths, kept=False)
@@ -332,7 +340,10 @@ class RecipeBook:
         """The recipe of a piece whose context is everything before it."""
         start = 0 if self.identity.relocatable else piece.start
         away = start - piece.start
-        context = tuple(RecipeSlice(piece_slice.recipe, piece_slice.lo, piece_slice.hi, piece_slice.start + away) for piece_slice in before)
+        context = tuple(
+            RecipeSlice(piece_slice.recipe, piece_slice.lo, piece_slice.hi, piece_slice.start + away)
+            for piece_slice in before
+        )
         path = TURN if piece.turn else piece.path
         return self._recipe(piece.token_ids, path, context, start, kept=piece.cached)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.choices import PlacementPolicy
-from engine.prompt.chat_template import ChatFormat
+from engine.base.choices import PlacementPolicy
 from engine.prompt.recipe import Identity
+from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.unknown_tokens import UnknownTokens
 from engine.prompt.window import Window
 

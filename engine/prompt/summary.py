@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from engine.base.tiers import TIERS, Tier
 from engine.prompt.layout import SchemaLayout, TextRun
 from engine.prompt.pieces import Piece, PromptPlan
-from engine.tiers import TIERS, Tier
 
 
 @dataclass(frozen=True)

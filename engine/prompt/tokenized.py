@@ -14,21 +14,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from engine.choices import PlacementPolicy, Scope
+from engine.base.choices import PlacementPolicy, Scope
 from engine.pml import Diagnostic, Prompt, PromptError, Role, RoleOpen, Schema, bind, make
-from engine.pml.diagnostics import swap
+from engine.pml.diagnostics.diagnostic import swap
 from engine.prompt import advice
-from engine.prompt.conversation import Blocks, Spelled
+from engine.prompt.conversation.messages import Blocks, Spelled
+from engine.prompt.conversation.tools import NO_TOOLS, Tools, ToolsError
 from engine.prompt.layout import Encoded, SchemaLayout, lay_out
 from engine.prompt.pieces import PromptPlan
 from engine.prompt.plan import make_plan
 from engine.prompt.recipe import Recipe, RecipeBook, RecipeSlice
-from engine.prompt.refusals import refusal
-from engine.prompt.rendering import Rendering
 from engine.prompt.spec import ModelSpec
-from engine.prompt.tools import NO_TOOLS, Tools, ToolsError
-from engine.prompt.trimming import headers_of, turn_texts
-from engine.prompt.turn_marks import (
+from engine.prompt.template.refusals import refusal
+from engine.prompt.template.rendered import Rendering
+from engine.prompt.template.trimming import headers_of, turn_texts
+from engine.prompt.template.turn_marks import (
     TurnMarks,
     fixed_turns,
     marks_of_prompt,
@@ -36,7 +36,7 @@ from engine.prompt.turn_marks import (
     turn_marks,
     turns_with,
 )
-from engine.prompt.turns import ChatError
+from engine.prompt.template.turns import ChatError
 from engine.prompt.window import TooLongError
 
 _MOST_VARIANTS: Final = 32

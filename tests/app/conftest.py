@@ -43,7 +43,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from engine.model.synthetic import byte_tokenizer
+    from engine.checkpoint.synthetic import byte_tokenizer
 
     folder = tmp_path_factory.mktemp("tiny-model")
     config = LlamaConfig(

@@ -13,10 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from app.studio.answers import JsonOf
-from app.studio.endpoints import Endpoint, Endpoints
 from app.studio.pages import PAGES
-from app.studio.shared import SHARED
+from app.studio.web.endpoints import Endpoint, Endpoints
+from app.studio.web.json_answers import JsonOf
+from app.studio.workspace.all_pages import SHARED
 
 FILE = Path(__file__).parents[2] / "app" / "editor" / "types" / "api.d.ts"
 HEAD = "// What the page asks the server. Written by `python -m tests.app.endpoint_types`.\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 
-from app.studio.answers import JobState, Json
-from app.studio.jobs import Job
+from app.studio.web.jobs import Job
+from app.studio.web.json_answers import JobState, Json
 
 
 def follow(job: Job) -> Generator[JobState[Json], None, None]:

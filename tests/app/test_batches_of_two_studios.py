@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from app.studio.batch_book import BatchBook
-from app.studio.jobs import Jobs
-from app.studio.kept_batches import BatchStore
-from app.studio.kept_batches.answering import FOLDER, Answering
-from engine.cache.store import Store
+from app.studio.batches import BatchStore
+from app.studio.batches.batch_history import BatchBook
+from app.studio.batches.batch_locks import FOLDER, Answering
+from app.studio.web.jobs import Jobs
+from engine.base.errors import PromptCacheError
 from engine.engine import Engine
-from engine.errors import PromptCacheError
+from engine.store import Store
 from tests.app.asked import Asked
 from tests.app.studio_server import ROOT
 from tests.app.test_kept_batches import batch, result
@@ -28,7 +28,7 @@ from tests.engine.cases import model_of
 HOLD = """
 import sys
 from pathlib import Path
-from app.studio.kept_batches.answering import Answering
+from app.studio.batches.batch.batch_locks import Answering
 with Answering(Path(sys.argv[1])).held("k"):
     print("held", flush=True)
     sys.stdin.read()

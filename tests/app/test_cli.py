@@ -16,9 +16,9 @@ import click
 import pytest
 
 from app.cli.command import main, pml
-from app.cli.commands import Commands
-from app.studio.api import Offer
-from engine.pml.text_files import MAX_BYTES
+from app.cli.lazy_group import Commands
+from app.studio.model.api import Offer
+from engine.files.text_files import MAX_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = """<schema name="trip">
@@ -278,7 +278,7 @@ def test_a_file_that_may_not_be_read(schema: Path, run_pml: Pml, monkeypatch: py
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("engine.pml.text_files._opened", refuse)
+    monkeypatch.setattr("engine.files.text_files._opened", refuse)
     result = run_pml("check", schema)
     assert (result.status, result.err) == (2, f"{schema} may not be read. Check its permissions.\n")
 
@@ -287,7 +287,7 @@ def test_interrupting_is_status_130(schema: Path, run_pml: Pml, monkeypatch: pyt
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("app.cli.check.read_text", interrupt)
+    monkeypatch.setattr("app.cli.commands.check.read_text", interrupt)
     result = run_pml("check", schema)
     assert (result.status, result.err.strip()) == (130, "pml: interrupted")
 
@@ -296,7 +296,7 @@ def test_tracebacks_come_with_debug_only(schema: Path, run_pml: Pml, monkeypatch
     def fail(*_: object) -> None:
         raise RuntimeError("the sky fell")
 
-    monkeypatch.setattr("app.cli.check.read_text", fail)
+    monkeypatch.setattr("app.cli.commands.check.read_text", fail)
     plain, debug = run_pml("check", schema), run_pml("check", schema, "--debug")
     assert plain.status == debug.status == 1
     assert plain.err.splitlines()[0] == "pml: unexpected RuntimeError: the sky fell"
@@ -394,9 +394,9 @@ def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: 
         for done in (3 << 30, 5 << 30):
             progress(done, 5 << 30, "reading model.safetensors")
 
-    import app.studio.api
+    import app.studio.model
 
-    module.__dict__.update(launch=launch, api=app.studio.api, __path__=[])
+    module.__dict__.update(launch=launch, model=app.studio.model, __path__=[])
     monkeypatch.setitem(sys.modules, "app.studio", module)
     monkeypatch.setenv("PML_MODEL", "random:llama-100m")
     monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))

@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from app.cli.batch import Tally, is_standard_input
-from app.cli.files import FileWriteError
-from app.cli.results import Results
-from engine import Engine, atomic
+from app.cli.base.batch_results import Results
+from app.cli.base.files import FileWriteError
+from app.cli.commands.batch import Tally, is_standard_input
+from engine import Engine
 from engine.batch.loop import BatchLoop
-from engine.batch.one_by_one import OneByOne
-from engine.exchange.rows import Row
+from engine.batch.serial import OneByOne
+from engine.files import atomic
+from engine.rows.rows import Row
 from tests.app.test_cli_batch import CSV, ROOT, Batch, batch, ids
 
 __all__ = ["batch"]  # a fixture
@@ -91,7 +92,7 @@ def test_many_rows_are_not_held(tmp_path: Path) -> None:
     """Tens of thousands of rows, ten times the bound, are read in little more memory than one."""
     import tracemalloc
 
-    from engine.exchange.rows import read_rows
+    from engine.rows.rows import read_rows
 
     path = tmp_path / "many.csv"
     with path.open("w", encoding="utf-8") as file:
@@ -211,7 +212,7 @@ def test_a_full_disk_is_told_and_what_is_written_stays(batch: Batch, monkeypatch
         return write(descriptor, data)
 
     with monkeypatch.context() as patched:
-        patched.setattr("app.cli.results.os.write", full)
+        patched.setattr("app.cli.base.batch_results.os.write", full)
         stopped = batch(CSV, "--output", "out.jsonl")
     assert stopped.status == 1
     assert "out.jsonl cannot be written: No space left on device." in stopped.err
@@ -223,7 +224,7 @@ def test_a_full_disk_is_told_and_what_is_written_stays(batch: Batch, monkeypatch
 
 def test_who_reads_later_gets_a_line_a_minute(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(0.0, 7.0)
-    monkeypatch.setattr("app.cli.output.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("app.cli.base.output.time", SimpleNamespace(monotonic=lambda: next(clock)))
     result = batch("text\n" + "So?\n" * 20)
     lines = [line for line in result.err.splitlines() if "/20 " in line]
     assert [line.partition("/")[0] for line in lines] == ["pml: 8", "pml: 17"]
@@ -237,7 +238,7 @@ def test_a_studio_of_the_environment_is_left_alone(batch: Batch, monkeypatch: py
 
 def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("app.cli.batch.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("app.cli.commands.batch.time", SimpleNamespace(monotonic=lambda: now))
     broken, seen = Tally(total=100), []
     now += 1
     broken.failed = 50

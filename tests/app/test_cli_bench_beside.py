@@ -16,7 +16,7 @@ from benchmarks.crowd import Size
 from benchmarks.peers import llamacpp, llamacpp_slots
 from benchmarks.peers.peer import Shape
 from benchmarks.turns import Way
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from tests.engine.tiny import save_tiny
 
 SMALL = Size(shared=40, modules=2, own=6, new=4)

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import click
 import pytest
 
-from app.cli.param_types import Age, Size
-from engine.cache.store import INDEX, Lookup, Origin, Store
+from app.cli.base.param_types import Age, Size
+from engine.base.tiers import Outcome, Reason, Tier
 from engine.prompt.recipe import TURN
-from engine.tiers import Outcome, Reason, Tier
+from engine.store import INDEX, Lookup, Origin, Store
 from tests.app.test_cli_output import visible
 from tests.engine.cache.test_store import ORIGIN, overwrite, segment
 

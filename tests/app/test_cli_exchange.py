@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.cli.export import FORMS
-from app.cli.import_ import KINDS
+from app.cli.commands.export import FORMS
+from app.cli.commands.import_ import KINDS
 from engine import exchange
 from engine.pml import parse_prompt, parse_schema
 

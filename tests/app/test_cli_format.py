@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_written_loses_nothing(
     def full(_path: Path, _text: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.cli.format.write_text", full)
+    monkeypatch.setattr("app.cli.commands.format.write_text", full)
     result = run_format(loose, "--write")
     assert result.status == 1
     assert "No space left on device" in result.err

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.cli.output import (
+from app.base.sizes import size
+from app.cli.base.output import (
     Console,
     Pace,
     PrintableFormatter,
@@ -24,8 +25,7 @@ from app.cli.output import (
     progress_bar,
     table,
 )
-from app.sizes import size
-from engine.stopwatch import milliseconds
+from engine.base.stopwatch import milliseconds
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_line_a_minute_tells_what_is_known(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 5.0
-    monkeypatch.setattr("app.cli.output.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("app.cli.base.output.time", SimpleNamespace(monotonic=lambda: now))
     known, unknown = a_line_a_minute(of_total=True), a_line_a_minute(of_total=False)
     for now in (5.0, 64.9, 65.0, 66.0, 125.0):
         known(int(now), 200, "1.0 rows/s")

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.studio.kept import RunStore
-from engine.errors import ModelError
-from engine.places import user_data
+from app.studio.history import RunStore
+from engine.base.errors import ModelError
+from engine.files.places import user_data
 from tests.app.conftest import PROMPT, SCHEMA
 
 pytestmark = pytest.mark.usefixtures("place")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from app.stopping import StoppedError
-from engine.inference import check
+from app.base.signals import StoppedError
+from engine.fidelity import check
 
 pytestmark = pytest.mark.usefixtures("place")
 Run = Callable[..., SimpleNamespace]
@@ -102,8 +102,8 @@ def test_the_check_comes_behind_the_whole_answer(run_pml: Run, monkeypatch: pyte
         raise RuntimeError("checked")
 
     monkeypatch.setattr(check, "read", fail)
-    monkeypatch.setattr("app.cli.answers.say", lambda text, **_: printed.append(text))
-    monkeypatch.setattr("app.cli.run.say", lambda text, **_: printed.append(text))
+    monkeypatch.setattr("app.cli.base.run_answers.say", lambda text, **_: printed.append(text))
+    monkeypatch.setattr("app.cli.commands.run.say", lambda text, **_: printed.append(text))
     assert run_pml(*AUTO, "--mode", "cached").status == 0
     at = next(number for number, text in enumerate(printed) if "could not be checked" in text)
     assert any("time to first token" in text for text in printed[:at])

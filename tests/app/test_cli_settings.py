@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from app.cli.base.param_types import Name, Number, Origin, Whole
 from app.cli.command import pml
-from app.cli.param_types import Name, Number, Origin, Whole
-from engine.inference.params import RunSettings
-from engine.inference.settings import settings_of
+from engine.inference.run_settings import RunSettings
+from engine.inference.setting import settings_of
 
 SETTINGS = settings_of(RunSettings)
 

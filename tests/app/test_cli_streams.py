@@ -14,9 +14,9 @@ from typing import TextIO
 
 import pytest
 
+from app.cli.base.output import progress_bar, say
+from app.cli.base.streams import UNREAD
 from app.cli.command import main
-from app.cli.output import progress_bar, say
-from app.cli.streams import UNREAD
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = '<schema name="a"><module name="m">text</module></schema>'
@@ -122,7 +122,7 @@ def test_in_a_shell(line: str, status: int | None, printed: str) -> None:
 def test_no_file_gets_the_number_of_a_closed_stream() -> None:
     """Else what a library complains of could be written into it."""
     line = (
-        f"{sys.executable} -c 'from app.cli.streams import stand_in; stand_in(); import os; "
+        f"{sys.executable} -c 'from app.cli.base.streams import stand_in; stand_in(); import os; "
         "print(os.open(os.devnull, os.O_RDONLY) > 2)' 2>&-"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -178,7 +178,7 @@ def test_a_full_disk_under_standard_output_is_told(words: str) -> None:
     assert silent.returncode == 1
 
 
-@pytest.mark.parametrize("module", ["click", "app.cli.command", "app.cli.commands", "app.stopping"])
+@pytest.mark.parametrize("module", ["click", "app.cli.command", "app.cli.lazy_group", "app.base.signals"])
 def test_an_interrupt_while_the_command_is_loaded_ends_it_quietly(module: str) -> None:
     code = (
         "import sys\n"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.lsp import EDITOR_FILES
+from app.cli.commands.lsp import EDITOR_FILES
 from engine.pml import document_kind, parse_prompt, parse_schema
-from engine.pml.names import ELEMENTS, RESERVED
-from engine.pml.writer import write_prompt, write_schema
+from engine.pml.edit.writer import write_prompt, write_schema
+from engine.pml.xml.names import ELEMENTS, RESERVED
 from sample_schemas import samples
 from tests.pml.test_diagnostics import EXAMPLES
 from tests.pml.trees import prompts, schemas

@@ -18,17 +18,17 @@ from typing import Any, cast
 
 import pytest
 
-from app.cli.answers import Outcome, follow
-from app.cli.options import ModelOptions
-from app.handover import client
-from app.handover.client import LostError
-from app.handover.lines import checking
-from app.handover.presence import Presence, folder, present
-from app.handover.terms import Held, Terms, endings, folder_stamp
-from app.studio.handed import Handed
+from app.cli.base.options import ModelOptions
+from app.cli.base.run_answers import Outcome, follow
+from app.remote import client
+from app.remote.client import LostError
+from app.remote.lines import checking
+from app.remote.presence import Presence, folder, present
+from app.remote.terms import Held, Terms, endings, folder_stamp
+from app.studio.model.remote_runs import Handed
 from engine import Engine
-from engine.events import ReuseTaken
-from engine.inference.params import RunSettings
+from engine.base.events import ReuseTaken
+from engine.inference.run_settings import RunSettings
 from engine.prepared import PreparedPrompt
 from tests.app.studio_server import Served
 
@@ -75,7 +75,7 @@ def terms(cache_dir: Path, **changes: Any) -> Terms:
 
 
 def held(wanted: Terms) -> Held:
-    from engine.model.checkpoint import DEMO_FOLDER
+    from engine.checkpoint.checkpoint import DEMO_FOLDER
 
     return Held(
         *(wanted, "cpu", "fp32", demo_fingerprint()),
@@ -84,8 +84,8 @@ def held(wanted: Terms) -> Held:
 
 
 def demo_fingerprint() -> str:
-    from engine.model.checkpoint import DEMO_FOLDER, Checkpoint
-    from engine.model.fingerprint import fingerprint
+    from engine.checkpoint.checkpoint import DEMO_FOLDER, Checkpoint
+    from engine.checkpoint.fingerprint import fingerprint
 
     return fingerprint(Checkpoint.of("demo", DEMO_FOLDER))
 
@@ -233,7 +233,7 @@ def test_what_the_studio_cannot_do_is_done_here(
 
 
 def test_a_device_and_a_dtype_that_came_of_auto_are_served_by_name(cache: Path) -> None:
-    from engine.model.fingerprint import quantized_fingerprint
+    from engine.checkpoint.fingerprint import quantized_fingerprint
 
     here = held(terms(cache))
     assert here.refusal(terms(cache, device="cpu", dtype="fp32")) == ""
@@ -369,7 +369,7 @@ def test_an_answer_stops_when_nobody_listens_any_more() -> None:
     closed, begun = threading.Event(), threading.Event()
 
     def stream(*_: Any, **__: Any) -> Iterator[Any]:
-        from engine.events import Delta
+        from engine.base.events import Delta
 
         try:
             while True:

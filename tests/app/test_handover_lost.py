@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from app.cli.options import ModelOptions
-from app.handover import client
-from app.handover.client import LostError, asked
-from app.handover.presence import Presence, forget, present
-from app.studio import handed
-from app.studio.streaming import in_a_thread, send_lines
+from app.cli.base.options import ModelOptions
+from app.remote import client
+from app.remote.client import LostError, asked
+from app.remote.presence import Presence, forget, present
+from app.studio.model import remote_runs
+from app.studio.web.streaming import in_a_thread, send_lines
 from engine import Engine
-from engine.cache.store import Store
-from engine.errors import ClosedError, StoreError
+from engine.base.errors import ClosedError, StoreError
+from engine.store import Store
 from tests.app.test_handover import BEGUN, FIRST, PROMPT, RUN, SCHEMA, LoadedError, held, impostor, terms
 
 Run = Callable[..., SimpleNamespace]
@@ -132,7 +132,7 @@ def test_a_fault_of_the_studios_own_is_not_the_runs(
     run_pml: Run, tmp_path: Path, fault: Exception, printed: bool
 ) -> None:
     here = held(terms(tmp_path))
-    lines = [BEGUN, *([FIRST] if printed else []), handed.of_fault(fault)]
+    lines = [BEGUN, *([FIRST] if printed else []), remote_runs.of_fault(fault)]
     with impostor(lines, Presence(1, here, SECRET).proof) as (port, _), Presence(port, here, SECRET).told():
         found = run_pml(*RUN, "--cache-dir", tmp_path)
     assert found.status == 1
@@ -160,7 +160,7 @@ def test_what_could_not_be_stored_is_told_with_the_run(
         raise StoreError("no block is left")
 
     monkeypatch.setattr(Store, "save", full)
-    run: handed.HandedRun = {
+    run: remote_runs.HandedRun = {
         "schema": SCHEMA.read_text(),
         "prompt": PROMPT.read_text(),
         "settings": {"max_new_tokens": 2},
@@ -168,7 +168,7 @@ def test_what_could_not_be_stored_is_told_with_the_run(
     }
     lines = []
     with Engine.open("demo", cache_dir=tmp_path / "cache") as engine:
-        for line in handed.computed(engine, run):
+        for line in remote_runs.computed(engine, run):
             lines.append(line)
             if line["event"] == "finished":
                 finished.set()

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from app.handover.terms import Held, Terms, endings, folder_stamp
-from engine.model.checkpoint import DEMO_FOLDER, Checkpoint
-from engine.model.fingerprint import fingerprint
+from app.remote.terms import Held, Terms, endings, folder_stamp
+from engine.checkpoint.checkpoint import DEMO_FOLDER, Checkpoint
+from engine.checkpoint.fingerprint import fingerprint
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

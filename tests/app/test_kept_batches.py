@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from app.studio.batch_book import BatchBook
-from app.studio.batches import Batch, BatchPlan, RowResult, SideResult
-from app.studio.drafts import Workspace
-from app.studio.jobs import Jobs
-from app.studio.kept_batches import BatchStore
-from app.studio.kept_batches.store import FILE
-from engine.cache.store import Store
+from app.studio.batches import BatchStore
+from app.studio.batches.batch import Batch, BatchPlan, RowResult, SideResult
+from app.studio.batches.batch_history import BatchBook
+from app.studio.batches.store import FILE
+from app.studio.documents.drafts import Workspace
+from app.studio.web.jobs import Jobs
+from engine.base.errors import PromptCacheError
 from engine.engine import Engine
-from engine.errors import PromptCacheError
-from engine.exchange.expectations import Judged, expected
-from engine.exchange.rows import Row
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.pml import parse_schema
+from engine.rows.expectations import Judged, expected
+from engine.rows.rows import Row
+from engine.store import Store
 from tests.app.asked import Asked
 from tests.app.conftest import PROMPT, SCHEMA
 from tests.app.test_studio_batch import run, state, table

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.studio.kept import Record, RunStore, read_frame
-from app.studio.kept.migrations import VERSION
-from app.studio.kept.sharing import from_text, to_html, to_json
-from engine.inference.findings import Fidelity, Flip, ModuleFidelity, Remedy
+from app.studio.history import Record, RunStore, read_frame
+from app.studio.history.migrations import VERSION
+from app.studio.history.sharing import from_text, to_html, to_json
+from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity, Remedy
 
 OF = {"schema": "s1", "prompt": "p1", "settings": "t1", "model": "m1"}
 FOUND: Any = json.loads(

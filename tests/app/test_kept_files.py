@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from app.studio.kept import Record, RunStore
-from app.studio.kept.beside import beside
-from app.studio.kept.file import KeptFile
-from app.studio.kept.migrations import MIGRATIONS
-from app.studio.kept.record import contained
-from app.studio.kept.sharing import from_text, to_html, to_json
-from app.studio.kept.store import FILE
-from engine.errors import PromptCacheError
+from app.studio.history import Record, RunStore
+from app.studio.history.compare import beside
+from app.studio.history.database import KeptFile
+from app.studio.history.migrations import MIGRATIONS
+from app.studio.history.record import contained
+from app.studio.history.sharing import from_text, to_html, to_json
+from app.studio.history.store import FILE
+from engine.base.errors import PromptCacheError
 from engine.pml import parse_schema
 from tests.app.asked import Asked
 from tests.app.test_kept_runs import frame

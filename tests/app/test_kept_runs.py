@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from app.studio.kept import Record, RunStore, read_frame
-from app.studio.kept.beside import beside
-from app.studio.kept.frames import LEAST_MS, MOST_MS
-from app.studio.kept.migrations import VERSION
-from app.studio.kept.sharing import from_text, to_json
-from engine.errors import PromptCacheError
+from app.studio.history import Record, RunStore, read_frame
+from app.studio.history.compare import beside
+from app.studio.history.frames import LEAST_MS, MOST_MS
+from app.studio.history.migrations import VERSION
+from app.studio.history.sharing import from_text, to_json
+from engine.base.errors import PromptCacheError
 
 SCHEMA = '<schema name="s"><module name="m">one two</module></schema>'
 PROMPT = '<prompt schema="s"><m/>Go on.</prompt>'
@@ -359,8 +359,8 @@ def test_half_of_a_surrogate_pair_is_the_id_of_no_run(tmp_path: Path) -> None:
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from app.studio.kept import RunStore
-from engine.errors import PromptCacheError
+from app.studio.history import RunStore
+from engine.base.errors import PromptCacheError
 from tests.app.test_kept_runs import record
 store = RunStore(Path(sys.argv[1]))
 store.keep(record())

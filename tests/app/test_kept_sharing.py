@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from lxml import html
 
-from app.studio.differences import word_difference
-from app.studio.kept import Record
-from app.studio.kept.beside import against_first, beside, difference
-from app.studio.kept.report import DATA_ID
-from app.studio.kept.sharing import from_text, to_html, to_json
-from engine.errors import PromptCacheError
+from app.studio.history import Record
+from app.studio.history.compare import against_first, beside, difference
+from app.studio.history.report import DATA_ID
+from app.studio.history.sharing import from_text, to_html, to_json
+from app.studio.runs.differences import word_difference
+from engine.base.errors import PromptCacheError
 from tests.app.asked import Asked
 from tests.app.test_kept_runs import PROMPT, SCHEMA, frame, record
 

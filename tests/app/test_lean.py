@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.lean import SPINS
+from app.base.fast_imports import SPINS
 
 TORCH = Path(str(getattr(importlib.util.find_spec("torch"), "origin", ""))).parent
 ROOT = Path(__file__).parents[2]
@@ -60,14 +60,21 @@ def test_a_run_loads_what_one_model_needs(tmp_path: Path) -> None:
 def test_a_check_loads_the_language_alone() -> None:
     loaded = set(in_new_process(LOADED, "check", SCHEMA)["loaded"])
     heavy = {"torch", "transformers", "numpy", "safetensors", "gradio", "pydantic", "tokenizers", "jinja2"}
-    others = {"app.cli.run", "app.cli.bench", "app.cli.cache", "app.handover", "engine.inference.params"}
+    others = {
+        "app.cli.commands.run",
+        "app.cli.bench",
+        "app.cli.commands.cache",
+        "app.remote",
+        "engine.inference.run_settings",
+    }
     assert sorted((UNUSED | heavy | others) & loaded) == []
     assert len(loaded) < 300
 
 
 PAGE = """
 import json, sys
-from app.studio import page, handed, opening
+from app.studio import layout
+from app.studio.model import remote_runs, engine_loader
 print(json.dumps({"loaded": sorted(sys.modules)}))
 """
 
@@ -84,7 +91,7 @@ def test_the_page_is_there_before_torch() -> None:
 STUBS = """
 import inspect, json, sys
 from contextlib import nullcontext
-from app.lean import without_stubs
+from app.base.fast_imports import without_stubs
 opened = []
 def hear(event, about):
     if event == "open" and str(about[0]).endswith(".pyi"):
@@ -135,7 +142,7 @@ def test_gradio_compares_no_stubs() -> None:
 
 LATER = """
 import json, sys, torch
-from app.lean import LatePackage, starting
+from app.base.fast_imports import LatePackage, starting
 with starting():
     from engine.engine import Engine
 before = [name for name in ("transformers", "transformers.models", "torch._dynamo")
@@ -167,7 +174,7 @@ def test_what_was_left_out_comes_when_it_is_asked_for() -> None:
 
 SEQUENCES = """
 import json, sys
-from app.lean import LatePackage, starting
+from app.base.fast_imports import LatePackage, starting
 with starting():
     from engine.engine import Engine
 import torch
@@ -183,13 +190,13 @@ def test_attention_over_sequences_loads_no_compiler() -> None:
 
 BROKEN = """
 import json, sys, torch
-from app import lean
-lean.NEEDED = (*lean.NEEDED, "no_such_module")
-with lean.starting():
+from app.base import fast_imports
+fast_imports.NEEDED = (*fast_imports.NEEDED, "no_such_module")
+with fast_imports.starting():
     from engine.engine import Engine
 import transformers
 print(json.dumps({
-    "late": [name for name, module in sys.modules.items() if isinstance(module, lean.LatePackage)],
+    "late": [name for name, module in sys.modules.items() if isinstance(module, fast_imports.LatePackage)],
     "whole": hasattr(transformers, "AutoModelForCausalLM"),
     "distributed": transformers.utils.is_torch_distributed_available(),
     "has": torch.distributed.is_available(),
@@ -208,7 +215,7 @@ SAME = """
 import json, sys
 from contextlib import nullcontext
 from pathlib import Path
-from app.lean import starting
+from app.base.fast_imports import starting
 with starting() if sys.argv[1] == "lean" else nullcontext():
     from engine.engine import Engine
     engine = Engine.open("demo", cache_dir=Path(sys.argv[2]))

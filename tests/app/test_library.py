@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from app.library import STALE, Library
+from app.base.document_index import STALE, Library
 from app.lsp.occurrences import definition
 from app.lsp.rename import RenameError, rename
 from app.lsp.targets import target_at
 from app.lsp.view import View
-from engine.pml.text_files import TextFileError
+from engine.files.text_files import TextFileError
 
 SCHEMA = """<schema name="trip"><module name="tokyo">東京 🗼</module>
 <module name="rome">Ruins.</module></schema>

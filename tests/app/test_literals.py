@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.studio.literals import Name, javascript, javascript_text, json_text, python, python_text
+from app.studio.web.literals import Name, javascript, javascript_text, json_text, python, python_text
 
 HARD = [
     "",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.library import Library
+from app.base.document_index import Library
 from app.lsp.completion import Completion, complete
 from app.lsp.hover import hover
 from app.lsp.occurrences import definition
@@ -16,7 +16,7 @@ from app.lsp.sizes import sizes, token_counter
 from app.lsp.targets import target_at
 from app.lsp.typing_place import typing_place
 from app.lsp.view import View
-from engine.errors import ModelError
+from engine.base.errors import ModelError
 from engine.pml import ROLES, parse_prompt, parse_schema
 from sample_schemas import samples
 

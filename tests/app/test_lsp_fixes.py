@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.library import Document, Library
+from app.base.document_index import Document, Library
 from app.lsp.quick_fixes import MOST_SECONDS, MOST_TRIED, QuickFix, quick_fixes
 from engine.pml import Diagnostic, Span, apply_edits
 from tests.pml.test_diagnostics import EXAMPLES, TRAVEL

@@ -11,7 +11,7 @@ from pygls.workspace.position_codec import PositionCodec
 from app.lsp.formatting import formatting
 from app.lsp.positions import Positions
 from engine.pml import Span, apply_edits
-from engine.pml.formatter import format_source
+from engine.pml.edit.formatter import format_source
 
 CODECS = {
     kind: PositionCodec(kind)

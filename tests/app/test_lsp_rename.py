@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.library import Library
+from app.base.document_index import Library
 from app.lsp.occurrences import definition, occurrences
 from app.lsp.rename import RenameError, rename
 from app.lsp.targets import Target, target_at
 from app.lsp.view import View
 from engine.pml import ArgumentText, NewText, SchemaText, apply_edits, bind, parse_prompt, parse_schema
-from engine.pml.writer import write_prompt, write_schema
+from engine.pml.edit.writer import write_prompt, write_schema
 from sample_schemas import Sample, samples
 from tests.pml.trees import NAMES, prompts, schemas
 

@@ -15,7 +15,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
 
-from engine.pml.formatter import format_source
+from engine.pml.edit.formatter import format_source
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

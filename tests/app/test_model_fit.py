@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from app import model_fit
-from app.model_choice import ModelChoice
-from app.model_fit import RESERVE, Beside, fit
-from app.studio.recent_models import KEPT, RecentModels
-from engine.model.look import look
-from engine.model.room import Free
+from app.models import model_fit
+from app.models.model_choice import ModelChoice
+from app.models.model_fit import RESERVE, Beside, fit
+from app.studio.model.recent_models import KEPT, RecentModels
+from engine.model.model_info import look
+from engine.quantize.memory_fit import Free
 
 MIB = 1 << 20
 LOOK = replace(look("demo"), weight_bytes=100 * MIB, peak_bytes=150 * MIB, working_bytes=50 * MIB)

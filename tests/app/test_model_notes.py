@@ -14,11 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from app.model_choice import ModelChoice, why_larger
+from app.models.model_choice import ModelChoice, why_larger
 from engine import Engine
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.loading import load
-from engine.model.stored import Stored
-from engine.model.synthetic import byte_tokenizer
+from engine.model.model_files import Stored
 from tests.app.asked import Asked
 from tests.app.conftest import SCHEMA
 from tests.server.served import served

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.model_choice import ModelChoice
-from app.studio.api import Api, Offer
-from app.studio.switching import Everybody
+from app.models.model_choice import ModelChoice
+from app.studio.model.api import Api, Offer
+from app.studio.model.model_switcher import Everybody
 from tests.app.studio_server import Served
 
 Pml = Callable[..., SimpleNamespace]
@@ -212,10 +212,10 @@ def test_the_studio_serves_by_the_options_of_serve(
         asked.update(how)
         how.get("ready", print)("http://127.0.0.1:8123")
 
-    import app.studio.api
+    import app.studio.model
 
     module = ModuleType("app.studio")
-    module.__dict__.update(launch=launch, api=app.studio.api, __path__=[])
+    module.__dict__.update(launch=launch, model=app.studio.model, __path__=[])
     monkeypatch.setitem(sys.modules, "app.studio", module)
     words = ("--port", "8123", "--api-key", "one", "--alias", "other", "--isolate", "--grace", "2")
     monkeypatch.setenv("PML_OPERATOR_KEYS", "ops, more")

@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from app.studio.page import assets_folder, assets_path
+from app.studio.layout import assets_folder, assets_path
 from app.studio.pages import PAGES
 from tests.app.endpoint_types import FILE, written
 

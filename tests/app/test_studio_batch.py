@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from app.studio.samples import gist
-from engine.cache.store import Store
+from app.studio.documents.samples import gist
 from engine.engine import Engine
+from engine.store import Store
 from tests.app.asked import Asked
 from tests.app.conftest import PROMPT, SCHEMA
 from tests.engine.cases import model_of

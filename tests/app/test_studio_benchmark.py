@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
-from app import model_fit
-from app.studio import sweep_chart
-from app.studio.jobs import Job
-from app.studio.measurements import KEPT, Measurements
-from app.studio.pages import benchmark
+from app.models import model_fit
+from app.studio.pages import benchmark, sweep_chart
+from app.studio.pages.sweep_history import KEPT, Measurements
+from app.studio.web.jobs import Job
 from benchmarks.sweep import Sweep
 from benchmarks.sweeping import Sweeping
 from engine import Engine
-from engine.cache.store import Store
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.model.loading import load
-from engine.model.room import Free
+from engine.quantize.memory_fit import Free
+from engine.store import Store
 from tests.app.asked import Asked
 
 SMALL = {"axis": "cached", "values": ["12", "24"], "modules": 2, "new": 4, "repeats": 1}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.studio.documents import (
+from app.base.pml_keywords import preview
+from app.studio.documents.documents import (
     Documents,
     diagnostics_json,
     edited_prompt,
@@ -16,10 +17,9 @@ from app.studio.documents import (
     tree_json,
     words_json,
 )
-from app.studio.requests import Argument, Pick
-from app.studio.source_offsets import to_utf16
-from app.vocabulary import preview
-from engine.errors import PromptCacheError
+from app.studio.documents.requests import Argument, Pick
+from app.studio.web.source_offsets import to_utf16
+from engine.base.errors import PromptCacheError
 from engine.pml import Diagnostic, Edit, Span, make
 
 SCHEMA = """<schema name="travel">

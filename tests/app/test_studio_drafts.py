@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.studio.drafts import SHELF_SIZE, Drafts, StaleDraftError, Workspace, write_text
-from engine.errors import PromptCacheError
+from app.studio.documents.drafts import SHELF_SIZE, Drafts, StaleDraftError, Workspace, write_text
+from engine.base.errors import PromptCacheError
 
 
 def workspace(text: str, **fields: object) -> Workspace:
@@ -186,7 +186,7 @@ def test_a_clock_that_goes_back_throws_the_oldest_out(
 ) -> None:
     for number in range(SHELF_SIZE):
         drafts.replace(workspace(f"before {number}"))
-    monkeypatch.setattr("app.studio.drafts._now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
+    monkeypatch.setattr("app.studio.documents.drafts._now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
     for number in range(5):
         drafts.replace(workspace(f"after {number}"))
     kept = [one.schema for _, one in drafts.shelf()]
@@ -200,7 +200,7 @@ SAVES = 25
 OTHER_STUDIO = """
 import sys
 from pathlib import Path
-from app.studio.drafts import Drafts, StaleDraftError, Workspace
+from app.studio.documents.documents.drafts import Drafts, StaleDraftError, Workspace
 
 drafts, name, lost = Drafts(Path(sys.argv[1])), sys.argv[2], 0
 print("ready", flush=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.studio.encoding_all import encode_all
-from app.studio.jobs import Job, Jobs
+from app.studio.pages.encode_schema import encode_all
+from app.studio.web.jobs import Job, Jobs
 from engine import Engine, PreparedSchema
 from tests.app.asked import Asked
 from tests.app.followed import follow

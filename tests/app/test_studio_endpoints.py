@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from app.studio.endpoints import Endpoints, by_name, endpoint
-from app.studio.requests import Nothing
-from app.studio.samples import gist
-from app.studio.workspaces import Done
-from engine.cache.store import Store
+from app.studio.documents.requests import Nothing
+from app.studio.documents.samples import gist
+from app.studio.web.endpoints import Endpoints, by_name, endpoint
+from app.studio.workspace.workspace import Done
 from engine.engine import Engine
+from engine.store import Store
 from tests.app.asked import Asked
 from tests.engine.cases import model_of
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from app.studio.digests import digest, digest_of_schema
-from app.studio.jobs import KEPT
-from engine.cache.store import Store
+from app.studio.web.digests import digest, digest_of_schema
+from app.studio.web.jobs import KEPT
 from engine.engine import Engine
 from engine.model.network import Network
 from engine.pml import parse_schema
+from engine.store import Store
 from tests.app.asked import Asked
 from tests.engine.cases import model_of
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.studio.recent import MOST, Recent
+from app.studio.documents.recent import MOST, Recent
 from tests.app.asked import Asked
 
 TRIP = '<schema name="trip"><module name="sea">The sea.</module></schema>\n'

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.studio.folder import BOM, ChangedFileError, Folder, NotUtf8Error, Stamp
-from app.writing import write_bytes
-from engine.errors import PromptCacheError
+from app.base.safe_write import write_bytes
+from app.studio.documents.folder import BOM, ChangedFileError, Folder, NotUtf8Error, Stamp
+from engine.base.errors import PromptCacheError
 
 TEXT = '<schema name="s">\n  é 😀\n</schema>\n'
 
@@ -152,7 +152,7 @@ def test_what_does_not_read_back_is_not_called_saved(
 ) -> None:
     (tmp_path / "a.pml").write_text("<schema/>")
     _, stamp = folder.read("a.pml")
-    monkeypatch.setattr("app.studio.folder.write_bytes", lambda *_arguments, **_options: None)
+    monkeypatch.setattr("app.studio.documents.folder.write_bytes", lambda *_arguments, **_options: None)
     with pytest.raises(PromptCacheError, match="does not hold what was written"):
         folder.save("a.pml", "<schema>new</schema>", stamp)
 
@@ -241,7 +241,7 @@ def test_of_two_studios_that_save_at_once_one_is_asked(
         goes_on.wait(30)
         write_bytes(path, data, overwrite=overwrite)
 
-    monkeypatch.setattr("app.studio.folder.write_bytes", slowly)
+    monkeypatch.setattr("app.studio.documents.folder.write_bytes", slowly)
     with ThreadPoolExecutor(2) as threads:
         one = threads.submit(first.save, "a.pml", "<one/>", stamp)
         assert writes.wait(30)
@@ -261,7 +261,7 @@ def test_a_folder_that_cannot_be_locked_is_written_to(
     def refuse(*_: object, **__: object) -> bool:
         raise OSError(errno.ENOLCK, "no locks available")
 
-    monkeypatch.setattr("app.studio.folder.lock_descriptor", refuse)
+    monkeypatch.setattr("app.studio.documents.folder.lock_descriptor", refuse)
     folder.create("a.pml", TEXT, Stamp())
     assert (tmp_path / "a.pml").read_text(encoding="utf-8") == TEXT
 

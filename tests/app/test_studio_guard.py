@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.studio.guard import CONTENT_POLICY, LARGEST_BODY, Guard
+from app.studio.web.guard import CONTENT_POLICY, LARGEST_BODY, Guard
 from tests.app.studio_server import Served
 
 HOSTS = frozenset({"127.0.0.1", "localhost"})

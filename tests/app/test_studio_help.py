@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.studio.help import Help, HelpBlock, HelpSpan, blocks, docs_folder
-from app.studio.requests import Nothing, OneDocument
-from engine.errors import PromptCacheError
+from app.studio.documents.requests import Nothing, OneDocument
+from app.studio.workspace.help import Help, HelpBlock, HelpSpan, blocks, docs_folder
+from engine.base.errors import PromptCacheError
 
 HELP = Help()
 TITLES = HELP.list_help(Nothing())["documents"]

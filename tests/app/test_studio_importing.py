@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.exchange import folder_files
+from engine.exchange.folder import folder_files
 from tests.app.asked import Asked
 
 CHAT = '[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello?"}]'

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from app.studio.answers import JobState, Json
-from app.studio.jobs import KEPT, Job, Jobs, Result
-from engine.errors import PromptCacheError
+from app.studio.web.jobs import KEPT, Job, Jobs, Result
+from app.studio.web.json_answers import JobState, Json
+from engine.base.errors import PromptCacheError
 from tests.app.followed import follow
 
 
@@ -123,7 +123,7 @@ def test_work_that_goes_on_outlives_later_work_that_is_over() -> None:
 
 
 def test_nothing_is_stopped_to_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.studio.jobs.KEPT", 3)
+    monkeypatch.setattr("app.studio.web.jobs.KEPT", 3)
     go, jobs = threading.Event(), Jobs()
 
     def wait(job: Job) -> Result:
@@ -171,7 +171,7 @@ def test_a_stop_that_comes_before_its_work_stops_that_alone() -> None:
 def test_a_stop_whose_work_never_came_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = Jobs()
     jobs.stop("k")
-    monkeypatch.setattr("app.studio.jobs.EARLY_SECONDS", 0)
+    monkeypatch.setattr("app.studio.web.jobs.EARLY_SECONDS", 0)
     assert ended(jobs.start(Job("k", refuse, "test")))["fault"] == "The end."
 
 

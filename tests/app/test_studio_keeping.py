@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from app.studio.jobs import Jobs
-from app.studio.kept import RunStore
-from app.studio.runs import NOT_KEPT, RunRequest, Runs
-from app.studio.settings import PageSettings
-from engine.errors import PromptCacheError
+from app.studio.history import RunStore
+from app.studio.history.runner import NOT_KEPT, RunRequest, Runs
+from app.studio.runs.settings import PageSettings
+from app.studio.web.jobs import Jobs
+from engine.base.errors import PromptCacheError
 from engine.pml import parse_schema
 from tests.app.followed import follow
 from tests.app.test_studio_runs import PROMPT, SCHEMA, PlayedEngine

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from app.studio.drafts import Drafts
-from app.studio.endpoints import by_name
-from app.studio.folder import Folder
-from app.studio.opening import Opening
+from app.studio.documents.drafts import Drafts
+from app.studio.documents.folder import Folder
+from app.studio.documents.samples import Library
+from app.studio.model.engine_loader import Opening
 from app.studio.pages import PAGES
-from app.studio.parts import Parts
-from app.studio.samples import Library
-from app.studio.shared import SHARED
+from app.studio.web.endpoints import by_name
+from app.studio.workspace.all_pages import SHARED
+from app.studio.workspace.page_state import Parts
 from engine import Engine
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 
 SCHEMA = '<schema name="s"><module name="m">Text.</module></schema>'
 COMING = {"model": None, "number": 0, "switching": ""}

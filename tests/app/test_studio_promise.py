@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app.studio.kept import read_frame
-from engine.cache.store import Store
+from app.studio.history import read_frame
 from engine.engine import Engine
-from engine.inference import check
-from engine.inference.reading import Reading
+from engine.fidelity import check
+from engine.fidelity.teacher_forcing import Reading
+from engine.store import Store
 from tests.app.asked import Asked
 from tests.engine.cases import model_of
 

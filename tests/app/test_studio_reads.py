@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from engine import Engine
-from engine.cache.store import Store
+from engine.store import Store
 from tests.app.asked import Asked
 from tests.engine.tiny import tiny_model
 

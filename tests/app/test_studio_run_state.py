@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.studio.differences import word_difference
-from app.studio.run_frame import ModelOfRun
-from app.studio.run_state import Clock, Run, apply, payback
-from app.studio.settings import PageSettings
+from app.studio.runs.differences import word_difference
+from app.studio.runs.run_frame import ModelOfRun
+from app.studio.runs.run_state import Clock, Run, apply, payback
+from app.studio.runs.settings import PageSettings
 from engine import Answer, Delta, Finished
 
 MODEL: ModelOfRun = {"name": "m", "fingerprint": "f", "device": "cpu", "dtype": "fp32", "weights": "plain"}

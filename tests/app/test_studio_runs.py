@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from app.studio.jobs import Jobs
-from app.studio.run_frame import Mode, ModelOfRun
-from app.studio.runs import NOT_STORED, RunRequest, Runs
-from app.studio.settings import PageSettings
+from app.studio.history.runner import NOT_STORED, RunRequest, Runs
+from app.studio.runs.run_frame import Mode, ModelOfRun
+from app.studio.runs.settings import PageSettings
+from app.studio.web.jobs import Jobs
 from engine import (
     Answer,
     Compared,
@@ -27,8 +27,8 @@ from engine import (
     RunSettings,
     Working,
 )
-from engine.errors import CancelledError, PromptCacheError
-from engine.events import Listener, Waiting
+from engine.base.errors import CancelledError, PromptCacheError
+from engine.base.events import Listener, Waiting
 from engine.model.model import Model
 from engine.pml import parse_schema
 from tests.app.followed import follow

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from app.server.access import name_of
-from app.server.figures import Figures
-from app.server.usage import Usage
-from app.studio.api import Api, Offer
-from app.studio.drafts import Drafts
-from app.studio.endpoints import by_name
-from app.studio.folder import Folder
-from app.studio.hits_chart import hits_chart
-from app.studio.opening import Opening
+from app.server.core.metrics import Figures
+from app.server.core.usage import Usage
+from app.server.http.access import name_of
+from app.studio.documents.drafts import Drafts
+from app.studio.documents.folder import Folder
+from app.studio.documents.samples import Library
+from app.studio.model.api import Api, Offer
+from app.studio.model.engine_loader import Opening
+from app.studio.pages.hits_chart import hits_chart
 from app.studio.pages.serve import ServePage
-from app.studio.parts import Parts
-from app.studio.samples import Library
+from app.studio.web.endpoints import by_name
+from app.studio.workspace.page_state import Parts
 
 KEYS = ("a short one", "a key of more than some length")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.studio.settings import PageSettings, as_today, declarations, described
-from engine.errors import PromptCacheError
+from app.studio.runs.settings import PageSettings, as_today, declarations, described
+from engine.base.errors import PromptCacheError
 
 
 def test_settings_of_the_page() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.studio.sides import MOST_ROWS, difference
+from app.studio.runs.text_diff import MOST_ROWS, difference
 
 
 def spelled(rows: list, side: str) -> list[str]:

@@ -14,16 +14,16 @@ from typing import Any, cast
 import pytest
 from starlette.concurrency import run_in_threadpool
 
-from app.handover.client import FULL
-from app.handover.presence import Presence
-from app.handover.terms import Held
-from app.studio import handed as handed_runs
-from app.studio.following import Following
-from app.studio.handed import Handed
-from app.studio.jobs import Job, Jobs, Result
+from app.remote.client import FULL
+from app.remote.presence import Presence
+from app.remote.terms import Held
+from app.studio.model import remote_runs as handed_runs
+from app.studio.model.remote_runs import Handed
+from app.studio.web.event_stream import Following
+from app.studio.web.jobs import Job, Jobs, Result
 from engine import Engine
-from engine.errors import PromptCacheError
-from engine.events import Delta
+from engine.base.errors import PromptCacheError
+from engine.base.events import Delta
 
 MANY = 60
 SECONDS = 20.0

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from app import model_fit
-from app.handover.presence import present
-from app.handover.terms import Terms
-from app.model_choice import ModelChoice
-from app.studio import switching
-from app.studio.announcing import Announcing
-from app.studio.handed import Handed
-from app.studio.jobs import Job
-from app.studio.opening import Opening
-from app.studio.switching import in_page_words
+from app.models import model_fit
+from app.models.model_choice import ModelChoice
+from app.remote.presence import present
+from app.remote.terms import Terms
+from app.studio.model import model_switcher
+from app.studio.model.engine_loader import Opening
+from app.studio.model.model_switcher import in_page_words
+from app.studio.model.presence import Announcing
+from app.studio.model.remote_runs import Handed
+from app.studio.web.jobs import Job
 from engine import Engine
-from engine.errors import ClosedError
-from engine.model.room import Free
+from engine.base.errors import ClosedError
+from engine.quantize.memory_fit import Free
 from tests.app.asked import Asked
 
 SCHEMA = '<schema name="s"><module name="m">Text of a module.</module></schema>'
@@ -346,7 +346,7 @@ def test_a_studio_that_is_closed_does_not_wait_for_a_switch(
 
     if stage == "loading":
         monkeypatch.setattr(Engine, "open", slow)
-        monkeypatch.setattr(switching, "PATIENCE_SECONDS", 0.1)
+        monkeypatch.setattr(model_switcher, "PATIENCE_SECONDS", 0.1)
     else:
         studio.parts.jobs.start(Job("run", lambda _: (hold.wait(60), Ended())[1], "run"))
     studio.parts.switching.start("k", ModelChoice(str(tiny_model)), "finish")
@@ -356,7 +356,7 @@ def test_a_studio_that_is_closed_does_not_wait_for_a_switch(
         time.sleep(0.01)
     begun = time.monotonic()
     studio.parts.switching.close()
-    assert time.monotonic() - begun < switching.PATIENCE_SECONDS + 2
+    assert time.monotonic() - begun < model_switcher.PATIENCE_SECONDS + 2
     assert studio.parts.switching.job is not None
     assert studio.parts.switching.job.over == (stage == "waiting")
     hold.set()

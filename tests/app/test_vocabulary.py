@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from app.vocabulary import ATTRIBUTES, ELEMENTS, EMPTY, HOLDS, REQUIRED
+from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, EMPTY, HOLDS, REQUIRED
 from engine.pml import ROLES, parse_schema
-from engine.pml import names as language
+from engine.pml.xml import names as language
 
 FILLED = {"name": "x", "len": "5", "modules": "first", "src": "x.pml"}
 

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.watching import Changes, Watch
+from app.base.watcher import Changes, Watch
+from engine.files.text_files import NoFileError
 from engine.pml import Prompt, Schema, make
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.text_files import NoFileError
+from engine.pml.diagnostics.diagnostic import NOWHERE
 
 SCHEMA = """<schema name="trip"><module name="tokyo">Gardens.</module>
 <module name="rome">Ruins.</module></schema>
@@ -178,7 +178,7 @@ def test_a_model_encodes_what_is_new(place: Path) -> None:
     """The command itself, with a tiny model."""
     program = (
         "import time, types\n"
-        "import app.cli.watch as command\n"
+        "import app.cli.commands.watch as command\n"
         "from app.cli import main\n"
         "looks = iter(range(9))\n"
         "def pause(_):\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app import writing
+from app.base import safe_write
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_file_of_several_names_keeps_them(file: Path, tmp_path: Path) -> None:
     for new in (b"new", b"a text that is much longer than the one before"):
-        writing.write_bytes(file, new)
+        safe_write.write_bytes(file, new)
         assert (tmp_path / "b.pml").read_bytes() == file.read_bytes() == new
     assert file.stat().st_nlink == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pml", "b.pml"]
@@ -29,7 +29,7 @@ def test_a_file_of_several_names_keeps_them(file: Path, tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_text_under_every_name(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, plain = file.read_bytes(), writing.overwrite_in_place
+    old, plain = file.read_bytes(), safe_write.overwrite_in_place
 
     def half(target: Path, data: bytes) -> None:
         if data == old:
@@ -37,9 +37,9 @@ def test_a_full_disk_leaves_the_old_text_under_every_name(
         plain(target, data[: len(data) // 2])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(writing, "overwrite_in_place", half)
+    monkeypatch.setattr(safe_write, "overwrite_in_place", half)
     with pytest.raises(OSError, match="No space left"):
-        writing.write_bytes(file, b"new text")
+        safe_write.write_bytes(file, b"new text")
     assert (tmp_path / "b.pml").read_bytes() == file.read_bytes() == old
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pml", "b.pml"]
 
@@ -50,8 +50,8 @@ def test_a_text_that_can_be_written_nowhere_else_stays_in_its_copy(
     def fail(target: Path, data: bytes) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(writing, "overwrite_in_place", fail)
+    monkeypatch.setattr(safe_write, "overwrite_in_place", fail)
     with pytest.raises(OSError, match=r"is half written, and .* holds the text"):
-        writing.write_bytes(file, b"new text")
+        safe_write.write_bytes(file, b"new text")
     (copy,) = tmp_path.glob(".a.pml.*.new")
     assert copy.read_bytes() == b"new text"

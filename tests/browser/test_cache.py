@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from engine.cache.store import Store
+from engine.store import Store
 from tests.browser.conftest import Server
 from tests.browser.test_author import rewrite
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Route, expect
 
 from benchmarks.editor import schema_of
 from engine.pml import parse_schema
-from engine.pml.formatter import format_source
+from engine.pml.edit.formatter import format_source
 from engine.programs import compile_source
 from tests.browser.conftest import Watched
 from tests.browser.test_author import document, rewrite, text_of, wait_for_text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, Route, expect
 
-from app.studio.kept import sharing
+from app.studio.history import sharing
 from tests.browser.test_author import text_of, wait_for_text
 
 CHAT = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello?"}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from app.studio.worth import NEVER
+from app.studio.runs.payback import NEVER
 from tests.browser.conftest import Watched
 from tests.browser.test_author import LONG_RUN_MS, document, rewrite, run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from engine.model.synthetic import byte_tokenizer
+from engine.checkpoint.synthetic import byte_tokenizer
 from tests.browser.conftest import Server
 from tests.browser.test_author import rewrite
 from tests.browser.test_cache import SMALL, run

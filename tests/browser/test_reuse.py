@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from engine.inference.findings import Fidelity, Flip, ModuleFidelity, Remedy
+from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity, Remedy
 from engine.pml import parse_schema
 from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from app.studio.settings import declarations, described
+from app.studio.runs.settings import declarations, described
 
 KEEP = """async settings => {
   const { workspace } = window.promptCacheStudio

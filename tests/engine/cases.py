@@ -8,18 +8,18 @@ from typing import Any
 
 import torch
 
+from engine.base.segment import Placement, Segment
+from engine.base.stopwatch import Stopwatch
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import wanted
 from engine.engine import Engine
-from engine.inference.computing import returned
-from engine.inference.params import Repair
 from engine.inference.repair import chosen, rows, with_hidden
+from engine.inference.run_settings import Repair
+from engine.inference.step_lock import returned
+from engine.kv_cache.packed_kv_cache import PackedText, empty_segment
 from engine.model.model import Model
-from engine.model.packed_kv_cache import PackedText, empty_segment
 from engine.pml import parse_prompt, parse_schema
 from engine.prompt.pieces import PromptPlan
-from engine.segment import Placement, Segment
-from engine.stopwatch import Stopwatch
 from tests.engine.tiny import tiny_model
 
 

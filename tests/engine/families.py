@@ -20,11 +20,11 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from engine.cache.store import Store
-from engine.choices import SCOPES
+from engine.base.choices import SCOPES
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.engine import Engine
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
+from engine.store import Store
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.model.test_distance import FEW, plain, read
 from tests.engine.reference import Reference

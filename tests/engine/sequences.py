@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import varlen
 
-from engine.model import varlen_attention
+from engine.attention import varlen_kernel
 
 
 class InPlainTorch:
@@ -62,8 +62,8 @@ def in_plain_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[InPlainTorch]:
     """Has the processor taken for a GPU that has the call, in fp32 too; for a fixture."""
     stand_in = InPlainTorch()
     monkeypatch.setattr(varlen, "varlen_attn", stand_in)
-    monkeypatch.setattr(varlen_attention, "DEVICE", "cpu")
-    monkeypatch.setattr(varlen_attention, "DTYPES", {torch.float32, torch.bfloat16})
-    varlen_attention.fault_of.cache_clear()
+    monkeypatch.setattr(varlen_kernel, "DEVICE", "cpu")
+    monkeypatch.setattr(varlen_kernel, "DTYPES", {torch.float32, torch.bfloat16})
+    varlen_kernel.fault_of.cache_clear()
     yield stand_in
-    varlen_attention.fault_of.cache_clear()
+    varlen_kernel.fault_of.cache_clear()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from engine import Answer, Engine, FirstToken, PromptError, RunSettings, SettingsError
-from engine.cache.store import Store
-from engine.errors import ClosedError, PathError, PromptCacheError
-from engine.inference.computing import Computing
+from engine.base.errors import ClosedError, PathError, PromptCacheError
+from engine.inference.step_lock import Computing
 from engine.prepared import PreparedPrompt
+from engine.store import Store
 from tests.engine.tiny import tiny_model
 
 SCHEMA = (

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from engine import atomic
-from engine.directory import Directory
+from engine.files import atomic
+from engine.files.directory import Directory
 
 
 @pytest.fixture(params=["given by path", "held", "looked up by path"])
@@ -169,11 +169,11 @@ def test_the_folder_is_flushed_where_the_file_system_can(
 
 def test_files_are_put_in_their_place_here_and_nowhere_else() -> None:
     """What is written over in place, because it has several names, is flushed there too."""
-    root = Path(atomic.__file__).parent.parent
+    root = Path(atomic.__file__).parents[2]
     found = {
         str(path.relative_to(root))
         for folder in ("engine", "app", "benchmarks", "training")
         for path in (root / folder).rglob("*.py")
         if re.search(r"fsync\(|mkstemp|NamedTemporaryFile", path.read_text(encoding="utf-8"))
     }
-    assert found == {"engine/atomic.py", "engine/directory.py", "app/writing.py"}
+    assert found == {"engine/files/atomic.py", "engine/files/directory.py", "app/base/safe_write.py"}

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import Store
+from engine.base.errors import PromptCacheError
 from engine.engine import Engine
-from engine.errors import PromptCacheError
-from engine.exchange.from_jinja import from_jinja
 from engine.exchange.from_messages import from_messages
-from engine.pml.formatter import format_source
+from engine.exchange.templates.from_jinja import from_jinja
+from engine.pml.edit.formatter import format_source
 from engine.programs import compile_source
+from engine.store import Store
 from tests.engine.tiny import tiny_model
 
 HALF = "\ud83d"

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache.store import Store
+from engine.base.errors import ModelError
+from engine.base.events import Compared, Delta, Finished, FirstToken
 from engine.engine import Engine
-from engine.errors import ModelError
-from engine.events import Compared, Delta, Finished, FirstToken
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.inference.text_stream import TextStream
 from engine.model.loading import load
 from engine.pml import PromptError, parse_prompt, parse_schema
+from engine.store import Store
 from tests.engine.cases import plan_of
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 

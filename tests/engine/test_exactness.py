@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cache.store import Origin, Store
-from engine.choices import SCOPES
+from engine.base.choices import SCOPES
+from engine.base.segment import Placement, Segment
 from engine.engine import Engine
 from engine.inference.repair import inexact, rows
 from engine.model.model import Model
-from engine.segment import Placement, Segment
+from engine.store import Origin, Store
 from tests.engine.cases import Case, apart, encoded, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference, sight_of_modules
 from tests.engine.tiny import DENSE, FAMILIES, FIXED, SEGMENTS, tiny_model, tiny_network
@@ -326,13 +326,13 @@ def test_a_segment_gives_the_same_at_0_at_1000_and_from_disk(family: str, tmp_pa
 @pytest.mark.parametrize("family", ["llama-gqa", "gemma2", "gemma3", "gpt-oss", "mistral-swa"])
 def test_long_prefills_in_blocks_equal_one_block(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(family)
-    from engine.model import attention
+    from engine.attention import kernels
 
     segments = [encoded(model, str(i), list(range(3 + i, 40 + i))) for i in range(3)]
     placements = [Placement(s, 0, s.tokens, 50 * i, (4, 5, 20)) for i, s in enumerate(segments)]
     new, positions = list(range(60, 100)), [*range(38, 48), *range(90, 99), *range(200, 221)]
     whole = model.network.forward(new, positions, model.network.kv_cache(placements, 40), keep=40)
-    monkeypatch.setattr(attention, "SCORE_BYTES", 20_000)
+    monkeypatch.setattr(kernels, "SCORE_BYTES", 20_000)
     blocks = model.network.forward(new, positions, model.network.kv_cache(placements, 40), keep=40)
     assert (whole - blocks).abs().max() <= 1e-4
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import Store
-from engine.choices import SCOPES, Scope
+from engine.base.choices import SCOPES, Scope
 from engine.engine import Engine
 from engine.model.model import Model
+from engine.store import Store
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference, sight_of_modules
 from tests.engine.tiny import FIXED, SEGMENTS, tiny_model, tiny_network

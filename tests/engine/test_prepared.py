@@ -25,12 +25,12 @@ from engine import (
     RunSettings,
     SettingsError,
 )
-from engine.cache.store import Store
-from engine.errors import CancelledError, ClosedError
-from engine.events import Listener
+from engine.base.errors import CancelledError, ClosedError
+from engine.base.events import Listener
 from engine.model.network import Network
 from engine.prompt import recipe, tokenized
-from engine.prompt.chat_template import ChatFormat
+from engine.prompt.template.chat_template import ChatFormat
+from engine.store import Store
 from tests.engine.tiny import DATED, tiny_model
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import Store, pack_ids
+from engine.base.errors import StoreError
+from engine.base.events import Answer, Finished
 from engine.engine import Engine
-from engine.errors import StoreError
-from engine.events import Answer, Finished
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.prompt.recipe import TURN
+from engine.store import Store, pack_ids
 from tests.engine.cache.test_store import ORIGIN, segment
 from tests.engine.cases import model_of, prompt_of, schema_of
 
@@ -103,7 +103,7 @@ def test_an_export_of_one_schema_does_not_name_another(tmp_path: Path) -> None:
 
 
 def test_a_module_cannot_be_called_like_a_turn() -> None:
-    from engine.pml.names import NAME
+    from engine.pml.xml.names import NAME
 
     assert NAME.fullmatch(TURN) is None
 

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from engine.cache.store import Store
 from engine.engine import Engine
 from engine.pml import parse_prompt, parse_schema
-from engine.pml.formatter import format_source
-from engine.pml.writer import write_prompt
+from engine.pml.edit.formatter import format_source
+from engine.pml.edit.writer import write_prompt
 from engine.programs import Arg, schema
+from engine.store import Store
 from tests.engine.tiny import tiny_model
 
 

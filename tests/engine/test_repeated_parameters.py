@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import Store
 from engine.engine import Engine
 from engine.pml import PromptError
 from engine.prompt.tokenized import TokenizedSchema
+from engine.store import Store
 from tests.engine.cases import Case, model_of, plan_of, prompt_of, schema_of
 
 MODULE = '<module name="m">alpha <param name="n" len="3"/> beta <param name="n"/> gamma</module>'

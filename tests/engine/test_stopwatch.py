@@ -10,11 +10,11 @@ from types import FrameType
 
 import pytest
 
-from engine.cache.store import Store
-from engine.choices import TimelinePart
+from engine.base.choices import TimelinePart
+from engine.base.events import SIDES, Side
+from engine.base.stopwatch import Stopwatch
 from engine.engine import Engine
-from engine.events import SIDES, Side
-from engine.stopwatch import Stopwatch
+from engine.store import Store
 from tests.engine.cases import model_of
 
 ENGINE = str(Path(sys.modules[Stopwatch.__module__].__file__ or "").parent)

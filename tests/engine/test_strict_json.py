@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.strict_json import JsonError, JsonValueError, read_json, text_of, written
+from engine.base.strict_json import JsonError, JsonValueError, read_json, text_of, written
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

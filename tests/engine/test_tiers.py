@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from engine.tiers import TIERS, Outcome, Reason, Tier
+from engine.base.tiers import TIERS, Outcome, Reason, Tier
 
 STORE_PAGE = Path(__file__).resolve().parents[2] / "docs" / "store.md"
 

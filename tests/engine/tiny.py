@@ -10,11 +10,11 @@ from typing import Any
 import torch
 import transformers as t
 
+from engine.checkpoint.synthetic import byte_tokenizer
+from engine.model.long_context_check import DECLARED
 from engine.model.model import Model
 from engine.model.network import Network
 from engine.model.probe import Probe, probe
-from engine.model.reach import DECLARED
-from engine.model.synthetic import byte_tokenizer
 
 CHATML = (
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}</s>\n{% endfor %}"

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.exchange import ExchangeError, Imported
-from engine.exchange.from_jinja import from_jinja
 from engine.exchange.from_libraries import from_langchain, from_langfuse, from_promptfoo
 from engine.exchange.from_messages import from_messages
-from engine.exchange.from_prompty import from_prompty
-from engine.exchange.messages import to_anthropic, to_openai_marked
+from engine.exchange.templates.from_jinja import from_jinja
+from engine.exchange.templates.from_prompty import from_prompty
+from engine.exchange.to_messages import to_anthropic, to_openai_marked
 from engine.pml import bind, parse_prompt, parse_schema
 from tests.exchange.test_import import turns
 

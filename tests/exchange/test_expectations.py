@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from engine.exchange import expectations
-from engine.exchange.errors import ExchangeError
-from engine.exchange.expectations import KINDS, expected, judge
+from engine.exchange.base.errors import ExchangeError
+from engine.rows import expectations
+from engine.rows.expectations import KINDS, expected, judge
 
 PLACE = json.dumps({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]})
 TOLD_APART = [

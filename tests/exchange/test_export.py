@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.exchange import FORMS, ExchangeError, export
-from engine.exchange.from_jinja import from_jinja
-from engine.exchange.messages import MAX_BREAKPOINTS
+from engine.exchange.templates.from_jinja import from_jinja
+from engine.exchange.to_messages import MAX_BREAKPOINTS
 from engine.pml import NewText, Prompt, PromptError, Schema, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
+from engine.pml.tree.conversation import conversation
 from engine.programs import compile_source
 from tests.pml.trees import prompts, schemas, seamed
 from tests.programs.sources import load

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.exchange import ExchangeError, FolderOptions, Imported, import_from
-from engine.exchange.folder_files import Choice
-from engine.exchange.sections import LONG, Split, by_headings, by_tokens
+from engine.exchange.folder.folder_files import Choice
+from engine.exchange.folder.sections import LONG, Split, by_headings, by_tokens
+from engine.files.text_files import MAX_BYTES
 from engine.pml import Prompt, Schema, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.pml.text_files import MAX_BYTES
-from engine.pml.writer import write_prompt, write_schema
+from engine.pml.edit.writer import write_prompt, write_schema
+from engine.pml.tree.conversation import conversation
 
 PLAIN = FolderOptions(titles=False)
 
@@ -270,7 +270,7 @@ def test_a_text_larger_than_any_file_may_be_is_left_out(tmp_path: Path) -> None:
 def test_more_modules_than_a_document_holds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.exchange.from_folder.MAX_MODULES", 10)
+    monkeypatch.setattr("engine.exchange.folder.from_folder.MAX_MODULES", 10)
     for number in range(12):
         (tmp_path / f"{number}.md").write_text("x", encoding="utf-8")
     with pytest.raises(
@@ -280,7 +280,7 @@ def test_more_modules_than_a_document_holds_are_refused(
 
 
 def test_parts_count_as_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.exchange.from_folder.MAX_MODULES", 10)
+    monkeypatch.setattr("engine.exchange.folder.from_folder.MAX_MODULES", 10)
     write(tmp_path, a_md="word " * 400)
     with pytest.raises(ExchangeError, match="would give 14 modules"):
         import_from(tmp_path, folder=FolderOptions(split=Split(32, lambda text: len(text.split()))))
@@ -289,7 +289,7 @@ def test_parts_count_as_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_more_text_than_can_be_held_is_refused_before_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.exchange.from_folder.MAX_TOTAL", 0)
+    monkeypatch.setattr("engine.exchange.folder.from_folder.MAX_TOTAL", 0)
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("word " * 700_000, encoding="utf-8")
     with pytest.raises(ExchangeError, match="has more than 5 MB of text"):
@@ -299,7 +299,7 @@ def test_more_text_than_can_be_held_is_refused_before_it_is(
 def test_more_files_than_can_be_looked_at_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.exchange.folder_files.MOST_SEEN", 10)
+    monkeypatch.setattr("engine.exchange.folder.folder_files.MOST_SEEN", 10)
     for number in range(12):
         (tmp_path / f"{number}.png").write_bytes(b"\0")
     with pytest.raises(ExchangeError, match="more than 10 files, too many to look at"):

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.exchange import ExchangeError, Imported, export, import_from
-from engine.exchange.from_jinja import from_jinja
 from engine.exchange.from_messages import from_messages
+from engine.exchange.templates.from_jinja import from_jinja
 from engine.pml import Module, Param, Prompt, Schema, Text, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.whitespace import SPACE
-from engine.pml.writer import write_prompt, write_schema
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.edit.writer import write_prompt, write_schema
+from engine.pml.tree.conversation import conversation
+from engine.pml.whitespace.rules import SPACE
 from engine.programs import ProgramError
 from tests.pml.trees import TEXTS, prompts, schemas
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from engine.exchange import ExchangeError, export
 from engine.pml import Prompt, Schema, Text, bind, parse_prompt, parse_schema
-from engine.pml.conversation import Message, conversation
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.writer import written_alike
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.edit.writer import written_alike
+from engine.pml.tree.conversation import Message, conversation
 from engine.programs import compile_source
 from tests.pml.trees import prompts, schemas, seamed, text
 from tests.programs.sources import load

@@ -10,10 +10,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.exchange import export
 from engine.pml import Prompt, Schema, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
+from engine.pml.tree.conversation import conversation
 from engine.programs import Arg, compile_source, schema
-from engine.prompt.question import ask, narrowed
-from engine.prompt.search import SearchIndex
+from engine.prompt.conversation.question import ask, narrowed
+from engine.prompt.conversation.search import SearchIndex
 
 SCHEMA = """<schema name="sums">
   <union>

@@ -6,15 +6,15 @@ import io
 
 import pytest
 
-from engine.errors import PromptCacheError
-from engine.exchange.distinct import Chosen, distinct_rows
-from engine.exchange.errors import ExchangeError
-from engine.exchange.grid import Axis, grid_rows, grid_size
-from engine.exchange.row_extras import CellError
-from engine.exchange.row_prompts import prompt_text
-from engine.exchange.rows import Row, read_rows
+from engine.base.errors import PromptCacheError
+from engine.exchange.base.errors import ExchangeError
 from engine.pml import PromptEditError, Schema, parse_schema
-from engine.pml.asking import set_question
+from engine.pml.edit.question_text import set_question
+from engine.rows.duplicates import Chosen, distinct_rows
+from engine.rows.grid import Axis, grid_rows, grid_size
+from engine.rows.row_extras import CellError
+from engine.rows.row_prompts import prompt_text
+from engine.rows.rows import Row, read_rows
 
 SCHEMA = """<schema name="s"><module name="a">A <param name="p" len="9"/></module>
 <union><module name="b">B</module><module name="c">C</module></union></schema>"""

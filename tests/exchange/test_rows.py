@@ -13,14 +13,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.exchange import ExchangeError
-from engine.exchange.row_prompts import prompt_text
-from engine.exchange.rows import Row, read_rows
+from engine.files.text_files import Lines, NoFileError, TextFileError, decode
 from engine.pml import ArgumentText, NewText, Schema, bind, parse_prompt, parse_schema
-from engine.pml.entities import forbidden_character
-from engine.pml.text_files import Lines, NoFileError, TextFileError, decode
-from engine.pml.whitespace import SPACE
+from engine.pml.whitespace.rules import SPACE
+from engine.pml.xml.entities import forbidden_character
+from engine.rows.row_prompts import prompt_text
+from engine.rows.rows import Row, read_rows
 
 SCHEMA = """<schema name="trip">
   <module name="plan">For <param name="duration" len="9"/>

@@ -14,13 +14,13 @@ from jinja2 import Template as BaseTemplate
 from jinja2.exceptions import UndefinedError
 
 from engine.exchange import ExchangeError
-from engine.exchange.notes import Notes
-from engine.exchange.template_reader import TemplateReader
-from engine.exchange.templates import TemplateTurn, read_turns
+from engine.exchange.base.notes import Notes
+from engine.exchange.templates.from_templates import TemplateTurn, read_turns
+from engine.exchange.templates.reader import TemplateReader
 from engine.pml import Argument, Import, Prompt, Schema, bind, parse_schema
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.parts import part_text
-from engine.pml.writer import write_schema
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.edit.writer import write_schema
+from engine.pml.tree.parts import part_text
 
 ENVIRONMENT = Environment(autoescape=False)
 LOSSES = re.compile(r"left out|too many values|default in one place|several defaults")

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from engine.exchange import ExchangeError, Imported, import_from
-from engine.exchange.from_jinja import from_jinja
+from engine.exchange.base.yaml_files import parsed_yaml
 from engine.exchange.from_libraries import from_langchain, from_langfuse, from_promptfoo
-from engine.exchange.from_prompty import from_prompty
-from engine.exchange.templates import TemplateTurn, from_turns
-from engine.exchange.yaml_files import parsed_yaml
+from engine.exchange.templates.from_jinja import from_jinja
+from engine.exchange.templates.from_prompty import from_prompty
+from engine.exchange.templates.from_templates import TemplateTurn, from_turns
 from engine.pml import Module, Param, Role, Text, Union, parse_schema
-from engine.pml.writer import write_prompt, write_schema
+from engine.pml.edit.writer import write_prompt, write_schema
 
 
 def outline(found: Imported) -> list[Any]:

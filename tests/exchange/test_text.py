@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.exchange import ExchangeError, import_from
-from engine.exchange.from_text import from_text
-from engine.exchange.sections import Split
+from engine.exchange.folder.from_text import from_text
+from engine.exchange.folder.sections import Split
 from engine.pml import Text, bind, parse_schema
-from engine.pml.conversation import conversation
-from engine.pml.writer import write_schema
+from engine.pml.edit.writer import write_schema
+from engine.pml.tree.conversation import conversation
 
 PROMPT = """You are the assistant of a small travel agency. You answer letters of its customers.
 

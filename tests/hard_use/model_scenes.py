@@ -143,7 +143,7 @@ _SWAPPED = """
 import shutil, sys
 from pathlib import Path
 from engine import Engine, RunSettings
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 engine = Engine.open(sys.argv[2], cache_dir=Path(sys.argv[1]))
 prompt = engine.schema(Path("schema.pml")).prompt(Path("prompt.pml"))
 settings = RunSettings(max_new_tokens=8)

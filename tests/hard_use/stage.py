@@ -123,7 +123,7 @@ class Stage:
 
     def model(self, **changes: Any) -> Path:
         """A copy of the bundled model; `changes` go into its configuration."""
-        from engine.model.checkpoint import DEMO_FOLDER
+        from engine.checkpoint.checkpoint import DEMO_FOLDER
 
         folder = self.folder / "model"
         shutil.copytree(DEMO_FOLDER, folder)

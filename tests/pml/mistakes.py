@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.pml import ArgumentText, NewText, RoleClose, RoleOpen, Schema, bind, parse_prompt, parse_schema
-from engine.pml.parts import part_text
+from engine.pml.tree.parts import part_text
 
 SAMPLES = Path(__file__).parents[2] / "sample_schemas"
 Reading = tuple[tuple[str, ...], ...]

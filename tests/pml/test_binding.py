@@ -16,7 +16,7 @@ from engine.pml import (
     parse_prompt,
     parse_schema,
 )
-from engine.pml.parts import is_seam
+from engine.pml.tree.parts import is_seam
 
 LETTERS = """<schema name="letters">
   start

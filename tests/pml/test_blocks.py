@@ -13,7 +13,7 @@ from time import perf_counter
 import pytest
 
 from engine.pml import Diagnostic, Module, Union, apply_edits, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
+from engine.pml.tree.conversation import conversation
 
 CUSTOMER = """
 <user>

@@ -9,7 +9,7 @@ import pytest
 
 from engine import pml
 from engine.pml import CATALOGUE, Diagnostic, LineIndex, Span, bind, make, parse_prompt, parse_schema
-from engine.pml.diagnostics import MAX_DIAGNOSTICS
+from engine.pml.diagnostics.diagnostic import MAX_DIAGNOSTICS
 
 TRAVEL = """<schema name="travel">
   <user>

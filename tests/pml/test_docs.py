@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from engine.pml import NewText, Schema, Text, bind, catalogue_table, document_kind, parse_prompt, parse_schema
-from engine.pml.names import ATTRIBUTES, RESERVED
+from engine.pml.xml.names import ATTRIBUTES, RESERVED
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "pml.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```xml\n(.*?)```", PAGE, re.S)

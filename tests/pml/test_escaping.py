@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.pml.entities import forbidden_character
-from engine.pml.escaping import escaped_text, escaped_value
+from engine.pml.xml.entities import forbidden_character
+from engine.pml.xml.escaping import escaped_text, escaped_value
 
 TEXTS = st.text(st.one_of(st.sampled_from("&<>]'\"\n\t\r;"), st.characters(exclude_categories=["Cs"])))
 

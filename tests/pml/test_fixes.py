@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.pml import Diagnostic, apply_edits, bind, document_kind, mended, parse_prompt, parse_schema
-from engine.pml.diagnostics import Edit, Span, make
+from engine.pml.diagnostics.diagnostic import Edit, Span, make
 from tests.fuzz_pml import SAMPLES, mutate, require_edits
 
 SCHEMA = """<schema name="s">

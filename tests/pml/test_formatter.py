@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from engine.pml import PromptError, bind, document_kind, parse_prompt, parse_schema
-from engine.pml.formatter import FormatError, format_source
+from engine.pml.edit.formatter import FormatError, format_source
 from tests.pml.test_fuzz import ANY, PROMPT, SCHEMA
 
 SAMPLES = sorted((Path(__file__).parents[2] / "sample_schemas").glob("*.pml"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.pml import parse_schema
-from engine.pml.former_whitespace import is_new
+from engine.pml.whitespace.version_0_1 import is_new
 
 SAMPLES = Path(__file__).parents[2] / "sample_schemas"
 

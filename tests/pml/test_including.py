@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from engine.pml import Diagnostic, Parsed, PromptError, Schema, add_scaffold, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.pml.formatter import format_source
-from engine.pml.including import MAX_CHAIN, MAX_INCLUDES
-from engine.pml.writer import self_contained, write_schema
+from engine.pml.edit.formatter import format_source
+from engine.pml.edit.writer import self_contained, write_schema
+from engine.pml.parse.includes import MAX_CHAIN, MAX_INCLUDES
+from engine.pml.tree.conversation import conversation
 
 OPEN = '<schema name="rules">'
 BOTH = '<module name="brief">Be brief.</module>\n<module name="kind">Be kind.</module>'

@@ -9,7 +9,7 @@ from pathlib import Path
 import lxml.etree as ET
 import pytest
 
-from engine.exchange.jinja import to_jinja
+from engine.exchange.templates.to_jinja import to_jinja
 from engine.pml import (
     NAME,
     Schema,
@@ -21,10 +21,10 @@ from engine.pml import (
     set_argument,
     set_pick,
 )
-from engine.pml.formatter import format_source
-from engine.pml.writer import write_schema
-from engine.programs import naming
-from engine.programs.naming import VariableNames, legible
+from engine.pml.edit.formatter import format_source
+from engine.pml.edit.writer import write_schema
+from engine.programs.compile import naming
+from engine.programs.compile.naming import VariableNames, legible
 from engine.programs.program import compile_source
 from engine.programs.writer import to_program
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.files.text_files import MAX_BYTES
 from engine.pml import Module, Schema, Text, bind, document_kind, parse_prompt, parse_schema
-from engine.pml.diagnostics import MAX_DIAGNOSTICS, MAX_ERRORS
-from engine.pml.scanned_text import MAX_ITEMS
-from engine.pml.text_files import MAX_BYTES
+from engine.pml.diagnostics.diagnostic import MAX_DIAGNOSTICS, MAX_ERRORS
+from engine.pml.xml.scanned_text import MAX_ITEMS
 
 CLEAN = '<schema name="a">Grüße, 東京 🗼</schema>'
 

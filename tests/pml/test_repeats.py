@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engine.exchange.from_jinja import from_jinja
-from engine.exchange.jinja import to_jinja
+from engine.exchange.templates.from_jinja import from_jinja
+from engine.exchange.templates.to_jinja import to_jinja
 from engine.pml import Module, Param, Schema, bind, parse_prompt, parse_schema, set_argument
-from engine.pml.conversation import conversation
-from engine.pml.formatter import format_source
-from engine.pml.writer import write_schema
+from engine.pml.edit.formatter import format_source
+from engine.pml.edit.writer import write_schema
+from engine.pml.tree.conversation import conversation
 from engine.programs import SchemaBuilder, Slot
 from engine.programs.builder import SchemaError
 from engine.programs.program import compile_source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import PromptCacheError
+from engine.base.errors import PromptCacheError
 from engine.pml import add_scaffold, parse_schema
 
 SCHEMA = """<schema name="s">

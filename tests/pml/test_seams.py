@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.pml import bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.pml.escaping import escaped_text
-from engine.pml.writer import write_schema
+from engine.pml.edit.writer import write_schema
+from engine.pml.tree.conversation import conversation
+from engine.pml.xml.escaping import escaped_text
 
 HABITS = """<schema name="habits">
   <user>

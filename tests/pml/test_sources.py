@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.exchange.from_folder import from_folder
-from engine.pml import beneath, parse_schema
-from engine.pml.beneath import open_beneath
-from engine.pml.sources import MAX_TOTAL, SourceError, read_source
+from engine.exchange.folder.from_folder import from_folder
+from engine.files import safe_open
+from engine.files.safe_open import open_beneath
+from engine.pml import parse_schema
+from engine.pml.parse.sources import MAX_TOTAL, SourceError, read_source
 
 SECONDS = 2.0
 SWAP = """
@@ -183,7 +184,7 @@ def test_a_folder_that_may_be_crossed_but_not_listed_is_crossed(base: Path) -> N
 def test_systems_that_cannot_open_from_a_folder_resolve_paths(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beneath, "_FROM_FOLDERS", False)
+    monkeypatch.setattr(safe_open, "_FROM_FOLDERS", False)
     (base / "inside").symlink_to("notes/x.txt")
     (base / "out").symlink_to("../secret")
     (base / "round").symlink_to("round")
@@ -200,7 +201,7 @@ def naming(sources: list[str]) -> str:
 
 
 def test_all_files_of_a_schema_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.pml.sources.MAX_TOTAL", 10)
+    monkeypatch.setattr("engine.pml.parse.sources.MAX_TOTAL", 10)
     (tmp_path / "four").write_text("1234")
     (tmp_path / "six").write_text("éé56")
     assert parse_schema(naming(["four", "six"]), base=tmp_path).ok
@@ -216,14 +217,14 @@ def test_all_files_of_a_schema_together_are_bounded(tmp_path: Path, monkeypatch:
 def test_reading_stops_at_the_bound_and_reads_no_file_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.pml.sources.MAX_TOTAL", 10)
+    monkeypatch.setattr("engine.pml.parse.sources.MAX_TOTAL", 10)
     read: list[str] = []
 
     def counted(base: Path, path: str) -> int:
         read.append(path)
         return open_beneath(base, path)
 
-    monkeypatch.setattr("engine.pml.sources.open_beneath", counted)
+    monkeypatch.setattr("engine.pml.parse.sources.open_beneath", counted)
     names = [f"f{index}" for index in range(6)]
     for name in names:
         (tmp_path / name).write_text("1234")

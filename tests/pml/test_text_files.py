@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.studio.folder import Folder, NotUtf8Error
-from engine.errors import PromptCacheError
+from app.studio.documents.folder import Folder, NotUtf8Error
+from engine.base.errors import PromptCacheError
 from engine.exchange import import_from
-from engine.pml import parse_schema
-from engine.pml.sources import SourceError, read_source
-from engine.pml.text_files import (
+from engine.files.text_files import (
     MAX_BYTES,
     EncodingError,
     MissingFileError,
@@ -22,6 +20,8 @@ from engine.pml.text_files import (
     read_stream,
     read_text_file,
 )
+from engine.pml import parse_schema
+from engine.pml.parse.sources import SourceError, read_source
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.pml import Diagnostic, Module, Union, apply_edits, bind, mended, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
+from engine.pml.tree.conversation import conversation
 
 KEPT = ' xml:space="preserve"'
 GAP = '<param name="p" len="2"/>'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.pml import Import, Module, Param, Role, Schema, Text, Union, parse_prompt, parse_schema
-from engine.pml.seams import own_seam
+from engine.pml.whitespace.separators import own_seam
 
 
 def parts(inner: str, attributes: str = "") -> list[str]:

@@ -8,20 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.pml import (
-    Module,
-    Parsed,
-    Prompt,
-    Schema,
-    Text,
-    bind,
-    formatter,
-    parse_prompt,
-    parse_schema,
-    writer,
-)
-from engine.pml.formatter import format_source
-from engine.pml.writer import WriteError, write_prompt, write_schema
+from engine.pml import Module, Parsed, Prompt, Schema, Text, bind, parse_prompt, parse_schema
+from engine.pml.edit import formatter, writer
+from engine.pml.edit.formatter import format_source
+from engine.pml.edit.writer import WriteError, write_prompt, write_schema
 from tests.pml.trees import NOWHERE, prompts, schemas, text
 
 

@@ -22,8 +22,8 @@ from engine.pml import (
     Text,
     Union,
 )
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.seams import ended, with_seam
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.whitespace.separators import ended, with_seam
 
 AWKWARD = (
     *(" ", "\n", "\t", "  \n  ", "a", "Word ", "\n\n    ", "line\n", "\n    def f():\n        x\n", "\r"),

@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from engine.pml import bind
-from engine.pml.conversation import conversation
+from engine.pml.tree.conversation import conversation
 from engine.programs import Program, compile_source
 from tests.programs.sources import load
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.pml import Module, Param, Role, Schema, Text, Union, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.pml.seams import SEAMS
+from engine.pml.tree.conversation import conversation
+from engine.pml.whitespace.separators import SEAMS
 from engine.programs import Part, SchemaBuilder, SchemaError, Slot, Turn
 from tests.pml.trees import schemas
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.pml import bind
-from engine.pml.conversation import conversation
+from engine.pml.tree.conversation import conversation
 from engine.programs import ProgramError, compile_source
 from tests.programs.checks import IMPORTS
 from tests.programs.sources import run

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 from engine.pml import Param, Text, bind, parse_schema
-from engine.pml.conversation import Message, conversation
+from engine.pml.tree.conversation import Message, conversation
 from engine.programs import Arg, ProgramArgumentError, ProgramError, compile_source, schema, to_program
 from tests.programs.sources import load
 

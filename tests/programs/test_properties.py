@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.exchange.errors import ExchangeError
-from engine.exchange.jinja import to_jinja
+from engine.exchange.base.errors import ExchangeError
+from engine.exchange.templates.to_jinja import to_jinja
 from engine.pml import (
     RESERVED,
     Argument,
@@ -31,9 +31,9 @@ from engine.pml import (
     parse_prompt,
     parse_schema,
 )
-from engine.pml.conversation import conversation
-from engine.pml.diagnostics import NOWHERE
-from engine.pml.writer import write_prompt, write_schema
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.edit.writer import write_prompt, write_schema
+from engine.pml.tree.conversation import conversation
 from engine.programs import compile_source, to_program
 from engine.programs.program import Program
 from engine.programs.writer import PromptCallError

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.pml import Module, Role, Schema, Text, Union, bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.pml.seams import SEAMS
-from engine.pml.writer import write_prompt, write_schema
+from engine.pml.edit.writer import write_prompt, write_schema
+from engine.pml.tree.conversation import conversation
+from engine.pml.whitespace.separators import SEAMS
 from engine.programs import Program, ProgramError, compile_source, to_program
 from engine.programs.writer import PromptCallError
 from tests.pml.trees import prompts, schemas

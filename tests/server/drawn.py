@@ -9,10 +9,10 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from engine import Block, Engine, Message, Named
-from engine.events import Answer
-from engine.inference.params import RunSettings
+from engine.base.events import Answer
+from engine.inference.run_settings import RunSettings
 from engine.pml import Prompt, Schema, Text
-from engine.pml.diagnostics import NOWHERE
+from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.prepared import PreparedPrompt
 
 CHAT, TEXT, RESPONSES, MESSAGES = ENDPOINTS = (

@@ -16,13 +16,13 @@ import httpx
 import openai
 import uvicorn
 
-from app.server.access import Access
 from app.server.application import application, behind_the_door
-from app.server.service import Limits, Service
+from app.server.core.service import Limits, Service
+from app.server.http.access import Access
 from app.server.serving import configured
-from engine.cache.store import Store
 from engine.engine import Engine
 from engine.model.model import Model
+from engine.store import Store
 from tests.engine.cases import model_of
 
 FAMILY = "llama-gqa"

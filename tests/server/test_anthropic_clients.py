@@ -9,7 +9,7 @@ import anthropic
 import pytest
 
 from engine import Block, Message
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from tests.server.served import LONG, Served
 
 ASKED: dict[str, Any] = {

@@ -12,8 +12,8 @@ import pytest
 from anthropic.types import message_count_tokens_params, message_create_params
 from anthropic.types.beta import message_create_params as beta_params
 
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
 from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
 from tests.engine.tiny import tiny_network
 from tests.server.served import Served, served

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.server.description import KINDS, TOLD
-from app.server.service import Running
-from engine.events import Delta
+from app.server.core.service import Running
+from app.server.openapi import KINDS, TOLD
+from engine.base.events import Delta
 from tests.server.described import check, operation
 from tests.server.served import LONG, Served
 

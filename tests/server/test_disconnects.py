@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.server import access, protocol
-from app.server.figures import GONE
-from app.server.service import Limits
+from app.server.core.metrics import GONE
+from app.server.core.service import Limits
+from app.server.http import access, protocol
 from engine.batch.loop import BatchLoop
 from tests.server.raw import connect, eventually, hang_up, request
 from tests.server.served import LONG, Served, served
@@ -136,7 +136,9 @@ def test_who_reads_nothing_holds_up_nobody_and_is_given_up(
 ) -> None:
     monkeypatch.setattr(protocol, "STALLED_SECONDS", 0.3)
     sent = "x" * 200
-    monkeypatch.setattr("app.server.chat.secrets.token_hex", lambda _: sent * 100)  # fills every buffer soon
+    monkeypatch.setattr(
+        "app.server.openai.chat.secrets.token_hex", lambda _: sent * 100
+    )  # fills every buffer soon
     line = connect(alone.url, window=4096)
     line.sendall(request("/v1/chat/completions", body(alone, "/v1/chat/completions", stream=True)))
     eventually(lambda: alone.service.inside > 0, "it is taken in")

@@ -8,8 +8,8 @@ from typing import Any
 import anthropic
 import pytest
 
-from app.server.document_blocks import text_of
-from app.server.errors import ApiError
+from app.server.anthropic.document_blocks import text_of
+from app.server.http.errors import ApiError
 from tests.fuzz_server import open_server
 from tests.server.served import LONG, Served
 

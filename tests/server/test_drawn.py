@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from engine import Engine
-from engine.cache.store import Store
-from engine.events import Answer
+from engine.base.events import Answer
+from engine.store import Store
 from tests.engine.cases import model_of
 from tests.server.drawn import CHAT, MESSAGES, RESPONSES, SCHEMAS, TEXT, Request, drawn, with_stop
 from tests.server.served import FAMILY, Served, served

@@ -27,7 +27,7 @@ AT_ONCE = 15
 SLOW = """
 import signal, sys, time
 from app.cli import main
-from app.cli.options import ModelOptions
+from app.cli.base.options import ModelOptions
 from engine.batch.loop import BatchLoop
 from engine.inference.sampler import Sampler
 

@@ -11,7 +11,7 @@ import anthropic
 import openai
 import pytest
 
-from app.server.access import Access
+from app.server.http.access import Access
 from tests.server.served import Served, served
 
 CHAT = "POST /v1/chat/completions"

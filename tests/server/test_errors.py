@@ -17,12 +17,12 @@ import httpx2
 import openai
 import pytest
 
-from app.server import access, errors
-from app.server.access import Access
-from app.server.errors import Kind
-from app.server.service import Limits, Running
-from engine.errors import ClosedError
-from engine.events import Delta, Event
+from app.server.core.service import Limits, Running
+from app.server.http import access, errors
+from app.server.http.access import Access
+from app.server.http.errors import Kind
+from engine.base.errors import ClosedError
+from engine.base.events import Delta, Event
 from tests.server.served import LONG, Served, served
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")

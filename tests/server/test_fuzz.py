@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.server.application import application
-from app.server.service import Service
+from app.server.core.service import Service
 from tests import fuzz_server
 from tests.server.described import check, operation
 from tests.server.requests_drawn import Drawn, requests

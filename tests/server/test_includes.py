@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from openai.types.responses import ResponseIncludable
 
-from app.server.includes import HARMLESS, LOGPROBS
+from app.server.openai.includes import HARMLESS, LOGPROBS
 from tests.server.served import Served
 
 SAID: list[Any] = [{"role": "user", "content": "Hello"}]

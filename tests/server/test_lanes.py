@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from app.server import service as services
-from app.server.access import Access
-from app.server.errors import FULL, ApiError
-from app.server.lanes import Lane
-from engine.errors import CancelledError
+from app.server.core import service as services
+from app.server.http.access import Access
+from app.server.http.errors import FULL, ApiError
+from app.server.http.thread_limits import Lane
+from engine.base.errors import CancelledError
 from tests.server.raw import connect, eventually, hang_up, request
 from tests.server.served import Served, served
 

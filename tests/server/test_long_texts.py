@@ -13,14 +13,14 @@ import anthropic
 import httpx
 import pytest
 
-from app.server import length
-from app.server.asked import Asked, Block, Message
-from app.server.errors import ApiError
-from engine.errors import CancelledError
-from engine.inference.params import RunSettings
+from app.server.core import limits
+from app.server.core.request import Asked, Block, Message
+from app.server.http.errors import ApiError
+from engine.base.errors import CancelledError
+from engine.checkpoint.synthetic import byte_tokenizer
+from engine.inference.run_settings import RunSettings
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
-from engine.prompt.tokenizer import Tokenizer
+from engine.prompt.template.tokenizer import Tokenizer
 from tests.engine.tiny import tiny_network
 from tests.server.served import LONG, Served, served
 
@@ -78,7 +78,7 @@ def test_what_is_far_too_long_is_not_tokenized_whole(
 
 def test_what_templates_leave_out_counts_for_nothing(server: Served) -> None:
     def required(*messages: Message) -> None:
-        length.require_room(server.engine, Asked("m", SETTINGS, messages))
+        limits.require_room(server.engine, Asked("m", SETTINGS, messages))
 
     required(Message("user", (Block(" " * 500_000 + "Hello" + "\n" * 500_000),)))
     required(Message("assistant", (Block("Let me think. " * 50_000 + "</think>Yes."),)))

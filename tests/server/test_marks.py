@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.server.service import Limits
+from app.server.core.service import Limits
 from tests.server.served import LONG, Served, served
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.server.access import Access
-from app.server.description import TOLD
+from app.server.http.access import Access
+from app.server.openapi import TOLD
 from tests.server.raw import connect, eventually, hang_up, request
 from tests.server.served import LONG, Served, served
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from app.server.chat import ChatBody
-from app.server.completions import CompletionBody
-from app.server.errors import ApiError
-from app.server.messages import CountBody, MessagesBody
-from app.server.misfits import UNNAMED, misfit
-from app.server.responses import ResponsesBody
+from app.server.anthropic.messages import CountBody, MessagesBody
+from app.server.http.errors import ApiError
+from app.server.http.validation_errors import UNNAMED, misfit
+from app.server.openai.chat import ChatBody
+from app.server.openai.completions import CompletionBody
+from app.server.openai.responses import ResponsesBody
 from app.server.schemas import PutBody, TermsBody
 from tests.fuzz_server import FOREIGN_WORDS
 from tests.server.served import Served

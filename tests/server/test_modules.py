@@ -9,7 +9,7 @@ import anthropic
 import openai
 import pytest
 
-from app.server.access import Access
+from app.server.http.access import Access
 from tests.server.served import LONG, Served, served
 
 TEXTS = {"a": f"A. {LONG}", "b": f"B. {LONG} And more.", "c": f"C. {LONG} And still more."}

@@ -11,10 +11,10 @@ import httpx
 import openai
 import pytest
 
-from app.server.access import Access, name_of
-from app.server.figures import GONE, Figures, Request
-from app.server.service import Limits
-from engine.errors import PromptCacheError
+from app.server.core.metrics import GONE, Figures, Request
+from app.server.core.service import Limits
+from app.server.http.access import Access, name_of
+from engine.base.errors import PromptCacheError
 from tests.server.raw import connect, eventually, hang_up, request
 from tests.server.served import LONG, Served, served
 

@@ -11,10 +11,10 @@ import openai
 import pytest
 
 from engine import Block, Message
-from engine.inference.params import RunSettings
+from engine.checkpoint.synthetic import byte_tokenizer
+from engine.inference.run_settings import RunSettings
 from engine.inference.sampler import Sampler
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
 from tests.engine.tiny import tiny_network
 from tests.server.served import LONG, Served, served
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.server.access import Access
+from app.server.http.access import Access
 from tests.server.served import served
 
 OF_ALL = ("/metrics", "/v1/prompt_cache/residency")

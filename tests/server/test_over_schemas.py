@@ -13,7 +13,7 @@ import httpx
 import openai
 import pytest
 
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from tests.server.served import LONG, Served, served
 
 PATH = "/v1/prompt_cache/schemas"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.server.own_paths import PLACE, for_clients, without_paths
-from engine.cache.store.behind import Behind
-from engine.cache.store.local import LocalBlobs
-from engine.errors import StoreError
+from app.server.http.redact_paths import PLACE, for_clients, without_paths
+from engine.base.errors import StoreError
+from engine.store.blobs.local_files import LocalBlobs
+from engine.store.write_behind import Behind
 from tests.server.served import LONG, Served, served
 
 

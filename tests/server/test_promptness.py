@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.server import service
-from app.server.protocol import Protocol
+from app.server.core import service
+from app.server.http.protocol import Protocol
 from tests.server.raw import connect, request
 from tests.server.served import Served
 

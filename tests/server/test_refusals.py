@@ -14,8 +14,8 @@ import httpx
 import openai
 import pytest
 
-from app.server.access import Access
-from app.server.service import Limits
+from app.server.core.service import Limits
+from app.server.http.access import Access
 from tests.server.served import LONG, Served, served
 
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]

@@ -13,10 +13,10 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from app.server.service import Running
+from app.server.core.service import Running
 from engine import Block, Message
-from engine.events import Delta, Event
-from engine.inference.params import RunSettings
+from engine.base.events import Delta, Event
+from engine.inference.run_settings import RunSettings
 from tests.server.served import LONG, Served, served
 
 INPUT: list[Any] = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.server.service import Limits
+from app.server.core.service import Limits
 from tests.server.served import LONG, served
 from tests.server.test_schemas import PATH, named, put
 

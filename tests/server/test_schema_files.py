@@ -15,10 +15,10 @@ import httpx
 import pytest
 from filelock import lock_descriptor
 
-from app.server import schema_files
-from app.server.kept_schemas import Terms
-from app.server.schema_files import SchemaFiles
-from engine.errors import StoreError
+from app.server.core import schema_files
+from app.server.core.schema_files import SchemaFiles
+from app.server.core.stored_schema import Terms
+from engine.base.errors import StoreError
 from tests.server.raw import eventually
 from tests.server.served import served
 from tests.server.test_schemas import PATH, named, put

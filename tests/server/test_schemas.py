@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.server import schema_files, schema_folder
-from app.server.access import Access
-from engine.cache.store import Store
+from app.server.core import schema_files, schema_folder
+from app.server.http.access import Access
+from engine.store import Store
 from tests.server.served import LONG, Served, served
 
 SCHEMA = f"""<schema name="trip">

@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from app.server.asked import HOTTEST
-from app.server.openai_wire import MOST_STOPS
-from app.server.usage import Usage
-from app.studio import snippets
-from engine.inference.params import RunSettings
+from app.server.core.request import HOTTEST
+from app.server.core.usage import Usage
+from app.server.openai.wire import MOST_STOPS
+from app.studio.pages import snippets
+from engine.inference.run_settings import RunSettings
 from tests.app.asked import Asked
 from tests.app.test_literals import NODE
 from tests.server.raw import eventually
@@ -244,8 +244,8 @@ def test_files_of_a_schema_are_copied_into_it(server: Served, page: Asked) -> No
 def test_a_key_is_read_from_the_environment(
     tmp_path: Path, page: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.server.access import Access
-    from app.studio.snippets import CLIENTS, KEY, Sought, snippet
+    from app.server.http.access import Access
+    from app.studio.pages.snippets import CLIENTS, KEY, Sought, snippet
 
     secret = "a secret of some length"
     monkeypatch.setenv(KEY, secret)

@@ -9,11 +9,11 @@ import httpx
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from app.server.bodies import DEEPEST
-from app.server.chat import ChatBody
-from app.server.completions import CompletionBody
-from app.server.messages import MessagesBody
-from app.server.responses import ResponsesBody
+from app.server.anthropic.messages import MessagesBody
+from app.server.http.bodies import DEEPEST
+from app.server.openai.chat import ChatBody
+from app.server.openai.completions import CompletionBody
+from app.server.openai.responses import ResponsesBody
 from tests.server.served import Served
 
 SAID: list[Any] = [{"role": "user", "content": "Hello"}]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.server.targets import in_origin_form
-from app.studio.api import Api, Offer
+from app.server.http.absolute_urls import in_origin_form
+from app.studio.model.api import Api, Offer
 from tests.server.raw import connect
 from tests.server.served import Served
 

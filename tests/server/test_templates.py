@@ -9,8 +9,8 @@ import anthropic
 import openai
 import pytest
 
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
 from tests.engine.tiny import tiny_network
 from tests.server.served import Served, served
 

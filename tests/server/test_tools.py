@@ -13,12 +13,12 @@ import pytest
 from openai.types.responses import Response, ResponseOutputItem, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from app.server.response_items import output_of
-from app.server.tool_use import Said
+from app.server.core.tool_use import Said
+from app.server.openai.response_items import output_of
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.inference.sampler import Sampler
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
-from engine.prompt.tools import ToolCall
+from engine.prompt.conversation.tools import ToolCall
 from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
 from tests.engine.tiny import tiny_network
 from tests.server.served import LONG, Served, served

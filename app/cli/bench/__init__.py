@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from app.cli.commands import Commands
+from app.cli.lazy_group import Commands
 
 _COMMANDS = {
     "batch": "app.cli.bench.batch:batch",

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
-from app.cli.output import print_json, say, table
-from app.cli.param_types import Whole
-from app.sizes import size
-from engine.errors import PromptCacheError
-from engine.stopwatch import milliseconds
+from app.base.sizes import size
+from app.cli.base.options import ModelOptions, debug_option, json_option, model_options, quantize_option
+from app.cli.base.output import print_json, say, table
+from app.cli.base.param_types import Whole
+from engine.base.errors import PromptCacheError
+from engine.base.stopwatch import milliseconds
 
 
 @click.command()

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from app.cli.base.options import ModelOptions, debug_option, json_option, model_options, quantize_option
+from app.cli.base.output import print_json, progress_bar, say, table
+from app.cli.base.param_types import DOCUMENT, Name, UserPath, Whole
+from app.cli.base.setting_options import setting_option
 from app.cli.command import INTERRUPTED
-from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
-from app.cli.output import print_json, progress_bar, say, table
-from app.cli.param_types import DOCUMENT, Name, UserPath, Whole
-from app.cli.setting_options import setting_option
 
 
 @click.command()

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
-from app.cli.output import print_json, say, table
-from app.cli.param_types import Whole
-from engine.stopwatch import milliseconds
+from app.cli.base.options import ModelOptions, debug_option, json_option, model_options, quantize_option
+from app.cli.base.output import print_json, say, table
+from app.cli.base.param_types import Whole
+from engine.base.stopwatch import milliseconds
 
 
 @click.command()

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from app.cli.options import ModelOptions, debug_option, json_option, model_options
-from app.cli.output import print_json, progress_bar, say
-from app.cli.param_types import Whole
-from engine.inference.findings import nats
+from app.cli.base.options import ModelOptions, debug_option, json_option, model_options
+from app.cli.base.output import print_json, progress_bar, say
+from app.cli.base.param_types import Whole
+from engine.fidelity.findings import nats
 
 
 @click.command()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from app.cli.options import debug_option, json_option
-from app.cli.output import print_json, say
-from app.cli.param_types import Name, UserPath
-from engine.errors import PromptCacheError
+from app.cli.base.options import debug_option, json_option
+from app.cli.base.output import print_json, say
+from app.cli.base.param_types import Name, UserPath
+from engine.base.errors import PromptCacheError
 
 
 @click.command()

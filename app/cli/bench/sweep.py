@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import click
 
+from app.cli.base.files import require_place, save
+from app.cli.base.options import ModelOptions, debug_option, json_option, model_options, quantize_option
+from app.cli.base.output import print_json, say, table
+from app.cli.base.param_types import Name, UserPath, Whole
 from app.cli.command import INTERRUPTED
-from app.cli.files import require_place, save
-from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
-from app.cli.output import print_json, say, table
-from app.cli.param_types import Name, UserPath, Whole
-from engine.choices import RANDOM
-from engine.errors import PromptCacheError
-from engine.stopwatch import milliseconds
+from engine.base.choices import RANDOM
+from engine.base.errors import PromptCacheError
+from engine.base.stopwatch import milliseconds
 
 AXES = ("cached", "new", "modules", "scope", "repair", "prompts")
 
@@ -73,7 +73,7 @@ def sweep(
     from benchmarks.sweeping import Sweeping
 
     if options.name.startswith(RANDOM):  # made, not read: what does not fit is found out too late
-        from app.model_fit import require_room
+        from app.models.model_fit import require_room
 
         require_room(options.name, device=options.device, dtype=options.dtype, quantize=options.quantize)
     interrupted = False

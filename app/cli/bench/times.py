@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from app.cli.documents import read_prompt, read_schema, require_sound
-from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
-from app.cli.output import print_json, say, table
-from app.cli.param_types import DOCUMENT, UserPath, Whole
+from app.cli.base.documents import read_prompt, read_schema, require_sound
+from app.cli.base.options import ModelOptions, debug_option, json_option, model_options, quantize_option
+from app.cli.base.output import print_json, say, table
+from app.cli.base.param_types import DOCUMENT, UserPath, Whole
+from engine.base.stopwatch import milliseconds
 from engine.pml import bind
-from engine.stopwatch import milliseconds
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _MODULES = click.option(
@@ -223,7 +223,7 @@ def first(
         raise click.UsageError("name a schema and a prompt over it, or neither.")
     options = ModelOptions(cache_dir=None, **model_choice)
     from benchmarks import first as measurement
-    from engine.pml.text_files import read_text_file
+    from engine.files.text_files import read_text_file
 
     texts = [read_text_file(Path(path)) for path in documents]
     report = measurement.run(

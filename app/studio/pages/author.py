@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from app.studio import documents
-from app.studio.answers import JobState, Json, JsonOf
-from app.studio.chart import Drawn, sent
-from app.studio.digests import digest, digest_of_schema
-from app.studio.documents import (
+from app.studio.documents import documents
+from app.studio.documents.documents import (
     Exported,
     Mark,
     Picks,
@@ -20,16 +17,9 @@ from app.studio.documents import (
     diagnostics_json,
     first_error,
 )
-from app.studio.encoding_all import EncodedAll, encode_all
-from app.studio.endpoints import endpoint
-from app.studio.fidelity_of import KnownFidelity, MeasuredFidelity, Measurements
-from app.studio.jobs import Job
-from app.studio.kept import RunSummary
-from app.studio.kept.shown import shown
-from app.studio.pages.page import Page
-from app.studio.parts import Parts
-from app.studio.reads import Document, Reads, nothing, reads, with_sources
-from app.studio.requests import (
+from app.studio.documents.module_search import Finder
+from app.studio.documents.prompt_view import Document, Reads, nothing, reads, with_sources
+from app.studio.documents.requests import (
     AddScaffold,
     Check,
     EditPrompt,
@@ -46,16 +36,26 @@ from app.studio.requests import (
     Work,
     request,
 )
-from app.studio.run_frame import Belongs, ModelOfRun, RunFrame
-from app.studio.run_state import belongs
-from app.studio.runs import RunRequest, model_of
-from app.studio.runs_chart import runs_chart
-from app.studio.searching import Finder
-from app.studio.settings import PageSettings
-from engine.errors import PromptCacheError
-from engine.inference.params import RunSettings
+from app.studio.history import RunSummary
+from app.studio.history.fidelity import KnownFidelity, MeasuredFidelity, Measurements
+from app.studio.history.runner import RunRequest, model_of
+from app.studio.history.runs_chart import runs_chart
+from app.studio.history.shown import shown
+from app.studio.pages.encode_schema import EncodedAll, encode_all
+from app.studio.pages.page import Page
+from app.studio.runs.run_frame import Belongs, ModelOfRun, RunFrame
+from app.studio.runs.run_state import belongs
+from app.studio.runs.settings import PageSettings
+from app.studio.web.chart import Drawn, sent
+from app.studio.web.digests import digest, digest_of_schema
+from app.studio.web.endpoints import endpoint
+from app.studio.web.jobs import Job
+from app.studio.web.json_answers import JobState, Json, JsonOf
+from app.studio.workspace.page_state import Parts
+from engine.base.errors import PromptCacheError
+from engine.base.tiers import Tier
+from engine.inference.run_settings import RunSettings
 from engine.pml import Diagnostic, PromptError, add_scaffold, parse_prompt
-from engine.tiers import Tier
 
 if TYPE_CHECKING:
     from engine import Engine, PreparedSchema

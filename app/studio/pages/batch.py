@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from app.batching import RowFault, row_fault, row_settings
-from app.studio.answers import JobState, Json
-from app.studio.batch_book import BatchBook
-from app.studio.batch_files import batch_csv, batch_json
-from app.studio.batch_rows import (
+from app.batch.row_answers import RowFault, row_fault, row_settings
+from app.studio.batches import BatchesHeld, BatchKept, BatchStore
+from app.studio.batches.batch import Batch, BatchMode, BatchPlan, BatchSummary, RowShown
+from app.studio.batches.batch_history import BatchBook
+from app.studio.batches.result_files import batch_csv, batch_json
+from app.studio.batches.rows import (
     MOST_ROWS,
     BatchWanted,
     RowsWanted,
@@ -23,25 +24,24 @@ from app.studio.batch_rows import (
     rows_of,
     run_settings,
 )
-from app.studio.batches import Batch, BatchMode, BatchPlan, BatchSummary, RowShown
-from app.studio.desk import Opened, workspace_json
-from app.studio.differences import word_difference
-from app.studio.digests import digest, digest_of_schema
-from app.studio.documents import Exported, first_error
-from app.studio.drafts import Workspace
-from app.studio.endpoints import endpoint
-from app.studio.kept_batches import BatchesHeld, BatchKept, BatchStore
+from app.studio.documents.documents import Exported, first_error
+from app.studio.documents.drafts import Workspace
+from app.studio.documents.requests import Count, Flag, Nothing, Shelve, Whole, Words, request
+from app.studio.documents.workspace_opener import Opened, workspace_json
 from app.studio.pages.author import DigestsOfBoth
 from app.studio.pages.page import Page
-from app.studio.parts import Parts
-from app.studio.requests import Count, Flag, Nothing, Shelve, Whole, Words, request
-from app.studio.run_frame import Difference
-from engine.errors import PromptCacheError
-from engine.exchange.distinct import Chosen, distinct_rows
-from engine.exchange.expectations import KINDS
-from engine.exchange.rows import Row
-from engine.inference.params import RunSettings
+from app.studio.runs.differences import word_difference
+from app.studio.runs.run_frame import Difference
+from app.studio.web.digests import digest, digest_of_schema
+from app.studio.web.endpoints import endpoint
+from app.studio.web.json_answers import JobState, Json
+from app.studio.workspace.page_state import Parts
+from engine.base.errors import PromptCacheError
+from engine.inference.run_settings import RunSettings
 from engine.pml import PromptError
+from engine.rows.duplicates import Chosen, distinct_rows
+from engine.rows.expectations import KINDS
+from engine.rows.rows import Row
 
 if TYPE_CHECKING:
     from engine import Engine, PreparedSchema

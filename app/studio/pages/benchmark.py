@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from app.studio.answers import JobState, Json, JsonOf
-from app.studio.chart import Drawn, sent
-from app.studio.endpoints import endpoint
-from app.studio.jobs import Job
-from app.studio.measurements import KeptReport, Measurements
+from app.studio.documents.requests import Nothing, Whole, Words, request
 from app.studio.pages.page import Page, host
-from app.studio.parts import Parts
-from app.studio.requests import Nothing, Whole, Words, request
-from app.studio.sweep_chart import sweep_chart
+from app.studio.pages.sweep_chart import sweep_chart
+from app.studio.pages.sweep_history import KeptReport, Measurements
+from app.studio.web.chart import Drawn, sent
+from app.studio.web.endpoints import endpoint
+from app.studio.web.jobs import Job
+from app.studio.web.json_answers import JobState, Json, JsonOf
+from app.studio.workspace.page_state import Parts
 from benchmarks.sweep import AXES, DEFAULTS, Axis, Sweep, as_csv, parsed_values
-from engine.choices import RANDOM
-from engine.errors import PromptCacheError
+from engine.base.choices import RANDOM
+from engine.base.errors import PromptCacheError
 
 if TYPE_CHECKING:
     from benchmarks.sweeping import Report
@@ -60,7 +60,7 @@ class WantedSweep:
         Raises:
             PromptCacheError: something that cannot be measured.
         """
-        from engine.model.synthetic import shapes
+        from engine.checkpoint.synthetic import shapes
 
         if self.model != LOADED and self.model.removeprefix(RANDOM) not in shapes():
             raise PromptCacheError("There is no such model to measure. Choose one from the list.")
@@ -257,7 +257,7 @@ class BenchmarkPage(Page):
     @endpoint
     def start_sweep(self, request: StartSweep) -> JobState[Annotated[Json, JsonOf(MeasuredSweep)]]:
         """Begins to measure, alone."""
-        from app.model_fit import require_room
+        from app.models.model_fit import require_room
         from benchmarks.sweeping import require_fit
 
         sweep = request.sweep()
@@ -301,7 +301,7 @@ class BenchmarkPage(Page):
         return {"figure": sent(sweep_chart(measured, request.view))}
 
     def _models(self) -> list[ShapeWords]:
-        from engine.model.synthetic import shapes
+        from engine.checkpoint.synthetic import shapes
 
         found: list[ShapeWords] = [{"name": LOADED, "words": ""}]
         if self._parts.opening.there:
@@ -351,7 +351,7 @@ class BenchmarkPage(Page):
     def _expected(self, engine: Engine, name: str, sweep: Sweep) -> tuple[float | None, str]:
         """Seconds, and what they go by, in words."""
         from benchmarks.sweeping import pace, pace_of_shape, total, width
-        from engine.model.synthetic import shapes
+        from engine.checkpoint.synthetic import shapes
 
         if name != LOADED:
             shape = shapes()[name.removeprefix(RANDOM)]

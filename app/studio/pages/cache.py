@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
-from app.studio.answers import JobState, Json, JsonOf
-from app.studio.endpoints import endpoint
-from app.studio.jobs import Job
+from app.studio.documents.requests import Count, Flag, Nothing, Size, Words, request
 from app.studio.pages.page import Page
-from app.studio.parts import Parts
-from app.studio.requests import Count, Flag, Nothing, Size, Words, request
-from engine.errors import PromptCacheError
-from engine.tiers import Reason, Tier
+from app.studio.web.endpoints import endpoint
+from app.studio.web.jobs import Job
+from app.studio.web.json_answers import JobState, Json, JsonOf
+from app.studio.workspace.page_state import Parts
+from engine.base.errors import PromptCacheError
+from engine.base.tiers import Reason, Tier
 
 if TYPE_CHECKING:
-    from engine.cache.store import Removed, Verified
-    from engine.cache.store.listing import Sums, Wanted
+    from engine.store import Removed, Verified
+    from engine.store.index.listing import Sums, Wanted
 
-STORE = "engine.cache.store"
+STORE = "engine.store"
 ROWS = 100  # segments on a page of the list
 MODULES_SHOWN = 300  # in the map of bytes
 LATEST = 50  # of what went, of what was missing, and of what would go next
@@ -313,7 +313,7 @@ class CachePage(Page):
     @endpoint
     def cache_weigh(self, request: DeleteSegments) -> Weighed:
         """What deleting segments takes away, and which of them somebody has pinned."""
-        from engine.cache.store.listing import Sums
+        from engine.store.index.listing import Sums
 
         store = self._parts.engine.store
         rows, pins = store.listing.chosen(request.keys), set(store.settings.pins())
@@ -340,7 +340,7 @@ class CachePage(Page):
 
     @staticmethod
     def _wanted(request: WantedSegments) -> Wanted:
-        from engine.cache.store.listing import Wanted
+        from engine.store.index.listing import Wanted
 
         return Wanted(request.words, request.schema, request.path)
 

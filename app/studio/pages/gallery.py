@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from app.studio.endpoints import endpoint
+from app.studio.documents.requests import Nothing
+from app.studio.documents.samples import Sample
 from app.studio.pages.page import Page
-from app.studio.parts import Parts
-from app.studio.requests import Nothing
-from app.studio.samples import Sample
+from app.studio.web.endpoints import endpoint
+from app.studio.workspace.page_state import Parts
 
 
 class Gallery(TypedDict):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typing_extensions import TypedDict
 
-from app.model_choice import (
+from app.models.model_choice import (
     KnownRow,
     ModelChoice,
     ModelDetails,
@@ -17,20 +17,20 @@ from app.model_choice import (
     look_json,
     plain_name,
 )
-from app.studio.answers import JobState, Json, JsonOf
-from app.studio.endpoints import endpoint
-from app.studio.jobs import Job
+from app.studio.documents.requests import Flag, Nothing, Texts, Words, request
+from app.studio.model.model_switcher import Switched, in_page_words
 from app.studio.pages.page import Page
-from app.studio.parts import Parts
-from app.studio.requests import Flag, Nothing, Texts, Words, request
-from app.studio.switching import Switched, in_page_words
-from engine.choices import DEVICES, QUANTIZATIONS, RANDOM, WEIGHTS
-from engine.errors import ModelError, PromptCacheError
-from engine.tiers import Tier
+from app.studio.web.endpoints import endpoint
+from app.studio.web.jobs import Job
+from app.studio.web.json_answers import JobState, Json, JsonOf
+from app.studio.workspace.page_state import Parts
+from engine.base.choices import DEVICES, QUANTIZATIONS, RANDOM, WEIGHTS
+from engine.base.errors import ModelError, PromptCacheError
+from engine.base.tiers import Tier
 
 if TYPE_CHECKING:
-    from app.model_fit import Fit
-    from engine.model.look import Look
+    from app.models.model_fit import Fit
+    from engine.model.model_info import Look
 
 DTYPES = {
     "auto": "what suits the model and the device",
@@ -219,7 +219,7 @@ class ModelsPage(Page):
     def look_at_model(self, request: LookAtModel) -> Looked:
         """What is under a name and whether it fits; the hub is asked only where that is wanted."""
         self._require_begun()
-        from engine.model.look import AbsentError
+        from engine.model.model_info import AbsentError
 
         try:
             look, found = self._fit(request.choice(), ask=request.ask)
@@ -233,7 +233,7 @@ class ModelsPage(Page):
     def switch_model(self, request: SwitchModel) -> JobState[Annotated[Json, JsonOf(Switched)]]:
         """Begins to load another model; it answers once it is there."""
         self._require_begun()
-        from engine.model.look import AbsentError
+        from engine.model.model_info import AbsentError
 
         choice = request.choice()
         try:
@@ -295,8 +295,8 @@ class ModelsPage(Page):
             raise PromptCacheError("The model is still being loaded. Try again in a moment.")
 
     def _fit(self, choice: ModelChoice, *, ask: bool) -> tuple[Look, Fit]:
-        from app.model_fit import Beside, fit
-        from engine.model.look import look, look_up
+        from app.models.model_fit import Beside, fit
+        from engine.model.model_info import look, look_up
 
         find = look_up if ask else look
         found = find(choice.name, device=choice.device, dtype=choice.dtype, quantize=choice.quantize)
@@ -306,7 +306,7 @@ class ModelsPage(Page):
 
 def catalogue() -> list[CatalogueModel]:
     """Real models that can be fetched, and whether they are here."""
-    from engine.model.catalogue import CATALOGUE, here
+    from engine.checkpoint.model_catalogue import CATALOGUE, here
 
     return [
         {
@@ -324,7 +324,7 @@ def catalogue() -> list[CatalogueModel]:
 
 def shapes() -> list[str]:
     """Names of models of random weights."""
-    from engine.model.synthetic import shapes as named
+    from engine.checkpoint.synthetic import shapes as named
 
     return [f"{RANDOM}{one}" for one in named()]
 

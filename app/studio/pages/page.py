@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from app.studio.endpoints import Endpoints
-from app.studio.parts import Parts
+from app.studio.web.endpoints import Endpoints
+from app.studio.workspace.page_state import Parts
 
 
 class Page(Endpoints):

@@ -6,20 +6,20 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from app.studio.chart import Drawn, sent
-from app.studio.desk import Opened, workspace_json
-from app.studio.drafts import Workspace
-from app.studio.endpoints import endpoint
-from app.studio.kept import Record, RunsHeld, RunSummary
-from app.studio.kept.beside import RunBeside, beside
-from app.studio.kept.sharing import from_text, to_html, to_json
-from app.studio.kept.shown import Reopened, reopened
+from app.studio.documents.drafts import Workspace
+from app.studio.documents.requests import Nothing, Shelve, Words, request
+from app.studio.documents.workspace_opener import Opened, workspace_json
+from app.studio.history import Record, RunsHeld, RunSummary
+from app.studio.history.compare import RunBeside, beside
+from app.studio.history.runs_chart import runs_chart
+from app.studio.history.sharing import from_text, to_html, to_json
+from app.studio.history.shown import Reopened, reopened
 from app.studio.pages.page import Page, host
-from app.studio.parts import Parts
-from app.studio.requests import Nothing, Shelve, Words, request
-from app.studio.runs_chart import runs_chart
-from app.studio.settings import declarations
-from engine.errors import PromptCacheError
+from app.studio.runs.settings import declarations
+from app.studio.web.chart import Drawn, sent
+from app.studio.web.endpoints import endpoint
+from app.studio.workspace.page_state import Parts
+from engine.base.errors import PromptCacheError
 
 MOST_BESIDE = 8
 

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from app.server.access import name_of
-from app.studio.chart import Drawn, sent
-from app.studio.digests import reads_files
-from app.studio.documents import Checked, first_error
-from app.studio.endpoints import endpoint
+from app.server.http.access import name_of
+from app.studio.documents.documents import Checked, first_error
+from app.studio.documents.requests import Count, Flag, Nothing, Texts, Words, request
 from app.studio.pages.page import Page
-from app.studio.parts import Parts
-from app.studio.requests import Count, Flag, Nothing, Texts, Words, request
-from app.studio.settings import PageSettings
-from app.studio.snippets import Client, Folded, Sought, folded, notes_on, snippet
+from app.studio.pages.snippets import Client, Folded, Sought, folded, notes_on, snippet
+from app.studio.runs.settings import PageSettings
+from app.studio.web.chart import Drawn, sent
+from app.studio.web.digests import reads_files
+from app.studio.web.endpoints import endpoint
+from app.studio.workspace.page_state import Parts
 from engine.exchange import export
-from engine.exchange.messages import to_anthropic, to_openai_marked
+from engine.exchange.to_messages import to_anthropic, to_openai_marked
 from engine.pml import Diagnostic, PromptError, Schema, bind
-from engine.pml.names import NAME
+from engine.pml.xml.names import NAME
 
 if TYPE_CHECKING:
-    from app.server.figures import Request
+    from app.server.core.metrics import Request
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 LAST = 4  # characters of a long key that tell it from others
@@ -81,7 +81,7 @@ class TokensOfRequest(TypedDict):
 
 
 class ServedRequest(TypedDict):
-    """A request of another program; see `app.server.figures.Request`."""
+    """A request of another program; see `app.server.core.metrics.Request`."""
 
     number: int
     at: float
@@ -144,7 +144,7 @@ class ServePage(Page):
         """The chart of the latest requests."""
         if (service := self._api.service) is None:
             return {"figure": {"data": [], "layout": {}}}
-        from app.studio.hits_chart import hits_chart
+        from app.studio.pages.hits_chart import hits_chart
 
         return {"figure": sent(hits_chart(list(service.figures.recent)))}
 

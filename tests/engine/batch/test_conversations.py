@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.cache.store import Store
+from engine.base.events import Answer, FirstToken
 from engine.engine import Engine
-from engine.events import Answer, FirstToken
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.model.model import Model
-from engine.prompt.conversation import Message
-from engine.prompt.named_blocks import Block
+from engine.prompt.conversation.messages import Message
+from engine.prompt.conversation.named_blocks import Block
 from engine.prompt.trail import CHUNK
+from engine.store import Store
 from tests.engine.cases import apart, model_of
 
 FAMILIES = [

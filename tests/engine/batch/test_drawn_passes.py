@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.model.batched_kv_cache import BatchedKVCache, Member
-from engine.model.kv_cache import KVCache, Rows, Rowwise
+from engine.base.segment import Placement, Segment
+from engine.kv_cache.batched_kv_cache import BatchedKVCache, Member
+from engine.kv_cache.protocol import KVCache, Rows, Rowwise
 from engine.model.model import Model
-from engine.segment import Placement, Segment
 from tests.engine.cases import apart, encoded, model_of
 
 CAPACITY = 300

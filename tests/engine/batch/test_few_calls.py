@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.model import batched_kv_cache, laid_slices, tail_slots
-from engine.segment import Placement
+from engine.base.segment import Placement
+from engine.kv_cache import batched_kv_cache, packed_segments, tail_pool
 from tests.engine.batch.test_rows_of_many import LIMIT, Prompt, passed, pieces, shared
 from tests.engine.cases import model_of
 from tests.engine.sequences import InPlainTorch, in_plain_torch
@@ -49,8 +49,8 @@ def test_rows_read_by_few_calls_as_alone(
     family: str, stand_in: InPlainTorch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other places, parts, two of one, hidden tokens, windows; short slices together, long ones apart."""
-    monkeypatch.setattr(laid_slices, "MOST_LAID", 100)
-    monkeypatch.setattr(tail_slots, "COLUMNS", 24)
+    monkeypatch.setattr(packed_segments, "MOST_LAID", 100)
+    monkeypatch.setattr(tail_pool, "COLUMNS", 24)
     monkeypatch.setattr(batched_kv_cache, "COLUMNS", 24)
     model = model_of(family)
     one, two = pieces(model)

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from engine.batch import inbox
-from engine.batch.inbox import Inbox
+from engine.batch import worker_queue
+from engine.batch.worker_queue import Inbox
 
 
 def test_what_comes_while_the_thread_ends_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbox, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(worker_queue, "IDLE_SECONDS", 0.01)
     found, ending, ends = list[int](), threading.Event(), threading.Event()
 
     def work() -> None:

@@ -16,19 +16,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.base.errors import CancelledError, ClosedError, ModelError
+from engine.base.events import Answer, Delta, Finished, FirstToken
+from engine.base.segment import Placement, Segment
 from engine.batch import loop as loops
 from engine.batch import run as runs
 from engine.batch import scheduler
 from engine.batch.loop import BatchLoop
 from engine.batch.passes import Pass, held_bytes
-from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import CancelledError, ClosedError, ModelError
-from engine.events import Answer, Delta, Finished, FirstToken
-from engine.inference.sequence import Sequence
+from engine.inference.generation import Sequence
 from engine.model.network import Network
 from engine.prepared import PreparedPrompt
-from engine.segment import Placement, Segment
+from engine.store import Store
 from tests.engine.cases import apart, held_in_memory, model_of
 from tests.engine.tiny import DENSE, FIXED, SEGMENTS
 

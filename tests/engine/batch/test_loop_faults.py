@@ -14,6 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.base.errors import CancelledError, ClosedError
+from engine.base.events import Answer, Barred, Finished, FirstToken, Working
 from engine.batch import run as runs
 from engine.batch.loop import BatchLoop
 from engine.batch.passes import Passes
@@ -21,21 +23,19 @@ from engine.batch.run import Run
 from engine.batch.scheduler import Need
 from engine.batch.submission import Submission
 from engine.batch.ticket import Reply
-from engine.batch.tree import PrefixTree
-from engine.cache.store import Store
-from engine.cache.store.index import FailedIndexError
 from engine.engine import Engine
-from engine.errors import CancelledError, ClosedError
-from engine.events import Answer, Barred, Finished, FirstToken, Working
-from engine.inference.answering import Answering
-from engine.inference.computing import WAITING
-from engine.inference.params import RunSettings
+from engine.inference.generate import Answering
+from engine.inference.generation import Sequence
+from engine.inference.run_settings import RunSettings
 from engine.inference.sampler import Sampler
-from engine.inference.sequence import Sequence
-from engine.model.batched_kv_cache import Member
-from engine.model.kv_cache import KVCache, Rows, Rowwise
+from engine.inference.step_lock import WAITING
+from engine.kv_cache.batched_kv_cache import Member
+from engine.kv_cache.protocol import KVCache, Rows, Rowwise
 from engine.model.network import Network
+from engine.prefix_tree.tree import PrefixTree
 from engine.prepared import PreparedPrompt
+from engine.store import Store
+from engine.store.index.database import FailedIndexError
 from tests.engine.batch.test_loop import WAIT, alone, engine_in, prompts_of, settled
 from tests.engine.cases import apart, model_of
 

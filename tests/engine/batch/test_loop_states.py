@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from engine.base.errors import CancelledError
 from engine.batch import run as runs
 from engine.batch.loop import BatchLoop
 from engine.batch.ticket import Ticket
-from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import CancelledError
+from engine.store import Store
 from tests.engine.cases import model_of
 
 WAIT = 60.0

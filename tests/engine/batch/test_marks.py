@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.base.errors import SettingsError
+from engine.base.events import Answer, Finished, FirstToken
 from engine.batch.submission import Mark
-from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import SettingsError
-from engine.events import Answer, Finished, FirstToken
-from engine.inference.params import RunSettings
-from engine.prompt.conversation import Message
+from engine.inference.run_settings import RunSettings
+from engine.prompt.conversation.messages import Message
 from engine.prompt.trail import CHUNK
+from engine.store import Store
 from tests.engine.batch.test_conversations import FAMILIES, LONG, conversations, engine_in, said
 from tests.engine.cases import apart, model_of
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.base.events import Answer, FirstToken
 from engine.batch.submission import Mark
-from engine.cache.store.behind import Behind
-from engine.cache.store.local import LocalBlobs
 from engine.engine import Engine
-from engine.events import Answer, FirstToken
-from engine.inference.params import RunSettings
-from engine.prompt.conversation import Message
-from engine.prompt.named_blocks import Block, Named
+from engine.inference.run_settings import RunSettings
+from engine.prompt.conversation.messages import Message
+from engine.prompt.conversation.named_blocks import Block, Named
+from engine.store.blobs.local_files import LocalBlobs
+from engine.store.write_behind import Behind
 from tests.engine.batch.test_conversations import LONG, engine_in, said
 
 SETTINGS = RunSettings(max_new_tokens=4)

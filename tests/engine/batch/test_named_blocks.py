@@ -11,15 +11,15 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.base.errors import SettingsError
+from engine.base.events import Answer
 from engine.batch.loop import BatchLoop
 from engine.batch.passes import Pass
 from engine.batch.submission import Mark
 from engine.engine import Engine
-from engine.errors import SettingsError
-from engine.events import Answer
-from engine.inference.params import RunSettings
-from engine.prompt.conversation import Message
-from engine.prompt.named_blocks import Block, Named
+from engine.inference.run_settings import RunSettings
+from engine.prompt.conversation.messages import Message
+from engine.prompt.conversation.named_blocks import Block, Named
 from engine.prompt.recipe import Recipe
 from tests.engine.batch.test_conversations import engine_in, said
 from tests.engine.batch.test_marks import usage

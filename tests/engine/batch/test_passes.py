@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 import torch
 
+from engine.base.errors import ModelError
+from engine.base.segment import Placement, Segment
 from engine.batch.passes import Failed, Passes
-from engine.errors import ModelError
-from engine.inference.params import RunSettings
+from engine.checkpoint.synthetic import byte_tokenizer
+from engine.inference.generation import Sequence
 from engine.inference.prefill import Prefill
-from engine.inference.sequence import Sequence
-from engine.model import batched_kv_cache
-from engine.model.batched_kv_cache import Member
+from engine.inference.run_settings import RunSettings
+from engine.kv_cache import batched_kv_cache
+from engine.kv_cache.batched_kv_cache import Member
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
-from engine.segment import Placement, Segment
 from tests.engine.cases import encoded, model_of
 from tests.engine.tiny import DENSE, FIXED, SEGMENTS, tiny_network
 

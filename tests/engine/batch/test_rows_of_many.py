@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.model import batched_kv_cache, tail_slots
-from engine.model.batched_kv_cache import Member
-from engine.model.kv_cache import KVCache, Rows, Rowwise
+from engine.base.segment import Placement, Segment
+from engine.kv_cache import batched_kv_cache, tail_pool
+from engine.kv_cache.batched_kv_cache import Member
+from engine.kv_cache.protocol import KVCache, Rows, Rowwise
 from engine.model.model import Model
-from engine.segment import Placement, Segment
 from tests.engine.cases import apart, encoded, model_of
 from tests.engine.tiny import FIXED, SEGMENTS
 
@@ -133,7 +133,7 @@ def test_who_comes_goes_and_is_set_back_disturbs_nobody(family: str) -> None:
 @pytest.mark.parametrize("family", ["llama-gqa", "gemma3", "gpt-oss"])
 def test_tails_outgrow_their_slots(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One is longer from the beginning, one becomes so, and what nobody else reads goes along."""
-    monkeypatch.setattr(tail_slots, "COLUMNS", 24)
+    monkeypatch.setattr(tail_pool, "COLUMNS", 24)
     monkeypatch.setattr(batched_kv_cache, "COLUMNS", 24)
     model = model_of(family)
     one, two = pieces(model)
@@ -153,7 +153,7 @@ def test_tails_outgrow_their_slots(family: str, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("family", ["llama-gqa", "mistral-swa", "gpt-oss"])
 def test_slots_are_as_wide_as_the_longest_tail_needs(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail_slots, "STEP", 8)
+    monkeypatch.setattr(tail_pool, "STEP", 8)
     model = model_of(family)
     segment = shared(model, 80)
     prompts = [Prompt(model, [Placement(segment, 0, 80, 0)], 80, own, own) for own in (3, 6, 4)]

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from engine import Answer, BothAnswers, Engine, PromptCacheError, SettingsError
+from engine.base.errors import CancelledError, ClosedError
+from engine.base.events import Side
 from engine.batch.series import answered, answered_apart
 from engine.batch.ticket import Reply, Ticket
-from engine.cache.store import Store
-from engine.errors import CancelledError, ClosedError
-from engine.events import Side
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.prepared import PreparedPrompt
 from engine.prompt.window import TooLongError
+from engine.store import Store
 from tests.engine.batch.test_tickets import LONG, SCHEMA, idle, lasting, until
 from tests.engine.tiny import tiny_model
 

@@ -15,13 +15,13 @@ import pytest
 from torch import Tensor
 
 from engine import Engine, Finished, FirstToken, PromptError, SettingsError
+from engine.base.errors import CancelledError, ClosedError, DeadlockError
+from engine.base.events import Event
 from engine.batch.ticket import Ticket
-from engine.cache.store import Store
-from engine.errors import CancelledError, ClosedError, DeadlockError
-from engine.events import Event
-from engine.inference.answering import Answering
-from engine.inference.sequence import Sequence, Step
+from engine.inference.generate import Answering
+from engine.inference.generation import Sequence, Step
 from engine.prepared import PreparedPrompt
+from engine.store import Store
 from tests.engine.tiny import tiny_model
 
 SCHEMA = (

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine.batch.tree import PrefixTree
+from engine.base.segment import Segment
 from engine.cache.memory import MemoryTier
+from engine.prefix_tree.tree import PrefixTree
 from engine.prompt import trail as trail_module
 from engine.prompt.recipe import TURN, segment_key
 from engine.prompt.trail import CHUNK, Chunk, Placed, Trail
-from engine.segment import Segment
 from tests.engine.batch.trees import (
     CHUNK_BYTES,
     CPU,

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 import torch
 
-from engine.batch.tree import Computed, PrefixTree
+from engine.base.stopwatch import Stopwatch
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import wanted
-from engine.cache.store import Store
 from engine.engine import Engine
-from engine.inference.computing import returned
-from engine.inference.params import RunSettings
+from engine.inference.generation import Sequence as Answering
 from engine.inference.prefill import Prefill, prefill, whole
-from engine.inference.sequence import Sequence as Answering
+from engine.inference.run_settings import RunSettings
+from engine.inference.step_lock import returned
 from engine.model.model import Model
-from engine.pml.escaping import escaped_text
+from engine.pml.xml.escaping import escaped_text
+from engine.prefix_tree.tree import Computed, PrefixTree
 from engine.prompt.trail import CHUNK, Chunk, Trail
-from engine.stopwatch import Stopwatch
+from engine.store import Store
 from tests.engine.cases import apart, model_of, prompt_of, schema_of
 from tests.engine.tiny import tiny_model
 

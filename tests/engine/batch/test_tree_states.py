@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.batch.lease import Lease
+from engine.base.segment import Segment
 from engine.cache.memory import MemoryTier
+from engine.prefix_tree.lease import Lease
 from engine.prompt.trail import Chunk, Edge, Placed, Trail
-from engine.segment import Segment
 from tests.engine.batch.trees import (
     CHUNK_BYTES,
     CPU,

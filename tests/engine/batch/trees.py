@@ -10,16 +10,16 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from engine.batch.lease import Lease
-from engine.batch.nodes import Node
-from engine.batch.tree import Computed, PrefixTree
+from engine.base.segment import Form, Segment
 from engine.cache.fetched import Unsaved
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
-from engine.cache.store import Origin
+from engine.prefix_tree.lease import Lease
+from engine.prefix_tree.nodes import Node
+from engine.prefix_tree.tree import Computed, PrefixTree
 from engine.prompt.recipe import Identity
 from engine.prompt.trail import CHUNK, Chunk, Edge, Placed, Trail, names
-from engine.segment import Form, Segment
+from engine.store import Origin
 
 CPU = torch.device("cpu")
 FORM = Form(1, 1, 1, torch.float32)

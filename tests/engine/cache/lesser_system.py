@@ -93,7 +93,7 @@ def without_hard_links(patch: Patch) -> None:
 
 def without_locks(patch: Patch) -> None:
     """The library finds nothing to lock with."""
-    from engine.cache.store import locks
+    from engine.store.blobs import locks
 
     def refuse(*_: object, **__: object) -> bool:
         raise OSError(errno.ENOSYS, "fcntl is unavailable")
@@ -118,7 +118,7 @@ def in_use(path: Any) -> bool:
 
 def with_files_that_stay_while_open(patch: Patch) -> None:
     """What is open or mapped is neither deleted nor renamed, by any path."""
-    from engine import directory
+    from engine.files import directory
 
     without_folder_descriptors(patch)
 
@@ -181,7 +181,7 @@ def play(folder: Path) -> None:
     """Opens a store, writes, finds, verifies, moves, evicts."""
     import torch
 
-    from engine.cache.store import Store
+    from engine.store import Store
     from tests.engine.cache.segments import ORIGIN, segment
 
     keys = [f"{number:040x}" for number in range(4)]
@@ -218,7 +218,7 @@ def write_and_prune(folder: Path, number: int, rounds: int = 60) -> None:
     """Writes, reads, evicts, beside others that do; fails where something wrong is served."""
     import torch
 
-    from engine.cache.store import Store
+    from engine.store import Store
     from tests.engine.cache.segments import ORIGIN, segment
 
     store, draw = Store.open(folder), random.Random(number)
@@ -248,7 +248,7 @@ def main() -> None:
         sys.modules.pop(module, None)
     if name in LESSER and name != "no locks":
         LESSER[name](ForGood())
-    from engine.cache.store import Store  # noqa: F401 - loaded once for all
+    from engine.store import Store  # noqa: F401 - loaded once for all
 
     workers = [work for number in numbers if (work := forked(Path(folder), int(number)))]
     sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) != 0 for worker in workers))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from engine.cache.store import Origin
-from engine.segment import Segment
+from engine.base.segment import Segment
+from engine.store import Origin
 
 ORIGIN = Origin("travel", "trip/tokyo", "anchored", "tiny", "f")
 

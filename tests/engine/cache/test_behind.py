@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 from benchmarks.kills import context
+from engine.base.errors import StoreError
+from engine.base.tiers import Reason, Tier
 from engine.cache.fetched import Fetched, Request, Unsaved
-from engine.cache.store import Origin, Store
-from engine.cache.store.behind import Behind
-from engine.cache.store.eviction import ClearedError
-from engine.cache.store.holds import Holds
-from engine.cache.store.local import LocalBlobs
-from engine.cache.store.removal import Remover
 from engine.engine import Engine
-from engine.errors import StoreError
 from engine.model.network import Network
 from engine.prepared import PreparedPrompt
-from engine.tiers import Reason, Tier
+from engine.store import Origin, Store
+from engine.store.blobs.local_files import LocalBlobs
+from engine.store.index.eviction import ClearedError
+from engine.store.index.in_use import Holds
+from engine.store.removal import Remover
+from engine.store.write_behind import Behind
 from tests.engine.cache.segments import LOADED
 from tests.engine.cases import held_in_memory, model_of
 from tests.engine.tiny import tiny_model
@@ -120,7 +120,7 @@ def test_closing_an_engine_writes_what_is_not_written(tmp_path: Path, held_up: H
 
 def test_a_program_that_ends_without_closing_writes_what_is_not_written(tmp_path: Path) -> None:
     script = (
-        "from pathlib import Path\nfrom engine.cache.store import Store\nfrom engine.engine import Engine\n"
+        "from pathlib import Path\nfrom engine.store import Store\nfrom engine.engine import Engine\n"
         "from tests.engine.tiny import tiny_model\nimport sys, tests.engine.cache.test_behind as t\n"
         "engine = Engine(tiny_model(chat=False), Store.open(Path(sys.argv[1])))\n"
         "t.prompt_of(engine).answer(max_new_tokens=1)\n"

@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 
 from benchmarks.kills import context
+from engine.base.choices import SCOPES
+from engine.base.events import Finished, Working
+from engine.base.segment import Placement, Segment
+from engine.base.stopwatch import Stopwatch
 from engine.cache import encoding
 from engine.cache.encoder import Rows
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import wanted
-from engine.cache.store import Store
-from engine.choices import SCOPES
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.engine import Engine
-from engine.events import Finished, Working
+from engine.kv_cache.packed_kv_cache import PackedText
 from engine.model.model import Model
 from engine.model.network import Network
-from engine.model.packed_kv_cache import PackedText
-from engine.model.synthetic import byte_tokenizer
 from engine.prompt.recipe import Recipe
-from engine.segment import Placement, Segment
-from engine.stopwatch import Stopwatch
+from engine.store import Store
 from tests.engine.cache.segments import LOADED
 from tests.engine.cases import held_in_memory, model_of
 from tests.engine.tiny import DENSE, FAMILIES, tiny_model, tiny_network

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.cache.store import Store
 from engine.engine import Engine
 from engine.pml import Schema, parse_schema
+from engine.store import Store
 from tests.engine.cases import Case, held_in_memory, model_of, prompt_of
 
 RULES = '<schema name="rules"><module name="brief">Be brief and kind to all.</module></schema>'

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import directory
-from engine.cache.store import Store, files
-from engine.directory import Directory
-from engine.errors import StoreError
+from engine.base.errors import StoreError
+from engine.files import directory
+from engine.files.directory import Directory
+from engine.store import Store
+from engine.store.blobs import segment_files
 from tests.engine.cache.lesser_system import LESSER, like_windows, play, with_files_that_stay_while_open
 from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.test_architecture import ROOT
@@ -209,4 +210,4 @@ def test_modes_are_left_to_systems_that_have_them(tmp_path: Path, monkeypatch: p
     store = Store.open(tmp_path)
     store.save(segment(), ORIGIN)
     assert stat.S_IMODE(file_of(store).stat().st_mode) & 0o200
-    assert files.NAME.fullmatch(file_of(store).name)
+    assert segment_files.NAME.fullmatch(file_of(store).name)

@@ -13,13 +13,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.base.events import FirstToken, Working
+from engine.base.segment import Segment
 from engine.cache.memory import Handle, MemoryTier
-from engine.cache.store import Store
-from engine.cache.store.holds import Holds
 from engine.engine import Engine
-from engine.events import FirstToken, Working
-from engine.inference.params import RunSettings
-from engine.segment import Segment
+from engine.inference.run_settings import RunSettings
+from engine.store import Store
+from engine.store.index.in_use import Holds
 from tests.engine.cases import model_of, prompt_of, schema_of
 
 CPU = torch.device("cpu")

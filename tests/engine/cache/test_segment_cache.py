@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 
+from engine.base.events import Working
+from engine.base.stopwatch import Stopwatch
+from engine.base.tiers import Outcome, Reason, Tier
 from engine.cache import encoding
 from engine.cache.fetched import Fetched, Request
 from engine.cache.segment_cache import SegmentCache
-from engine.cache.store import Store
 from engine.engine import Engine
-from engine.events import Working
-from engine.inference.computing import returned
+from engine.inference.step_lock import returned
 from engine.prompt.recipe import TURN, Recipe
-from engine.stopwatch import Stopwatch
-from engine.tiers import Outcome, Reason, Tier
+from engine.store import Store
 from tests.engine.cases import model_of, schema_of
 
 SCHEMA = """<schema name="s">Read. <module name="a">alpha beta</module>

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from engine.base.segment import Segment
+from engine.base.stopwatch import Stopwatch
+from engine.base.tiers import Reason, Tier
 from engine.cache.fetched import Request
-from engine.cache.store import Store
 from engine.engine import Engine
-from engine.inference.computing import returned
-from engine.segment import Segment
-from engine.stopwatch import Stopwatch
-from engine.tiers import Reason, Tier
+from engine.inference.step_lock import returned
+from engine.store import Store
 from tests.engine.cache.segments import ORIGIN
 from tests.engine.cases import model_of, schema_of
 

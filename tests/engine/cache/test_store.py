@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from benchmarks.kills import context
-from engine.cache.store import INDEX, Lookup, Origin, Scheme, Store
+from engine.base.errors import StoreError
+from engine.base.events import Answer, Finished
+from engine.base.segment import Segment
+from engine.base.tiers import Outcome, Reason, Tier
 from engine.engine import Engine
-from engine.errors import StoreError
-from engine.events import Answer, Finished
-from engine.inference.params import RunSettings
-from engine.segment import Segment
-from engine.tiers import Outcome, Reason, Tier
+from engine.inference.run_settings import RunSettings
+from engine.store import INDEX, Lookup, Origin, Scheme, Store
 from tests.engine.cache.segments import LOADED, ORIGIN, segment
 from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
 

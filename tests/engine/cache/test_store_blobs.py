@@ -14,14 +14,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.cache.store import Scheme, Store, contents, rebuild
-from engine.cache.store.codec import pack, unpack
-from engine.cache.store.contents import DamagedError
-from engine.cache.store.files import Entry, new_name, write
-from engine.cache.store.folder import Folder
-from engine.errors import StoreError
-from engine.segment import Segment
-from engine.tiers import Reason
+from engine.base.errors import StoreError
+from engine.base.segment import Segment
+from engine.base.tiers import Reason
+from engine.store import Scheme, Store, rebuild
+from engine.store.blobs import contents
+from engine.store.blobs.codec import pack, unpack
+from engine.store.blobs.contents import DamagedError
+from engine.store.blobs.folder import Folder
+from engine.store.blobs.segment_files import Entry, new_name, write
 from tests.engine.cache.test_store import ORIGIN, segment
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.base.errors import StoreError
+from engine.base.events import Finished
+from engine.base.segment import Segment
 from engine.cache import encoding
-from engine.cache.store import INDEX, Origin, Sought, Store, behind, pack_ids
-from engine.cache.store.settings import DEFAULT_BUDGET
 from engine.engine import Engine
-from engine.errors import StoreError
-from engine.events import Finished
-from engine.inference.params import RunSettings
-from engine.segment import Segment
+from engine.inference.run_settings import RunSettings
+from engine.store import INDEX, Origin, Sought, Store, pack_ids, write_behind
+from engine.store.index.settings import DEFAULT_BUDGET
 from tests.engine.cache.test_store import ORIGIN, audit, overwrite, segment
 from tests.engine.cases import model_of, prompt_of, schema_of
 
@@ -428,7 +428,7 @@ def test_encoding_over_the_budget_says_what_is_kept_and_what_it_takes(tmp_path: 
 
 def test_encoding_holds_in_memory_only_what_others_still_see(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(encoding, "PASS_TEXTS", 1)
-    monkeypatch.setattr(behind, "MOST", 2)
+    monkeypatch.setattr(write_behind, "MOST", 2)
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path), memory=0)
     held: list[int] = []
     made_keys: list[weakref.ref[torch.Tensor]] = []

@@ -10,9 +10,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from engine.cache.store import INDEX, Store
-from engine.cache.store.claim import TAG
-from engine.errors import StoreError
+from engine.base.errors import StoreError
+from engine.store import INDEX, Store
+from engine.store.blobs.claim import TAG
 from tests.engine.cache.test_store import ORIGIN, segment
 from tests.engine.cache.test_store_folder import tree
 
@@ -131,7 +131,7 @@ def test_a_segment_without_a_row_is_still_removed(tmp_path: Path) -> None:
 def test_the_damaged_file_that_came_last_is_kept_whatever_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.cache.store.folder.QUARANTINE_BYTES", 100)
+    monkeypatch.setattr("engine.store.blobs.folder.QUARANTINE_BYTES", 100)
     store = Store.open(tmp_path)
     for number in range(3):
         store.save(segment(f"{number:040x}", 50, number), ORIGIN)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cache.store import Store
-from engine.cache.store.codec import SCHEMES, pack, rounded, unpack
+from engine.base.errors import StoreError
 from engine.engine import Engine
-from engine.errors import StoreError
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
+from engine.store import Store
+from engine.store.blobs.codec import SCHEMES, pack, rounded, unpack
 from tests.engine.cases import Case, model_of, prompt_of, schema_of
 from tests.engine.tiny import save_tiny
 

@@ -14,8 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cache.store import SCHEMES, Scheme, contents
-from engine.cache.store.codec import pack
+from engine.store import SCHEMES, Scheme
+from engine.store.blobs import contents
+from engine.store.blobs.codec import pack
 
 SHAPE = (2, 3, 5, 8)
 Header = dict[str, Any]

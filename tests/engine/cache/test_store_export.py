@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import INDEX, Origin, Store
-from engine.errors import StoreError
+from engine.base.errors import StoreError
+from engine.store import INDEX, Origin, Store
 from tests.app.conftest import run_pml as run_pml
 from tests.engine.cache.test_store import ORIGIN, segment
 from tests.engine.cache.test_store_folder import tree

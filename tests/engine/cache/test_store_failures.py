@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cache.store import Store
+from engine.base.errors import StoreError
+from engine.base.events import Answer, Finished
 from engine.engine import Engine
-from engine.errors import StoreError
-from engine.events import Answer, Finished
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
+from engine.store import Store
 from tests.engine.cache.test_store import ORIGIN, audit, overwrite, segment
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.tiny import tiny_model
@@ -250,7 +250,7 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 import torch
-from engine.cache.store import Store
+from engine.store import Store
 from tests.engine.cache.test_store_failures import filled, loaded
 os.setgid(65534); os.setuid(65534)
 place = Path(sys.argv[1])
@@ -281,7 +281,7 @@ def test_a_folder_without_the_right_to_write_is_read() -> None:
 WITHOUT_DESCRIPTORS = """
 import json, os, resource, sys
 from pathlib import Path
-from engine.cache.store import Store
+from engine.store import Store
 from tests.engine.cache.test_store_failures import filled, loaded
 store = Store.open(Path(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 4096))
@@ -331,7 +331,7 @@ def test_what_cannot_be_read_just_now_stays_and_is_computed(
             patch.setattr(torch.UntypedStorage, "from_file", fail)
             patch.setattr(torch, "frombuffer", fail)
         else:
-            patch.setattr("engine.cache.store.folder.Folder.opened" if where == "open" else "os.pread", fail)
+            patch.setattr("engine.store.blobs.folder.Folder.opened" if where == "open" else "os.pread", fail)
             patch.setattr(os, "preadv", fail)
         assert loaded(store) == [False] * 6
         if where != "map":
@@ -350,7 +350,7 @@ def test_a_fault_of_our_own_while_reading_is_no_damage(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("engine.cache.store.files.unpack", fail)
+    monkeypatch.setattr("engine.store.blobs.segment_files.unpack", fail)
     filled(tmp_path).close()
     store = Store.open(tmp_path)
     with pytest.raises(type(error), match="a bug"):

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cache import store as stores
-from engine.cache.store import INDEX, Store
-from engine.errors import StoreError
+from engine import store as stores
+from engine.base.errors import StoreError
+from engine.store import INDEX, Store
 from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
 
 SOURCES = Path(stores.__file__).parent
@@ -388,7 +388,7 @@ def test_under_always_what_was_checked_is_what_is_used(tmp_path: Path) -> None:
 CUT = """
 import os, sys
 from pathlib import Path
-from engine.cache.store import Store
+from engine.store import Store
 store = Store.open(Path(sys.argv[1]), verify="always")
 read = store.load("k", range(5000))
 path = next((Path(sys.argv[1]) / "files").iterdir())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import Engine, RunSettings
-from engine.cache.store import Store
+from engine.store import Store
 from tests.engine.tiny import tiny_model
 
 WRITTEN = Path(__file__).parent / "stores" / "0.1"

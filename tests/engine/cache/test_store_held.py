@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from filelock import lock_descriptor
 
-from engine.cache.store import INDEX, Store, index, locks
+from engine.base.errors import StoreError
 from engine.engine import Engine
-from engine.errors import StoreError
+from engine.store import INDEX, Store
+from engine.store.blobs import locks
+from engine.store.index import database
 from tests.engine.cache.test_store import ORIGIN, segment
 from tests.engine.cache.test_store_failures import answered, filled, loaded
 from tests.engine.tiny import tiny_model
@@ -22,7 +24,7 @@ KEYS = [f"{number:040x}" for number in range(6)]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(database, "_BUSY_SECONDS", 0.2)
     monkeypatch.setattr(locks, "PATIENCE_SECONDS", 0.2)
 
 

@@ -12,9 +12,9 @@ import pytest
 import safetensors.torch
 import xxhash
 
-from engine.cache.store import INDEX, Origin, Store
+from engine.base.errors import StoreError
 from engine.engine import Engine
-from engine.errors import StoreError
+from engine.store import INDEX, Origin, Store
 from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.cache.test_store_failures import answered, filled, loaded
 from tests.engine.tiny import tiny_model

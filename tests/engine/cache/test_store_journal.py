@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store.journal import keep_journal
+from engine.files.sqlite_journal import keep_journal
 
 
 def opened(path: Path, timeout: float = 0.0) -> sqlite3.Connection:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.kills import context
-from engine.cache.store import INDEX, Keep, Lookup, Origin, Store
-from engine.cache.store.claim import APPLICATION_ID
-from engine.cache.store.migrations import MIGRATIONS, VERSION
-from engine.errors import StoreError
-from engine.tiers import Outcome, Reason, Tier
+from engine.base.errors import StoreError
+from engine.base.tiers import Outcome, Reason, Tier
+from engine.store import INDEX, Keep, Lookup, Origin, Store
+from engine.store.blobs.claim import APPLICATION_ID
+from engine.store.index.migrations import MIGRATIONS, VERSION
 from tests.engine.cache.segments import LOADED, ORIGIN, segment
 from tests.engine.cache.test_store import audit, file_of, overwrite
 from tests.engine.cache.test_store_bounds import keys, sought

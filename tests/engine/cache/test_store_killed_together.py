@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from benchmarks.kills import context
-from engine.cache.store import Store
+from engine.store import Store
 from tests.engine.cache.segments import LOADED, ORIGIN, segment
 from tests.engine.cache.test_store import audit
 
@@ -22,8 +22,8 @@ SPARED, OTHERS = KEYS[4:], [f"{number:040x}" for number in range(8, 12)]
 # What is called how often until the process halts, and whether behind that call.
 Moment = tuple[str, str, int, bool]
 REMOVING: dict[str, Moment] = {
-    "before its rows go": ("engine.cache.store.eviction", "take_out", 1, False),
-    "before its rows are gone for good": ("engine.cache.store.eviction", "take_out", 1, True),
+    "before its rows go": ("engine.store.index.eviction", "take_out", 1, False),
+    "before its rows are gone for good": ("engine.store.index.eviction", "take_out", 1, True),
     "before the first file goes": ("os", "unlink", 1, False),
     "between two files": ("os", "unlink", 3, False),
     "behind all files": ("os", "unlink", 4, True),

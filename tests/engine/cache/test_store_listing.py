@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import Lookup, Store
-from engine.cache.store.eviction import Removed
-from engine.cache.store.listing import Sums, Wanted
-from engine.cache.store.removal import Queue
-from engine.errors import StoreError
-from engine.tiers import Outcome, Reason, Tier
+from engine.base.errors import StoreError
+from engine.base.tiers import Outcome, Reason, Tier
+from engine.store import Lookup, Store
+from engine.store.index.eviction import Removed
+from engine.store.index.listing import Sums, Wanted
+from engine.store.removal import Queue
 from tests.engine.cache.segments import ORIGIN, segment
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import INDEX, Lookup, Store
-from engine.cache.store.migrations import VERSION
-from engine.cache.store.outdated import take_note
-from engine.tiers import Outcome, Tier
+from engine.base.tiers import Outcome, Tier
+from engine.store import INDEX, Lookup, Store
+from engine.store.index.migrations import VERSION
+from engine.store.index.outdated import take_note
 from tests.engine.cache.segments import segment
 from tests.engine.cache.test_store import ORIGIN
 
@@ -128,7 +128,7 @@ def test_an_index_that_is_held_says_it_later(old: Path, migrated: bool) -> None:
 ASKING = """
 import sys
 from pathlib import Path
-from engine.cache.store.outdated import take_note
+from engine.store.index.outdated import take_note
 sys.stdin.readline()
 print(sum(take_note(Path(sys.argv[1]), "trip") for _ in range(20)), "torch" in sys.modules)
 """
@@ -150,7 +150,7 @@ def test_of_processes_that_ask_at_once_one_is_told(old: Path) -> None:
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from engine.cache.store.outdated import take_note
+from engine.store.index.outdated import take_note
 os.setgid(65534), os.setuid(65534)
 print(take_note(Path(sys.argv[1]), "trip"))
 """

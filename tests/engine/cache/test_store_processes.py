@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from benchmarks.kills import context
-from engine.cache.store import Store, locks
-from engine.directory import Directory
+from engine.base.errors import StoreError
 from engine.engine import Engine
-from engine.errors import StoreError
+from engine.files.directory import Directory
+from engine.store import Store
+from engine.store.blobs import locks
 from tests.engine.cache.segments import LOADED
 from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.cases import held_in_memory, schema_of

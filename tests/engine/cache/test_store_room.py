@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cache.store import Origin, Store
-from engine.cache.store.behind import Behind
-from engine.cache.store.codec import SCHEMES, Scheme
-from engine.cache.store.local import LocalBlobs
-from engine.cache.store.room import file_bytes
-from engine.errors import StoreError
-from engine.segment import Segment
-from engine.tiers import Reason
+from engine.base.errors import StoreError
+from engine.base.segment import Segment
+from engine.base.tiers import Reason
+from engine.store import Origin, Store
+from engine.store.blobs.codec import SCHEMES, Scheme
+from engine.store.blobs.local_files import LocalBlobs
+from engine.store.disk_space import file_bytes
+from engine.store.write_behind import Behind
 from tests.engine.cache.test_store import ORIGIN, segment
 
 

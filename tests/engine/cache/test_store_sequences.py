@@ -12,11 +12,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.cache.store import Lookup, Origin, Store, StoreStats
-from engine.cache.store.holds import Hold
-from engine.errors import StoreError
-from engine.segment import Segment
-from engine.tiers import Outcome, Reason, Tier
+from engine.base.errors import StoreError
+from engine.base.segment import Segment
+from engine.base.tiers import Outcome, Reason, Tier
+from engine.store import Lookup, Origin, Store, StoreStats
+from engine.store.index.in_use import Hold
 from tests.engine.cache.test_store import ORIGIN, audit, segment
 
 KEYS = ("a", "b", "c", "d")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import INDEX, Store
-from engine.errors import StoreError
+from engine.base.errors import StoreError
+from engine.store import INDEX, Store
 from tests.engine.cache.test_store import ORIGIN, audit, segment
 from tests.engine.cache.test_store_failures import disk, fill_up, filled, loaded
 from tests.engine.cache.test_store_index import no_database, spoil_in_use
@@ -64,8 +64,8 @@ def test_a_damaged_index_on_a_full_disk_costs_no_file(disk: Path) -> None:
 
 
 def test_an_index_that_was_made_anew_and_never_filled_is_filled_at_the_next_opening(tmp_path: Path) -> None:
-    from engine.cache.store.folder import Folder
-    from engine.cache.store.index import Index
+    from engine.store.blobs.folder import Folder
+    from engine.store.index.database import Index
 
     filled(tmp_path).close()
     (tmp_path / INDEX).unlink()
@@ -77,7 +77,7 @@ def test_an_index_that_was_made_anew_and_never_filled_is_filled_at_the_next_open
 
 _UNREADABLE = """
 import os, pathlib, sys
-from engine.cache.store import Store
+from engine.store import Store
 os.setgid(65534), os.setuid(65534)
 store = Store.open(pathlib.Path(sys.argv[1]))
 found = store.verify(repair=True)

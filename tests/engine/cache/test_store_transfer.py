@@ -19,11 +19,11 @@ import safetensors.torch
 import torch
 import xxhash
 
-from engine.cache.store import INDEX, SCHEMES, Origin, Store
-from engine.cache.store.manifest import DTYPES
-from engine.cache.store.migrations import MIGRATIONS, VERSION
-from engine.errors import StoreError
-from engine.segment import Segment
+from engine.base.errors import StoreError
+from engine.base.segment import Segment
+from engine.store import INDEX, SCHEMES, Origin, Store
+from engine.store.index.migrations import MIGRATIONS, VERSION
+from engine.store.manifest import DTYPES
 from tests.engine.cache.test_store import ORIGIN, audit, cut_short, file_of, flip_a_bit, segment
 
 A, B, C = (letter * 40 for letter in "abc")
@@ -386,7 +386,7 @@ def test_room_is_asked_for_before_anything_is_read(tmp_path: Path, prepare, word
     else:
         there.set_budget(77_000_000)
         prepare(there)
-    monkeypatch.setattr("engine.cache.store.folder.Folder.writing", None)
+    monkeypatch.setattr("engine.store.blobs.folder.Folder.writing", None)
     with pytest.raises(StoreError, match=words):
         there.import_(file)
     assert there.stats().segments == 1
@@ -432,7 +432,7 @@ def test_an_index_of_every_earlier_version_is_brought_up_to_date(version: int, t
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index_of_version(tmp_path, 1)
-    from engine.cache.store import migrations
+    from engine.store.index import migrations
 
     def broken(connection: sqlite3.Connection) -> None:
         connection.execute("delete from segments")

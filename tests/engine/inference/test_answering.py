@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-import engine.stopwatch
+import engine.base.stopwatch
 from engine.cache.fetched import Fetched
-from engine.cache.store import Store
 from engine.engine import Engine
-from engine.inference import answering
-from engine.inference.params import RunSettings
+from engine.inference import generate
+from engine.inference.run_settings import RunSettings
 from engine.inference.sampler import Sampler
 from engine.model.model import Model
+from engine.store import Store
 from tests.engine.cases import model_of
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 from tests.engine.tiny import tiny_network
@@ -32,7 +32,7 @@ def test_placing_segments_and_choosing_what_is_repaired_are_in_the_time_to_the_f
 ) -> None:
     """On a clock that moves only there."""
     now = 0.0
-    place, prefill = Fetched.place, answering.prefill
+    place, prefill = Fetched.place, generate.prefill
 
     def slow_place(*given: Any) -> Any:
         nonlocal now
@@ -49,7 +49,7 @@ def test_placing_segments_and_choosing_what_is_repaired_are_in_the_time_to_the_f
         prompt.answer(RunSettings(max_new_tokens=1))
         monkeypatch.setattr(engine.stopwatch, "time", SimpleNamespace(perf_counter=lambda: now))
         monkeypatch.setattr(Fetched, "place", slow_place)
-        monkeypatch.setattr(answering, "prefill", slow_prefill)
+        monkeypatch.setattr(generate, "prefill", slow_prefill)
         answer = prompt.answer(RunSettings(max_new_tokens=1, repair=repair))
     assert answer.timeline_ms[part] == 8000
     assert answer.ttft_ms == pytest.approx(sum(answer.timeline_ms.values()))

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache.store import Store
+from engine.base.errors import ModelError
+from engine.base.events import Answer
 from engine.engine import Engine
-from engine.errors import ModelError
-from engine.events import Answer
-from engine.inference.comparison import compare, first_token_divergence
-from engine.inference.params import RunSettings
-from engine.inference.reading import Reading
+from engine.fidelity.comparison import compare, first_token_divergence
+from engine.fidelity.teacher_forcing import Reading
+from engine.inference.run_settings import RunSettings
 from engine.model.network import Network
+from engine.store import Store
 from tests.engine.cases import model_of
 
 SCHEMA = '<schema name="s"><user>Read. <module name="a">alpha</module></user></schema>'

@@ -14,9 +14,9 @@ from tests.test_architecture import ROOT
 ENDS = """
 import os, random, sys, threading, time
 from pathlib import Path
-from engine.cache.store import Store
+from engine.store import Store
 from engine.engine import Engine
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.model.loading import load
 
 engine = Engine(load("demo"), Store.open(Path(sys.argv[1])))

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache.store import Store
+from engine.base.events import Compared, Finished, Working
 from engine.engine import Engine
-from engine.events import Compared, Finished, Working
-from engine.inference import fidelity
-from engine.inference.findings import ModuleFidelity
-from engine.inference.params import RunSettings
+from engine.fidelity import measure
+from engine.fidelity.findings import ModuleFidelity
+from engine.inference.run_settings import RunSettings
+from engine.store import Store
 from tests.engine.cases import model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
@@ -124,7 +124,7 @@ def test_scaffolds_are_tried_with_the_module_that_the_advice_names(
         harm, mends = (0.036, -1) if path == worst else (0.005, 0)
         return ModuleFidelity(path, **{**given, "harm": harm, "mends": mends})
 
-    monkeypatch.setattr(fidelity, "ModuleFidelity", constructed)
+    monkeypatch.setattr(measure, "ModuleFidelity", constructed)
     found = measured(engine)
     scaffolds = [set(remedy.scaffold) for remedy in found.remedies if remedy.scaffold]
     assert scaffolds

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cache.store import Store
-from engine.choices import SCOPES
+from engine.base.choices import SCOPES
+from engine.base.errors import SettingsError
+from engine.base.events import Delta, Finished
 from engine.engine import Engine
-from engine.errors import SettingsError
-from engine.events import Delta, Finished
-from engine.inference.params import Repair, RunSettings
+from engine.inference.run_settings import Repair, RunSettings
 from engine.inference.sampler import Sampler
 from engine.inference.text_stream import TextStream
 from engine.model.model import Model
+from engine.store import Store
 from tests.engine.cases import Case, apart, model_of, plan_of, prompt_of, schema_of
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from engine.cache.store import Store
+from engine.base.events import Compared, Delta, Event, Finished, FirstToken, Listener, Waiting, Working
 from engine.engine import Engine
-from engine.events import Compared, Delta, Event, Finished, FirstToken, Listener, Waiting, Working
-from engine.inference.computing import WAITING, Computing, returned
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
+from engine.inference.step_lock import WAITING, Computing, returned
+from engine.store import Store
 from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache.store import Store
+from engine.base.events import Finished, FirstToken, Listener
 from engine.engine import Engine
-from engine.events import Finished, FirstToken, Listener
 from engine.model.interruption import InterruptedPassError
+from engine.store import Store
 from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
 
 SCHEMA = f'<schema name="s"><module name="a">{"alpha and more of it. " * 12}</module></schema>'

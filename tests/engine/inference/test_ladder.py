@@ -13,15 +13,12 @@ from typing import Any
 
 import pytest
 
-from engine.cache.store import Store
-from engine.cache.store.index import FailedIndexError
-from engine.cache.store.measured import LAST, MOST_COMBINATIONS
+from engine.base.errors import SettingsError
+from engine.base.events import Answer, Finished, FirstToken, Listener
 from engine.engine import Engine
-from engine.errors import SettingsError
-from engine.events import Answer, Finished, FirstToken, Listener
-from engine.inference import check
-from engine.inference.check import is_due
-from engine.inference.ladder import (
+from engine.fidelity import check
+from engine.fidelity.check import is_due
+from engine.fidelity.reuse_levels import (
     COMPUTED,
     EXACT,
     PRECEDED,
@@ -32,8 +29,11 @@ from engine.inference.ladder import (
     STORED,
     chosen_rung,
 )
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.pml import PromptError
+from engine.store import Store
+from engine.store.index.database import FailedIndexError
+from engine.store.index.measurements import LAST, MOST_COMBINATIONS
 from tests.engine.cases import model_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.

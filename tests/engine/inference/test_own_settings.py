@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache.store import Store
+from engine.base.errors import ModelError
 from engine.engine import Engine
-from engine.errors import ModelError
-from engine.inference.own_settings import own_settings, without_effect
+from engine.inference.model_settings import own_settings, without_effect
 from engine.model.loading import load
-from engine.model.look import look
 from engine.model.model import Model
+from engine.model.model_info import look
+from engine.store import Store
 from tests.engine.cases import model_of, plan_of, prompt_of, schema_of
 from tests.engine.tiny import KnownProbe, measured, save_tiny, tiny_network
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache.store import Store
+from engine.base.stopwatch import Stopwatch
 from engine.engine import Engine
-from engine.inference.params import RunSettings
+from engine.inference.generation import Sequence
 from engine.inference.prefill import Prefill, prefill, whole
-from engine.inference.sequence import Sequence
+from engine.inference.run_settings import RunSettings
 from engine.inference.text_stream import TextStream
-from engine.stopwatch import Stopwatch
+from engine.store import Store
 from tests.engine.cases import Case, model_of, plan_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
@@ -96,7 +96,7 @@ def test_a_step_is_one_token_with_its_text_and_its_time(engine: Engine) -> None:
 def test_the_text_of_a_token_is_in_its_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     sequence = Sequence(engine.model, prefilled(engine, 0, cached=False), RunSettings(max_new_tokens=3))
     now = 0.0
-    monkeypatch.setattr("engine.inference.sequence.time.perf_counter", lambda: now)
+    monkeypatch.setattr("engine.inference.generation.time.perf_counter", lambda: now)
     plain = TextStream.add
 
     def slow(self: Any, token: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from engine.choices import (
+from engine.base.choices import (
     PLACEMENTS,
     REUSES,
     SCOPES,
@@ -21,8 +21,8 @@ from engine.choices import (
     Speculate,
     TimelinePart,
 )
-from engine.errors import SettingsError
-from engine.inference.params import (
+from engine.base.errors import SettingsError
+from engine.inference.run_settings import (
     REPAIRS,
     Repair,
     RepairKind,
@@ -30,7 +30,7 @@ from engine.inference.params import (
     RunSettings,
     SamplingParams,
 )
-from engine.inference.settings import settings_of
+from engine.inference.setting import settings_of
 
 SETTINGS = settings_of(RunSettings)
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "settings.md"

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache.store import Store
+from engine.attention.kernels import AttentionParams
+from engine.base.events import Delta, Finished
+from engine.base.segment import Placement, Segment
 from engine.engine import Engine
-from engine.events import Delta, Finished
-from engine.inference.params import RunSettings
+from engine.inference.generation import Sequence
 from engine.inference.prefill import Prefill, prefill, whole
+from engine.inference.run_settings import RunSettings
 from engine.inference.sampler import Sampler
-from engine.inference.sequence import Sequence
 from engine.inference.speculation import FEW, MANY, ROW_COST, Speculation
 from engine.inference.text_stream import TextStream
-from engine.model.attention import AttentionParams
-from engine.model.kv_cache import KVCache, Rowwise
+from engine.kv_cache.protocol import KVCache, Rowwise
+from engine.kv_cache.segment_kv_cache import SegmentKVCache
+from engine.model.batch_invariance import RowRounding
 from engine.model.model import Model
 from engine.model.network import Network
-from engine.model.row_rounding import RowRounding
-from engine.model.segment_kv_cache import SegmentKVCache
-from engine.segment import Placement, Segment
+from engine.store import Store
 from tests.engine.cases import Case, apart, model_of, plan_of, prompt_of, schema_of
 from tests.engine.tiny import FAMILIES, tiny_network
 

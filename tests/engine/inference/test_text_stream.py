@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.inference.text_stream import TextStream, decodes_by_itself
-from engine.model.synthetic import byte_tokenizer
 
 SPECIAL = ["<unk>", "<s>", "</s>"]
 PIECES = ["▁", "▁▁", "▁the", "the", "a", "b", "c", "é", "▁🙂", "!", ".", "\ufffd", "E", "EN", "D"]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from benchmarks.tasks import read_tasks, suite
-from engine.cache.store import Store
+from engine.base.events import Finished
 from engine.engine import Engine
-from engine.events import Finished
-from engine.inference.findings import Fidelity, Flip, ModuleFidelity, Remedy, nats
-from engine.inference.params import RunSettings
-from engine.inference.verdict import advice
+from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity, Remedy, nats
+from engine.fidelity.verdict import advice
+from engine.inference.run_settings import RunSettings
 from engine.model.loading import load
+from engine.store import Store
 from tests.engine.cases import model_of, prompt_of, schema_of
 
 MODULES = (

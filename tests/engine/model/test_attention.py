@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.model import masks as masks_module
-from engine.model.attention import AttentionParams, Part, attend, pack, rows_at_once, unpack
-from engine.model.masks import Block, Hidden, Masks
-from engine.model.scratch import Scratch
-from engine.segment import Placement, Segment
+from engine.attention import masks as masks_module
+from engine.attention.kernels import AttentionParams, Part, attend, pack, rows_at_once, unpack
+from engine.attention.masks import Block, Hidden, Masks
+from engine.attention.scratch import Scratch
+from engine.base.segment import Placement, Segment
 from tests.engine.cases import apart, model_of
 
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from engine.model.banded import banded_attention, bands, block_rows
-from engine.model.scratch import Scratch
+from engine.attention.banded import banded_attention, bands, block_rows
+from engine.attention.scratch import Scratch
 from tests.engine.cases import apart, model_of
 from tests.engine.reference import Reference
 from tests.engine.tiny import tiny_network

@@ -16,12 +16,12 @@ import torch
 import transformers as t
 from safetensors.torch import load_file, save_file
 
-from engine.errors import ModelError
-from engine.model import fingerprint as fingerprints
-from engine.model.checkpoint import COARSE, Checkpoint
-from engine.model.fingerprint import fingerprint
+from engine.base.errors import ModelError
+from engine.checkpoint import fingerprint as fingerprints
+from engine.checkpoint.checkpoint import COARSE, Checkpoint
+from engine.checkpoint.fingerprint import fingerprint
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.loading import load
-from engine.model.synthetic import byte_tokenizer
 
 SIZES = {
     "hidden_size": 32,
@@ -51,7 +51,7 @@ def identity(folder: Path, memory: Path | None = None) -> str:
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour has passed since every file was written."""
     now = time.time
-    monkeypatch.setattr("engine.model.checkpoint.time.time", lambda: now() + 3600)
+    monkeypatch.setattr("engine.checkpoint.checkpoint.time.time", lambda: now() + 3600)
 
 
 # What counts

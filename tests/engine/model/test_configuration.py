@@ -12,10 +12,10 @@ import pytest
 import torch
 import transformers as t
 
-from engine.errors import ModelError
+from engine.base.errors import ModelError
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.loading import load
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
 
 LLAMA = {
     "hidden_size": 32,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine.errors import ModelError
+from engine.attention.rope import Rotary
+from engine.base.errors import ModelError
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model import devices
 from engine.model.devices import candidates, first_that_holds
 from engine.model.model import Model
-from engine.model.rope import Rotary
-from engine.model.synthetic import byte_tokenizer
 from tests.engine.tiny import tiny_network
 
 CPU, MPS = torch.device("cpu"), torch.device("mps")

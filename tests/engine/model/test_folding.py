@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.model.segment_kv_cache import FOLD_ABOVE
-from engine.segment import Placement
+from engine.base.segment import Placement
+from engine.kv_cache.segment_kv_cache import FOLD_ABOVE
 from tests.engine.cases import apart, encoded, model_of
 
 HEAD = list(range(40, 49))  # of which every segment takes some

@@ -8,15 +8,16 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from engine.model import fused_attention, segment_kv_cache, widening
-from engine.model.attention import AttentionParams, Part, attend, pack
-from engine.model.fused_attention import attend_fused, fuses
-from engine.model.masks import Hidden
+from engine.attention import bf16_upcast, fused_kernel
+from engine.attention.fused_kernel import attend_fused, fuses
+from engine.attention.kernels import AttentionParams, Part, attend, pack
+from engine.attention.masks import Hidden
+from engine.attention.scratch import Scratch
+from engine.base.segment import Placement, Segment
+from engine.kv_cache import segment_kv_cache
+from engine.kv_cache.segment_kv_cache import SegmentKVCache
 from engine.model.model import Model
 from engine.model.network import Network
-from engine.model.scratch import Scratch
-from engine.model.segment_kv_cache import SegmentKVCache
-from engine.segment import Placement, Segment
 from tests.engine.cases import apart, model_of
 from tests.engine.tiny import SEGMENTS, tiny_network
 
@@ -73,7 +74,7 @@ def test_one_row_of_many_heads() -> None:
 
 
 def test_what_the_kernel_cannot_do_is_left_to_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(widening, "_here", lambda: False)
+    monkeypatch.setattr(bf16_upcast, "_here", lambda: False)
     query = torch.zeros(2, 12, SIZE)
     assert fuses(PLAIN, query, 10)
     assert not fuses(AttentionParams(1.0, softcap=2.0), query, 10)
@@ -83,7 +84,7 @@ def test_what_the_kernel_cannot_do_is_left_to_products(monkeypatch: pytest.Monke
     assert not fuses(PLAIN, query.bfloat16(), 127)
     many = torch.zeros(2, 200, SIZE).bfloat16()
     assert not fuses(PLAIN, many, 999)
-    monkeypatch.setattr(widening, "_here", lambda: True)
+    monkeypatch.setattr(bf16_upcast, "_here", lambda: True)
     assert fuses(PLAIN, many, 999)
 
 
@@ -118,7 +119,7 @@ def test_every_family_has_the_logits_of_the_plain_way(family: str, monkeypatch: 
 def test_in_bf16_both_ways_differ_by_rounding(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = Network(tiny_network(family).bfloat16(), model_of(family).network.setup)
     exact = over_segments(model_of(family).network, 9)
-    monkeypatch.setitem(fused_attention.FEWEST_KEYS, torch.bfloat16, 0)
+    monkeypatch.setitem(fused_kernel.FEWEST_KEYS, torch.bfloat16, 0)
     fused = over_segments(network, 9).float()
     monkeypatch.setattr(segment_kv_cache, "fuses", lambda *_: False)
     products = over_segments(network, 9).float()

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from engine.model import gathering, masks, segment_kv_cache, widening
-from engine.model.attention import Part
-from engine.model.gathering import Gathering, split
-from engine.model.masks import Block
+from engine.attention import bf16_upcast, masks
+from engine.attention.kernels import Part
+from engine.attention.masks import Block
+from engine.attention.rope import Rotary, move_keys
+from engine.attention.scratch import Scratch
+from engine.base.segment import Placement, Segment
+from engine.kv_cache import segment_kv_cache, small_segments
+from engine.kv_cache.small_segments import Gathering, split
 from engine.model.model import Model
 from engine.model.network import Network
-from engine.model.rope import Rotary, move_keys
-from engine.model.scratch import Scratch
-from engine.segment import Placement, Segment
 from tests.engine.cases import apart, encoded, model_of
 from tests.engine.tiny import SEGMENTS, tiny_network
 
@@ -25,7 +26,7 @@ from tests.engine.tiny import SEGMENTS, tiny_network
 def placed(model: Model, draw: random.Random) -> tuple[list[Placement], list[int]]:
     """Segments in drawn places, out of order, some with hidden tokens; and the places of new tokens."""
     placements, free, at = [], [], draw.randrange(3)
-    for number in range(draw.randint(gathering.FEWEST, 7)):
+    for number in range(draw.randint(small_segments.FEWEST, 7)):
         tokens = draw.randint(2, 6)
         segment = encoded(model, f"k{number}", [draw.randrange(20, 90) for _ in range(tokens)])
         lo = draw.randrange(tokens - 1)
@@ -59,7 +60,7 @@ def test_gathered_segments_are_seen_as_where_they_lie(family: str, monkeypatch: 
     for seed in range(4):
         placements, rows = placed(model, random.Random(seed))
         with monkeypatch.context() as patch:
-            patch.setattr(gathering, "FEWEST", 1000)
+            patch.setattr(small_segments, "FEWEST", 1000)
             want = answered(model.network, placements, rows)
         assert split(placements)[0]
         assert apart(answered(model.network, placements, rows), want) <= 1e-4
@@ -73,7 +74,7 @@ def test_rows_that_stand_far_apart_are_taken_in_blocks(
     model, built = model_of(family), list[int]()
     placements, free = placed(model, random.Random(3))
     rows = [*free[:-3:2], *free[-3:]]
-    monkeypatch.setattr(gathering, "FEWEST", 1 if small else 1000)
+    monkeypatch.setattr(small_segments, "FEWEST", 1 if small else 1000)
     want = answered(model.network, placements, rows)
 
     def counting(*args: Any) -> Block:
@@ -92,10 +93,10 @@ def test_large_and_small_segments_are_read_together(family: str, monkeypatch: py
     placements, rows = placed(model, random.Random(5))
     like = placements[0].segment.keys
     with monkeypatch.context() as patch:
-        patch.setattr(gathering, "FEWEST", 1000)
+        patch.setattr(small_segments, "FEWEST", 1000)
         want = answered(model.network, placements, rows)
-    monkeypatch.setattr(gathering, "FEWEST", 1)
-    monkeypatch.setattr(gathering, "MOST_NUMBERS", 4 * like.shape[1] * like.shape[3])
+    monkeypatch.setattr(small_segments, "FEWEST", 1)
+    monkeypatch.setattr(small_segments, "MOST_NUMBERS", 4 * like.shape[1] * like.shape[3])
     small, large = split(placements)
     assert small
     assert large
@@ -136,7 +137,7 @@ def test_what_is_large_few_or_overlaps_is_read_where_it_lies() -> None:
 def test_gathered_in_bf16_is_no_further_from_fp32_than_apart(
     faster: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(widening, "_here", lambda: faster)
+    monkeypatch.setattr(bf16_upcast, "_here", lambda: faster)
     model = model_of("llama-gqa")
     narrow = Network(tiny_network("llama-gqa").bfloat16(), model.network.setup)
     exact = Network(tiny_network("llama-gqa").bfloat16().float(), model.network.setup)
@@ -146,7 +147,7 @@ def test_gathered_in_bf16_is_no_further_from_fp32_than_apart(
         placements = [_in(one, torch.bfloat16) for one in placements]
         rows = [*rows, *range(rows[-1] + 1, rows[-1] + 150)]
         with monkeypatch.context() as patch:
-            patch.setattr(gathering, "FEWEST", 1000)
+            patch.setattr(small_segments, "FEWEST", 1000)
             want = answered(exact, [_in(one, torch.float32) for one in placements], rows)
             apart_off.append(apart(answered(narrow, placements, rows).float(), want))
         gathered_off.append(apart(answered(narrow, placements, rows).float(), want))

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from engine.errors import ModelError
-from engine.model import hub
-from engine.model.look import look
+from engine.base.errors import ModelError
+from engine.checkpoint import hub
+from engine.model.model_info import look
 from tests.engine.model.gguf.written import write
 from tests.engine.tiny import save_tiny, tiny_network
 
@@ -116,7 +116,7 @@ def asked(served: Hub, code: str, tmp_path: Path, **further: str) -> Any:
     }
     for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         env.pop(proxy, None)
-    code = f"import json\nfrom engine.errors import ModelError\n{code}"
+    code = f"import json\nfrom engine.base.errors import ModelError\n{code}"
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False
     )
@@ -125,7 +125,7 @@ def asked(served: Hub, code: str, tmp_path: Path, **further: str) -> Any:
 
 
 FETCHED = """
-from engine.model import hub
+from engine.checkpoint import hub
 try:
     print(json.dumps(str(hub.fetch({name!r}))))
 except ModelError as error:
@@ -156,7 +156,7 @@ def test_a_file_that_the_repository_does_not_have_is_named(served: Hub, tmp_path
 
 
 LOOKED = """
-from engine.model.look import look_up
+from engine.model.model_info import look_up
 try:
     print(json.dumps(look_up("owner/name").kind))
 except ModelError as error:
@@ -184,8 +184,8 @@ def test_a_gguf_file_is_looked_at_by_its_beginning(served: Hub, tmp_path: Path) 
     folder.mkdir(parents=True)
     file = write(folder / "b.gguf", tiny_network("llama3-scaling"))
     code = """
-from engine.model import hub
-from engine.model.look import look_up
+from engine.checkpoint import hub
+from engine.model.model_info import look_up
 hub._HEADER = 20_000
 found = look_up("owner/name:b.gguf")
 print(json.dumps([found.kind, found.parameters, found.weight_bytes, found.fetch_bytes]))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import transformers as t
 
-from engine.errors import ModelError
+from engine.base.errors import ModelError
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.loading import load
-from engine.model.synthetic import byte_tokenizer
 from tests.engine.tiny import FAMILIES, mla, tiny_model, tiny_network
 
 _SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 320}

@@ -16,13 +16,13 @@ import torch
 import transformers as t
 from safetensors.torch import load_file
 
+from engine.base.errors import ModelError
+from engine.checkpoint import fingerprint as fingerprints
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.engine import Engine
-from engine.errors import ModelError
-from engine.model import fingerprint as fingerprints
 from engine.model import loading
 from engine.model.loading import load
-from engine.model.look import look
-from engine.model.synthetic import byte_tokenizer
+from engine.model.model_info import look
 from tests.engine.model.test_checkpoint import identity, saved
 from tests.engine.tiny import FAMILIES, tiny_network
 
@@ -187,7 +187,7 @@ def test_a_change_that_bears_the_same_time_is_seen(changing: Any, monkeypatch: p
     def coarse(file: Path) -> tuple[int, ...]:
         return (1, 1, file.stat().st_size, 2**62, 2**62)
 
-    monkeypatch.setattr("engine.model.checkpoint.stamp", coarse)
+    monkeypatch.setattr("engine.checkpoint.checkpoint.stamp", coarse)
     monkeypatch.setattr(fingerprints, "stamp", coarse)
     before = identity(folder)
     steps.append(unseen)
@@ -203,7 +203,7 @@ def test_stamps_that_change_by_themselves_are_no_reason_to_refuse(
     def unsteady(path: Path) -> tuple[int, ...]:
         return (1, next(inodes), path.stat().st_size, 1, 1)
 
-    monkeypatch.setattr("engine.model.checkpoint.stamp", unsteady)
+    monkeypatch.setattr("engine.checkpoint.checkpoint.stamp", unsteady)
     monkeypatch.setattr(fingerprints, "stamp", unsteady)
     assert load(str(folder)).fingerprint == identity(folder)
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from engine.choices import Quantize
-from engine.errors import ModelError
-from engine.model import room
-from engine.model.kv_sizes import known_models, kv_sizes
+from engine.base.choices import Quantize
+from engine.base.errors import ModelError
+from engine.checkpoint.kv_sizes import known_models, kv_sizes
 from engine.model.loading import load
-from engine.model.look import AbsentError, look
-from engine.model.room import Free, free_memory, weight_sizes
+from engine.model.model_info import AbsentError, look
+from engine.quantize import memory_fit
+from engine.quantize.memory_fit import Free, free_memory, weight_sizes
 from tests.engine.tiny import FAMILIES, save_tiny, tiny_model, tiny_network
 
 
@@ -121,8 +121,8 @@ def test_free_memory_is_that_of_the_system_or_of_the_container(
     info = tmp_path / "meminfo"
     info.write_text("MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    600 kB\n")
     most, used = tmp_path / "max", tmp_path / "current"
-    monkeypatch.setattr(room, "MEMINFO", info)
-    monkeypatch.setattr(room, "GROUPS", ((most, used),))
+    monkeypatch.setattr(memory_fit, "MEMINFO", info)
+    monkeypatch.setattr(memory_fit, "GROUPS", ((most, used),))
     assert free_memory("cpu") == Free(600 << 10, 1000 << 10)
     most.write_text("max\n")
     used.write_text("5\n")

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.model import attention
-from engine.model import masks as masks_module
-from engine.model.masks import Hidden, Masks
-from engine.segment import Placement, Segment
+from engine.attention import kernels
+from engine.attention import masks as masks_module
+from engine.attention.masks import Hidden, Masks
+from engine.base.segment import Placement, Segment
 from tests.engine.cases import apart, model_of
 
 BOUND = 1 << 18  # bytes; the same number of scores is held at once
@@ -46,7 +46,7 @@ def test_a_long_text_beside_a_segment_holds_no_more_than_the_bound(
     logits = []
     for bound in (BOUND, 48 << 20):
         made.clear()
-        monkeypatch.setattr(attention, "SCORE_BYTES", bound)
+        monkeypatch.setattr(kernels, "SCORE_BYTES", bound)
         monkeypatch.setattr(masks_module, "KEPT_BYTES", bound, raising=False)
         tail = network.kv_cache([Placement(segment, 0, 400, 0)], rows)
         logits.append(network.forward([5, 6, 7] * 500, range(400, 400 + rows), tail))

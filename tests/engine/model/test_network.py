@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.model.kv_cache import KVCache
+from engine.base.segment import Placement
+from engine.kv_cache.protocol import KVCache
+from engine.kv_cache.segment_kv_cache import SegmentKVCache
 from engine.model.network import Network
 from engine.model.probe import probe
-from engine.model.segment_kv_cache import SegmentKVCache
-from engine.segment import Placement
 from tests.engine.cases import apart, encoded, model_of
 from tests.engine.tiny import tiny_network
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from engine.cache.store import Store
 from engine.engine import Engine
-from engine.model import packed_weights
 from engine.model.loading import load
 from engine.model.network import Network
-from engine.model.packed_weights import PackedLinear, pack_weights, packed_layers
+from engine.quantize import packed_weights
+from engine.quantize.packed_weights import PackedLinear, pack_weights, packed_layers
+from engine.store import Store
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference
 from tests.engine.tiny import FAMILIES, tiny_model, tiny_network

@@ -12,12 +12,13 @@ import torch
 import transformers as t
 from transformers.models.llama import modeling_llama
 
-from engine.errors import ModelError
-from engine.model import attention_path, batched_kv_cache
+from engine.attention.rope import Rotary
+from engine.base.errors import ModelError
+from engine.base.segment import Placement
+from engine.checkpoint.synthetic import byte_tokenizer
+from engine.kv_cache import batched_kv_cache
+from engine.model import hf_attention
 from engine.model.model import Model
-from engine.model.rope import Rotary
-from engine.model.synthetic import byte_tokenizer
-from engine.segment import Placement
 from tests.engine.cases import encoded
 from tests.engine.tiny import DENSE, FAMILIES, mla, sharpened, tiny_model, tiny_network
 
@@ -242,12 +243,12 @@ def test_windows_are_followed_when_they_are_lowered_into_sight() -> None:
     """A window of thousands of tokens is checked as one of five, one place wrong is found."""
     config = t.MistralConfig(**SIZES, max_position_embeddings=8192, sliding_window=4096)
     assert model_of(config).context_length == 8192
-    rules = attention_path.AttentionParams
+    rules = hf_attention.AttentionParams
 
     def wrong(scale: float, window: int | None = None, *rest: Any) -> Any:
         return rules(scale, window and window + 1, *rest)
 
-    with mock.patch.object(attention_path, "AttentionParams", wrong):
+    with mock.patch.object(hf_attention, "AttentionParams", wrong):
         assert model_of(config).context_length == 4095
 
 

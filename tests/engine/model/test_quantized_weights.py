@@ -11,14 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from engine.cache.store import Store
-from engine.choices import Quantize
+from engine.base.choices import Quantize
+from engine.base.errors import ModelError
+from engine.checkpoint.fingerprint import quantized_fingerprint
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.engine import Engine
-from engine.errors import ModelError
-from engine.model.fingerprint import quantized_fingerprint
 from engine.model.loading import load
+from engine.model.long_context_check import COARSE
 from engine.model.model import Model
-from engine.model.quantized_weights import (
+from engine.quantize.quantized_weights import (
     GROUP,
     EightBitLinear,
     FourBitLinear,
@@ -26,8 +27,7 @@ from engine.model.quantized_weights import (
     quantize_weights,
     quantized_scheme,
 )
-from engine.model.reach import COARSE
-from engine.model.synthetic import byte_tokenizer
+from engine.store import Store
 from tests.engine.cases import Case, apart, prompt_of, schema_of
 from tests.engine.reference import Reference
 from tests.engine.tiny import FAMILIES, save_tiny, tiny_network

@@ -6,9 +6,9 @@ import random
 
 import torch
 
-from engine.model.readers import Readers
-from engine.model.spans import Span
-from engine.segment import Placement, Segment
+from engine.attention.readers import Readers
+from engine.attention.spans import Span
+from engine.base.segment import Placement, Segment
 
 DEVICE = torch.device("cpu")
 

@@ -13,13 +13,13 @@ from unittest import mock
 import pytest
 import torch
 
-from engine.errors import ModelError
-from engine.model import remembered
+from engine.attention.rope import Rotary
+from engine.base.errors import ModelError
+from engine.checkpoint.synthetic import byte_tokenizer
+from engine.model import probe_cache
 from engine.model.model import Model
 from engine.model.probe import Probe
-from engine.model.remembered import KEPT, VALID_SECONDS, Memory
-from engine.model.rope import Rotary
-from engine.model.synthetic import byte_tokenizer
+from engine.model.probe_cache import KEPT, VALID_SECONDS, Memory
 from tests.engine.tiny import FAMILIES, tiny_network
 
 
@@ -34,7 +34,7 @@ def memory(tmp_path: Path) -> Memory:
 
 def measurements(act: Callable[[], object]) -> int:
     """How often a model is measured meanwhile."""
-    with mock.patch.object(remembered, "probe", wraps=remembered.probe) as probe:
+    with mock.patch.object(probe_cache, "probe", wraps=probe_cache.probe) as probe:
         act()
     return probe.call_count
 
@@ -69,7 +69,7 @@ def test_what_it_depends_on_is_measured_anew(memory: Memory) -> None:
     assert measurements(lambda: loaded(memory)) == 0
     assert measurements(lambda: loaded(memory, fingerprint="other")) == 1
     assert measurements(lambda: loaded(memory, tiny_network().bfloat16())) == 1
-    with mock.patch.object(remembered, "version", return_value="0.1"):
+    with mock.patch.object(probe_cache, "version", return_value="0.1"):
         assert measurements(lambda: loaded(memory)) == 1
     for name, value in (("cpu_name", "another"), ("amx_bf16", "another"), ("avx512_bf16", "another")):
         told = {**torch.cpu.get_capabilities(), name: value}
@@ -131,7 +131,7 @@ def test_a_memory_that_does_not_reproduce_the_model_is_dropped_before_anything_i
     memory: Memory, wrong: Callable[[Probe], Probe], caplog: pytest.LogCaptureFixture
 ) -> None:
     right = loaded(memory).probe
-    with mock.patch.object(remembered, "probe", side_effect=lambda *_: wrong(right)):
+    with mock.patch.object(probe_cache, "probe", side_effect=lambda *_: wrong(right)):
         memory.path.unlink()
         loaded(memory)
     found: list[Model] = []
@@ -145,7 +145,7 @@ def test_a_memory_that_does_not_reproduce_the_model_is_dropped_before_anything_i
 
 def test_a_model_that_is_refused_is_remembered_by_nobody(memory: Memory) -> None:
     with (
-        mock.patch.object(remembered, "probe", side_effect=ModelError("neither")),
+        mock.patch.object(probe_cache, "probe", side_effect=ModelError("neither")),
         pytest.raises(ModelError, match="neither"),
     ):
         loaded(memory)
@@ -154,7 +154,7 @@ def test_a_model_that_is_refused_is_remembered_by_nobody(memory: Memory) -> None
 
 def test_so_many_models_are_remembered_and_no_more(memory: Memory) -> None:
     for number in range(KEPT + 3):
-        with mock.patch.object(remembered, "probe", return_value=loaded(memory).probe):
+        with mock.patch.object(probe_cache, "probe", return_value=loaded(memory).probe):
             loaded(memory, fingerprint=str(number))
     assert len(json.loads(memory.path.read_text())["probes"]) == KEPT
 

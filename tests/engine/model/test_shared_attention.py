@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.model import shared_attention, widening
-from engine.model.attention import AttentionParams, Scratch
-from engine.model.masks import Hidden
-from engine.model.shared_attention import Found, index_of, merged, picked, read, read_own
+from engine.attention import bf16_upcast, shared_prefix
+from engine.attention.kernels import AttentionParams, Scratch
+from engine.attention.masks import Hidden
+from engine.attention.shared_prefix import Found, index_of, merged, picked, read, read_own
 
 HEADS, GROUP, SIZE, ROWS = 2, 3, 16, 5
 RULES = {
@@ -72,17 +72,17 @@ def apart(rules: AttentionParams, dtype: torch.dtype) -> float:
 @pytest.mark.parametrize("rules", RULES)
 def test_parts_are_merged_to_attention_over_all(rules: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert apart(RULES[rules], torch.float32) <= 1e-5
-    monkeypatch.setattr(shared_attention, "MOST_ROWS", {})
+    monkeypatch.setattr(shared_prefix, "MOST_ROWS", {})
     assert apart(RULES[rules], torch.float32) <= 1e-5
 
 
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("wide", [True, False])
 def test_bf16_differs_by_rounding(rules: str, wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(widening, "_here", lambda: wide)
-    monkeypatch.setattr(widening, "ROWS", 9)
+    monkeypatch.setattr(bf16_upcast, "_here", lambda: wide)
+    monkeypatch.setattr(bf16_upcast, "ROWS", 9)
     assert apart(RULES[rules], torch.bfloat16) <= 0.06
-    monkeypatch.setattr(shared_attention, "MOST_ROWS", {torch.bfloat16: 9})
+    monkeypatch.setattr(shared_prefix, "MOST_ROWS", {torch.bfloat16: 9})
     assert apart(RULES[rules], torch.bfloat16) <= 0.06
 
 

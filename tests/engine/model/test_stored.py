@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.model.loading import load
-from engine.model.look import look
-from engine.model.stored import own_name
+from engine.model.model_files import own_name
+from engine.model.model_info import look
 from tests.engine.tiny import save_tiny
 
 

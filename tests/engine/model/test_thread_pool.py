@@ -17,7 +17,7 @@ PROGRAM = """
 import json, os, sys, threading, time
 from pathlib import Path
 import torch
-from engine.cache.store import Store
+from engine.store import Store
 from engine.engine import Engine
 from engine.model import thread_pool
 from engine.model.loading import load

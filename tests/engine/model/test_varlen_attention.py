@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.attention import varlen
 
-from engine.model import spans as spans_module
-from engine.model import varlen_attention
-from engine.model.attention import AttentionParams
-from engine.model.spans import Span, Spans, table_of
-from engine.model.varlen_attention import merged_pairs, read_spans, refusal
+from engine.attention import spans as spans_module
+from engine.attention import varlen_kernel
+from engine.attention.kernels import AttentionParams
+from engine.attention.spans import Span, Spans, table_of
+from engine.attention.varlen_kernel import merged_pairs, read_spans, refusal
 from tests.engine.sequences import InPlainTorch, in_plain_torch
 from tests.engine.tiny import tiny_model
 
@@ -122,7 +122,7 @@ def test_what_is_not_read_in_one_call_is_said_in_words(
             raise raised
 
         monkeypatch.setattr(varlen, "varlen_attn", fails)
-        varlen_attention.fault_of.cache_clear()
+        varlen_kernel.fault_of.cache_clear()
         assert refusal(like).endswith(f"fails here ({str(raised).splitlines()[0]})")
 
     def wrong(*given: Any, **named: Any) -> tuple[Tensor, Tensor]:
@@ -130,7 +130,7 @@ def test_what_is_not_read_in_one_call_is_said_in_words(
         return out, log_sum / 0.69
 
     monkeypatch.setattr(varlen, "varlen_attn", wrong)
-    varlen_attention.fault_of.cache_clear()
+    varlen_kernel.fault_of.cache_clear()
     assert refusal(like).endswith("off here")
 
 

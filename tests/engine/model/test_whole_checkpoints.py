@@ -14,9 +14,9 @@ import transformers as t
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from engine.errors import ModelError
+from engine.base.errors import ModelError
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.loading import load
-from engine.model.synthetic import byte_tokenizer
 from tests.engine.tiny import save_tiny
 
 Weights = dict[str, Tensor]

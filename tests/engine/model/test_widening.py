@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from engine.model import widening
-from engine.model.attention import AttentionParams, Part, attend, causal_attention
-from engine.model.banded import banded_attention, bands
-from engine.model.fused_attention import attend_fused
-from engine.model.masks import Hidden
+from engine.attention import bf16_upcast
+from engine.attention.banded import banded_attention, bands
+from engine.attention.fused_kernel import attend_fused
+from engine.attention.kernels import AttentionParams, Part, attend, causal_attention
+from engine.attention.masks import Hidden
+from engine.attention.scratch import Scratch
+from engine.base.segment import Form, Placement
+from engine.kv_cache.packed_kv_cache import PackedText, empty_segment
 from engine.model.network import Network
-from engine.model.packed_kv_cache import PackedText, empty_segment
-from engine.model.scratch import Scratch
-from engine.segment import Form, Placement
 from tests.engine.cases import model_of
 from tests.engine.tiny import tiny_network
 
@@ -36,13 +36,13 @@ X86: dict[str, Any] = {"architecture": "x86_64", "avx2": True, "cpu_name": "Inte
     ],
 )
 def test_what_a_processor_tells_decides(told: dict[str, Any], faster: bool) -> None:
-    assert widening.fp32_is_faster(told) is faster
+    assert bf16_upcast.fp32_is_faster(told) is faster
 
 
 @pytest.fixture(params=[False, True], ids=["narrow", "wide"])
 def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     chosen: bool = request.param
-    monkeypatch.setattr(widening, "_here", lambda: chosen)
+    monkeypatch.setattr(bf16_upcast, "_here", lambda: chosen)
     return chosen
 
 
@@ -51,11 +51,11 @@ def drawn(*shape: int, seed: int = 1) -> torch.Tensor:
 
 
 def test_few_rows_and_other_formats_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(widening, "_here", lambda: True)
-    assert widening.widens(drawn(2, 64, 8))
-    assert not widening.widens(drawn(2, 63, 8))
-    assert not widening.widens(drawn(2, 64, 8).half())
-    assert not widening.widens(drawn(2, 64, 8).float())
+    monkeypatch.setattr(bf16_upcast, "_here", lambda: True)
+    assert bf16_upcast.widens(drawn(2, 64, 8))
+    assert not bf16_upcast.widens(drawn(2, 63, 8))
+    assert not bf16_upcast.widens(drawn(2, 64, 8).half())
+    assert not bf16_upcast.widens(drawn(2, 64, 8).float())
 
 
 def test_causal_and_banded_attention_give_the_numbers_of_fp32(wide: bool) -> None:
@@ -103,7 +103,7 @@ def test_a_network_computes_no_worse(family: str, monkeypatch: pytest.MonkeyPatc
     narrow = Network(tiny_network(family).bfloat16(), setup)
     found = {}
     for chosen in (False, True):
-        monkeypatch.setattr(widening, "_here", lambda chosen=chosen: chosen)
+        monkeypatch.setattr(bf16_upcast, "_here", lambda chosen=chosen: chosen)
         found[chosen] = logits(narrow)
     errors = {chosen: float((one - exact).square().mean()) for chosen, one in found.items()}
     assert errors[True] <= 1.1 * errors[False]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import Store
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.engine import Engine
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
 from engine.pml import Diagnostic, PromptError, parse_prompt, parse_schema
-from engine.prompt.chat_template import ChatFormat
+from engine.prompt.template.chat_template import ChatFormat
+from engine.store import Store
 from tests.engine.cases import plan_of
 from tests.engine.tiny import CHATML, DATED, save_tiny, tiny_network
 

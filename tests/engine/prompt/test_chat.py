@@ -10,14 +10,14 @@ import pytest
 from tokenizers import pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from engine.cache.store import Store
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.engine import Engine
 from engine.model.model import Model
-from engine.model.synthetic import byte_tokenizer
 from engine.pml import bind, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.turns import ChatError
+from engine.pml.tree.conversation import conversation
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.turns import ChatError
+from engine.store import Store
 from tests.engine.cases import plan_of
 from tests.engine.tiny import CHATML, tiny_model, tiny_network
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from engine.pml import bind, parse_prompt, parse_schema
-from engine.prompt.chat_template import ChatFormat
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
+from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 

@@ -11,13 +11,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.pml import Diagnostic
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.conversation import Message, spell
-from engine.prompt.named_blocks import Block
+from engine.prompt.conversation.messages import Message, spell
+from engine.prompt.conversation.named_blocks import Block
+from engine.prompt.conversation.tools import NO_TOOLS, Tools, ToolsError
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
+from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
-from engine.prompt.tools import NO_TOOLS, Tools, ToolsError
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import FAMILIES, Family, tokenizer
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import SettingsError
+from engine.base.errors import SettingsError
 from engine.pml import PromptError, Role, Text
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.conversation import Message, spell
-from engine.prompt.named_blocks import Block
+from engine.prompt.conversation.messages import Message, spell
+from engine.prompt.conversation.named_blocks import Block
+from engine.prompt.conversation.tools import ToolCall
 from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
+from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
-from engine.prompt.tools import ToolCall
 from engine.prompt.trail import CHUNK, Trail
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer

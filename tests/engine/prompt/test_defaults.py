@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.cache.store import Store
 from engine.engine import Engine
 from engine.pml import Diagnostic, apply_edits
+from engine.store import Store
 from tests.engine.cases import model_of, schema_of
 
 SCHEMA = (

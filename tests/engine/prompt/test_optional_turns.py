@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from engine.pml import PromptError
-from engine.pml.conversation import conversation
-from engine.prompt.chat_template import ChatFormat
+from engine.pml.tree.conversation import conversation
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
+from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from engine.choices import PlacementPolicy
+from engine.base.choices import PlacementPolicy
+from engine.base.tiers import Tier
 from engine.pml import Bound, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.prompt.chat_template import ChatFormat
+from engine.pml.tree.conversation import conversation
 from engine.prompt.passages import Passage, Reader
 from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
+from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
-from engine.tiers import Tier
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 from tests.engine.prompt.test_chat_templates import MODULES, WHOLE, Case
 

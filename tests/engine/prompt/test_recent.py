@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from engine.prompt.recent import Recent
+from engine.prompt.template.recent import Recent
 
 
 def test_what_was_not_asked_for_longest_goes_first() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import Store
+from engine.base.errors import SettingsError
 from engine.engine import Engine
-from engine.errors import SettingsError
 from engine.pml import PromptError
 from engine.prompt import recipe
+from engine.store import Store
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s">Always.

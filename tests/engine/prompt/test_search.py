@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.store import Store
 from engine.engine import Engine
 from engine.pml import Schema, bind, has_errors, parse_prompt, parse_schema
-from engine.pml.conversation import conversation
-from engine.pml.writer import write_prompt, write_schema
-from engine.prompt.question import ask, choose, narrowed
-from engine.prompt.search import FOLDER, SearchIndex, forget, query
+from engine.pml.edit.writer import write_prompt, write_schema
+from engine.pml.tree.conversation import conversation
+from engine.prompt.conversation.question import ask, choose, narrowed
+from engine.prompt.conversation.search import FOLDER, SearchIndex, forget, query
+from engine.store import Store
 from tests.engine.cases import model_of
 
 SOURCE = """<schema name="docs"><system>Answer from the documents.</system><user>
@@ -80,7 +80,9 @@ def test_what_is_kept_is_used_and_what_is_damaged_is_made_anew(
     (path,) = (tmp_path / FOLDER).iterdir()
     data = path.read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr("engine.prompt.search._built", lambda entries: pytest.fail("it was built again"))
+        patched.setattr(
+            "engine.prompt.conversation.search._built", lambda entries: pytest.fail("it was built again")
+        )
         with SearchIndex.of(tree, tmp_path) as index:
             assert index.search("slow disk") == wanted
     for damaged in (b"", data[:50], data[:-1], data[:200] + b"\0" * 20 + data[220:], b"x" * 4096):
@@ -145,7 +147,7 @@ def test_two_processes_keep_indexes_at_once(tmp_path: Path) -> None:
 
 
 def test_a_library_without_full_text_search_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.prompt.search._TOKENIZER", "no such tokenizer")
+    monkeypatch.setattr("engine.prompt.conversation.search._TOKENIZER", "no such tokenizer")
     with pytest.raises(Exception, match="SQLite of this Python cannot search"):
         SearchIndex.of(schema())
     assert sqlite3.sqlite_version

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from engine.model.synthetic import byte_tokenizer
-from engine.prompt import template_budget
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.template import ChatTemplate
-from engine.prompt.template_budget import TemplateError, TemplateLimitError
-from engine.prompt.turns import ChatError
+from engine.checkpoint.synthetic import byte_tokenizer
+from engine.prompt.template import budget
+from engine.prompt.template.budget import TemplateError, TemplateLimitError
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.renderer import ChatTemplate
+from engine.prompt.template.turns import ChatError
 from tests.engine.tiny import CHATML
 
 DAY = datetime.date(2026, 1, 31)
@@ -83,13 +83,13 @@ def render(source: str) -> str:
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_what_takes_too_much_is_stopped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "lists of itself":  # written piece by piece, it gets to the bound slowly
-        monkeypatch.setattr(template_budget, "MAX_VALUE", template_budget.MAX_VALUE // 10)
+        monkeypatch.setattr(budget, "MAX_VALUE", budget.MAX_VALUE // 10)
     with pytest.raises(TemplateLimitError):
         render(TOO_MUCH[name])
 
 
 def test_time_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_budget, "MAX_SECONDS", 0.05)
+    monkeypatch.setattr(budget, "MAX_SECONDS", 0.05)
     macros = "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}"
     with pytest.raises(TemplateLimitError, match=r"longer than 0\.05 seconds"):
         render(macros)
@@ -156,8 +156,8 @@ def test_long_texts_count_as_what_they_are() -> None:
 
 
 def test_threads_have_bounds_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_budget, "MAX_WORK", template_budget.MAX_WORK // 10)
-    monkeypatch.setattr(template_budget, "MAX_VALUE", template_budget.MAX_VALUE // 10)
+    monkeypatch.setattr(budget, "MAX_WORK", budget.MAX_WORK // 10)
+    monkeypatch.setattr(budget, "MAX_VALUE", budget.MAX_VALUE // 10)
     good = ChatTemplate(CHATML, {"bos_token": ""})
     bad = ChatTemplate(TOO_MUCH["a loop that writes"], {})
 
@@ -174,7 +174,7 @@ def test_threads_have_bounds_of_their_own(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_template_beyond_its_bounds_is_rendered_once_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     made = byte_tokenizer()
     made.chat_template = TOO_MUCH["loops in loops"]
-    monkeypatch.setattr(template_budget, "MAX_WORK", 10_000)
+    monkeypatch.setattr(budget, "MAX_WORK", 10_000)
     chat = ChatFormat(made)
     asked: list[bool] = []
     monkeypatch.setattr(ChatTemplate, "render", lambda *_, **__: asked.append(True))
@@ -199,11 +199,11 @@ def test_a_template_that_cannot_be_used_is_told_when_turns_are_wanted(given: obj
 def slow_chat(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[ChatFormat, list[int]]:
     """A chat format whose template takes so long a rendering, by a clock of its own, and its renderings."""
     now, asked = [0.0], []
-    monkeypatch.setattr(template_budget.time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(budget.time, "thread_time", lambda: now[0])
     made = byte_tokenizer()
     made.chat_template = CHATML
     chat = ChatFormat(made)
-    plain = template_budget.Budget.text
+    plain = budget.Budget.text
 
     def text(self: Any, words: str) -> str:
         if self.looks == 0:
@@ -211,7 +211,7 @@ def slow_chat(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[ChatForm
             now[0] += seconds
         return plain(self, words)
 
-    monkeypatch.setattr(template_budget.Budget, "text", text)
+    monkeypatch.setattr(budget.Budget, "text", text)
     return chat, asked
 
 

@@ -11,16 +11,16 @@ from tokenizers import AddedToken, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from engine.cache.store import Store
+from engine.checkpoint.checkpoint import DEMO_FOLDER
 from engine.engine import Engine
-from engine.model.checkpoint import DEMO_FOLDER
 from engine.pml import RoleClose, RoleOpen, bind, parse_prompt, parse_schema
-from engine.pml.parts import part_text
-from engine.prompt.chat_template import ChatFormat
+from engine.pml.tree.parts import part_text
 from engine.prompt.layout import lay_out
 from engine.prompt.plan import make_plan
-from engine.prompt.tokenizer import Fragment, Tokenizer
-from engine.prompt.trimming import turn_texts
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.tokenizer import Fragment, Tokenizer
+from engine.prompt.template.trimming import turn_texts
+from engine.store import Store
 from sample_schemas import Sample, samples
 from tests.engine.cases import plan_of
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer

@@ -10,9 +10,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from engine.inference.text_stream import TextStream
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.tool_calls import ParsedAnswer
-from engine.prompt.tools import ToolCall, Tools, ToolsError
+from engine.prompt.conversation.tools import ToolCall, Tools, ToolsError
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.tool_calls import ParsedAnswer
 from tests.engine.prompt.chat_templates import Family, tokenizer
 from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
 

@@ -14,16 +14,24 @@ from hypothesis import strategies as st
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from engine.pml import Prompt, PromptError, Role, Schema, Text
-from engine.pml.diagnostics import NOWHERE
-from engine.prompt import template_budget
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.conversation import Message, spell
-from engine.prompt.named_blocks import Block
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.prompt.conversation.messages import Message, spell
+from engine.prompt.conversation.named_blocks import Block
+from engine.prompt.conversation.tools import (
+    NO_TOOLS,
+    Header,
+    ToolCall,
+    Tools,
+    ToolsError,
+    call_fields,
+    result_fields,
+)
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
-from engine.prompt.template import ChatTemplate
+from engine.prompt.template import budget
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.renderer import ChatTemplate
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
-from engine.prompt.tools import NO_TOOLS, Header, ToolCall, Tools, ToolsError, call_fields, result_fields
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import tokenizer
 from tests.engine.prompt.tool_templates import IGNORES, REFUSES, WITH_TOOLS
@@ -366,13 +374,13 @@ def test_long_conversations_are_cut_by_few_renderings(family: str, monkeypatch: 
     monkeypatch.setattr(ChatTemplate, "render", render)
     few = ChatFormat(made_of(family)).turns(headers, DAY, TOOLS)
     count = len(asked_for)
-    monkeypatch.setattr("engine.prompt.cutting._RENDERED", 1000)
+    monkeypatch.setattr("engine.prompt.template.cutting._RENDERED", 1000)
     assert ChatFormat(made_of(family)).turns(headers, DAY, TOOLS) == few
     assert count < 70 < len(headers) < len(asked_for) - count
 
 
 def test_what_is_known_of_conversations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.prompt.chat_template._MOST_KEPT", 40_000)
+    monkeypatch.setattr("engine.prompt.template.chat_template._MOST_KEPT", 40_000)
     chat = ChatFormat(made_of("hermes"))
     asked_for = [
         Tools.of([{"type": "function", "function": {"name": f"tool-{number}"}}]) for number in range(100)
@@ -386,7 +394,7 @@ def test_tools_beyond_a_bound_leave_others_their_template(monkeypatch: pytest.Mo
     made = tokenizer(IGNORES)
     made.chat_template = "{% for t in tools or [] %}{{ 'x' * 10 ** 9 }}{% endfor %}" + IGNORES.template
     chat = ChatFormat(made)
-    assert template_budget.MAX_VALUE < 10**9
+    assert budget.MAX_VALUE < 10**9
     with pytest.raises(PromptError, match="goes beyond what a template may take"):
         asked(CONVERSATIONS["a question"], spec_of(made), TOOLS).planned(None)
     assert chat.turns(["user"], DAY).opens

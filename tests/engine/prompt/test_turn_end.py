@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.cache.store import Store
 from engine.engine import Engine
 from engine.inference.sampler import Sampler
 from engine.model.model import Model
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.conversation import Message
-from engine.prompt.named_blocks import Block
-from engine.prompt.turn_end import turn_end
+from engine.prompt.conversation.messages import Message
+from engine.prompt.conversation.named_blocks import Block
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.turn_end import turn_end
+from engine.store import Store
 from tests.engine.prompt.chat_templates import FAMILIES, Family, tokenizer
 from tests.engine.tiny import tiny_network
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from engine.checkpoint.synthetic import byte_tokenizer
 from engine.engine import Engine
-from engine.model.synthetic import byte_tokenizer
 from engine.pml import PromptError
-from engine.prompt.conversation import Message
-from engine.prompt.named_blocks import Block
+from engine.prompt.conversation.messages import Message
+from engine.prompt.conversation.named_blocks import Block
 from tests.engine.tiny import CHATML, tiny_network
 
 KNOWN = 259  # tokens, one for each byte and three more

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.cache.store import Store
+from engine.base.events import Answer, Finished
 from engine.engine import Engine
-from engine.events import Answer, Finished
-from engine.inference.params import RunSettings
+from engine.inference.run_settings import RunSettings
 from engine.pml import PromptError
+from engine.store import Store
 from tests.engine.cases import model_of, prompt_of, schema_of
 
 WINDOW = 2048  # of every tiny model

@@ -19,16 +19,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import Engine
-from engine.errors import ModelError
+from engine.base.errors import ModelError
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint import fingerprint
+from engine.gguf import reader
+from engine.gguf.model import GgufModel
+from engine.gguf.reader import read_header
 from engine.model import devices
-from engine.model.checkpoint import Checkpoint
-from engine.model.fingerprint import fingerprint
-from engine.model.gguf import reader
-from engine.model.gguf.model import GgufModel
-from engine.model.gguf.reader import read_header
 from engine.model.loading import load, load_tokenizer
-from engine.model.look import look
-from engine.prompt.tokenizer import Fragment
+from engine.model.model_info import look
+from engine.prompt.template.tokenizer import Fragment
 from tests.engine.model.gguf.test_gguf_networks import WIDE
 from tests.engine.model.gguf.written import rounded, write
 from tests.engine.tiny import tiny_network

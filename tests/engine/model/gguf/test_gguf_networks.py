@@ -16,10 +16,10 @@ from gguf.constants import GGMLQuantizationType as Kind
 from gguf.quants import dequantize
 from torch import Tensor
 
-from engine.model.configuration import usable
-from engine.model.gguf.model import GgufModel
+from engine.checkpoint.configuration import usable
+from engine.gguf.model import GgufModel
 from engine.model.loading import read_gguf
-from engine.model.quantized_weights import FourBitLinear
+from engine.quantize.quantized_weights import FourBitLinear
 from tests.engine.model.gguf.written import Stored, plain, rounded, write
 from tests.engine.tiny import sharpened
 

@@ -15,11 +15,11 @@ from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Punctuation, Split
 
-from engine.errors import ModelError
+from engine.base.errors import ModelError
+from engine.gguf.tokenizer import build
 from engine.inference.text_stream import TextStream
-from engine.model.gguf.tokenizer import build
-from engine.prompt.chat_template import ChatFormat
-from engine.prompt.tokenizer import Fragment, Together, Tokenizer
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.tokenizer import Fragment, Together, Tokenizer
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 CORPUS = [

@@ -1,0 +1,1 @@
+"""What the command line, the studio, the server and the language server share."""

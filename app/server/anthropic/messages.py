@@ -1,0 +1,351 @@
+"""Anthropic's messages: a conversation in, the assistant's next message out, and its tokens counted."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+from pydantic import Field
+from starlette.responses import Response
+
+from app.server.anthropic.cache_diagnostics import Diagnoses, Prefix
+from app.server.anthropic.message_blocks import TTL_SECONDS, BlockReader, CacheControl, ContentBlock, Role
+from app.server.core.limits import few_messages
+from app.server.core.pml_requests import PromptCache
+from app.server.core.request import Asked, Caller, Defaults, scoped, seed_of, settings_from
+from app.server.core.service import Running, Service
+from app.server.core.tool_defs import Definitions
+from app.server.core.tool_use import Said, identified, require_free_choice, with_variables
+from app.server.core.usage import Usage
+from app.server.http.bodies import BodyRoute, Many, Whole
+from app.server.http.errors import INVALID, ApiError, error_of, unsupported
+from app.server.http.streams import EventStream, event, gone
+from app.server.http.truncate import cut
+from app.server.openai.chat import caller_of, report_if_wanted
+from app.server.openai.includes import includes_report
+from app.server.openai.wire import Wire, refuse_what_is_not_built, require_no_module
+from engine.base.events import Answer, Delta, Finished, FirstToken
+
+MOST_STOPS = 64
+CHOICES = ("auto", "any", "tool", "none")
+# What would change the answer beyond what is refused everywhere, with the values that ask for nothing.
+REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "output_format": ((), "the form of an answer cannot be forced; ask for it in words."),
+    "container": ((), "no programs are run here."),
+    "mcp_servers": (([],), "the server asks nobody else."),
+    "compaction": ((), "a conversation is read as it is sent."),
+    "thread": ((), "nothing is stored here; send the whole conversation as messages."),
+}
+USUAL_EFFORT = "high"
+CLEARS_THINKING = "clear_thinking_"
+STOPPED = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
+
+
+class MessageParam(Wire):
+    """A message of the conversation."""
+
+    role: Role
+    content: str | Many[ContentBlock]
+
+
+class CountBody(Wire):
+    """A request to count the tokens of a prompt."""
+
+    model: str
+    messages: Many[MessageParam]
+    system: str | Many[ContentBlock] | None = None
+    cache_control: CacheControl | None = None
+    tools: Many[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    tool_choice: dict[str, Any] | None = None
+    thinking: dict[str, Any] | None = None
+    prompt_cache: PromptCache | None = None
+
+
+class DiagnosticsParam(Wire):
+    """Asks why nothing was read of what an earlier request had left."""
+
+    previous_message_id: str | None = None
+
+
+class MessagesBody(CountBody):
+    """A request for a message."""
+
+    max_tokens: Annotated[Whole, Field(ge=0)]
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: Whole | None = None
+    repetition_penalty: float | None = None
+    seed: Whole | None = None
+    stop_sequences: Many[str] | None = None
+    stream: bool | None = False
+    include: Many[str] | None = None
+    cache_salt: str | None = None
+    diagnostics: DiagnosticsParam | None = None
+
+
+def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
+    """Reads a request.
+
+    Args:
+        body: the request.
+        defaults: for what it does not say.
+        caller: who asks.
+
+    Raises:
+        ApiError: something in it cannot be honoured.
+    """
+    refuse_what_is_not_built(body, defaults, REFUSED)
+    choice = body.tool_choice or {"type": "auto"}
+    if choice.get("type") not in CHOICES:
+        raise ApiError(INVALID, f"There are the types {', '.join(CHOICES)}.", "tool_choice.type")
+    require_free_choice(choice.get("type") in ("any", "tool"), False, "tool_choice")
+    tools = body.tools if choice.get("type") != "none" else None
+    single = bool(tools) and choice.get("disable_parallel_tool_use") is True
+    require_free_choice(False, single, "tool_choice.disable_parallel_tool_use")
+    _refuse_parts_of_fields(body)
+    if not body.messages and body.prompt_cache is None:
+        raise ApiError(INVALID, "There is no message.", "messages")
+    definitions = Definitions(body.tools or [], used=bool(tools))
+    reader = BlockReader(definitions)
+    reader.mark_tools(tools or [])
+    if body.system:
+        reader.read("system", body.system, "system")
+    for number, one in enumerate(body.messages):
+        require_no_module(one, f"messages.{number}")
+        reader.read(one.role, one.content, f"messages.{number}.content")
+    if isinstance(body, MessagesBody) and body.max_tokens:
+        _require_a_question(body.messages)
+    if body.cache_control is not None:
+        reader.mark_last(body.cache_control)
+    sampling = dict[str, tuple[str, Any]]()
+    if isinstance(body, MessagesBody):
+        if body.stop_sequences and len(body.stop_sequences) > MOST_STOPS:
+            raise ApiError(INVALID, f"{MOST_STOPS} stop sequences are the most.", "stop_sequences")
+        names = ("temperature", "top_p", "top_k", "repetition_penalty")
+        sampling = {
+            **{name: (name, getattr(body, name)) for name in names},
+            "seed": ("seed", seed_of(body.seed)),
+            "stop": ("stop_sequences", body.stop_sequences or None),
+            "max_new_tokens": ("max_tokens", body.max_tokens or None),
+        }
+        if body.max_tokens == 0 and body.stream:
+            raise ApiError(
+                INVALID, "max_tokens of 0 warms the cache, and there is nothing to stream.", "stream"
+            )
+    over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
+    return Asked(
+        body.model,
+        scoped(settings_from(sampling, defaults, "anthropic"), over),
+        tuple(reader.messages),
+        tools=with_variables(definitions.first, body.chat_template_kwargs),
+        deferred=definitions.deferred,
+        marks=reader.marks(),
+        warm=isinstance(body, MessagesBody) and body.max_tokens == 0,
+        salt=caller.salt,
+        report=includes_report(getattr(body, "include", None)) or caller.report,
+        over=over,
+    )
+
+
+def _require_a_question(messages: Sequence[MessageParam]) -> None:
+    """Refuses the beginning of an answer: the template would end it, and begin another.
+
+    Raises:
+        ApiError: the last message is the assistant's.
+    """
+    if messages and messages[-1].role == "assistant":
+        where = f"messages.{len(messages) - 1}"
+        raise unsupported(where, "an answer is not continued. Let the last message be the user's.")
+
+
+def _refuse_parts_of_fields(body: CountBody) -> None:
+    """Refuses what would change the answer; what asks for what is done anyway is let pass.
+
+    Raises:
+        ApiError: there is such a part; it is named.
+    """
+    if (body.thinking or {}).get("type", "disabled") not in ("disabled", "adaptive"):
+        words = "the model's own template decides whether it thinks. Send adaptive, or leave it out."
+        raise unsupported("thinking", words)
+    for name, value in _parts(body, "output_config"):
+        if (name, value) != ("effort", USUAL_EFFORT):
+            words = "neither effort nor the form of an answer can be set; ask for it in words."
+            raise unsupported(f"output_config.{cut(name)}", words)
+    for name, value in _parts(body, "context_management"):
+        if name != "edits" or not _clear_thinking(value):
+            raise unsupported(f"context_management.{cut(name)}", "a conversation is read as it is sent.")
+
+
+def _parts(body: CountBody, name: str) -> Iterator[tuple[str, Any]]:
+    """The parts of a field that say something.
+
+    Raises:
+        ApiError: it is no object.
+    """
+    given = getattr(body, name, None) or {}
+    if not isinstance(given, Mapping):
+        raise ApiError(INVALID, "It must be an object.", name)
+    yield from ((part, value) for part, value in given.items() if value)
+
+
+def _clear_thinking(edits: object) -> bool:
+    """Whether all edits take away what is never read: what the model thought in earlier turns."""
+    return isinstance(edits, list) and all(
+        isinstance(one, Mapping) and str(one.get("type")).startswith(CLEARS_THINKING) for one in edits
+    )
+
+
+def usage_json(usage: Usage) -> dict[str, Any]:
+    """Returns the usage of a message."""
+    hour = usage.written_for.get(TTL_SECONDS["1h"], 0)
+    return {
+        "input_tokens": usage.rest,
+        "cache_creation_input_tokens": usage.written,
+        "cache_read_input_tokens": usage.read,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.written - hour,
+            "ephemeral_1h_input_tokens": hour,
+        },
+        "output_tokens": usage.generated,
+    }
+
+
+def stop_reason(answer: Answer) -> str:
+    """Why an answer ends, in Anthropic's words."""
+    return "model_context_window_exceeded" if answer.cut_short else STOPPED[answer.stopped]
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoints."""
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
+    diagnoses = Diagnoses()
+
+    @router.post(
+        "/v1/messages/count_tokens", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+    )
+    async def count_message_tokens(body: CountBody, request: Request) -> Response:
+        """Counts the tokens of a prompt."""
+        asked = asked_of(body, service.defaults, caller_of(service, request))
+        tokens = await service.counted(asked, request.state.client, gone(request))
+        return JSONResponse({"input_tokens": tokens})
+
+    @router.post("/v1/messages", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))])
+    async def create_message(body: MessagesBody, request: Request) -> Response:
+        """Answers a conversation."""
+        caller = caller_of(service, request, body.cache_salt)
+        asked = asked_of(body, service.defaults, caller)
+        running = await service.begin(asked, request.state.noted, gone(request))
+        head = {
+            "id": f"msg_{secrets.token_hex(12)}",
+            "type": "message",
+            "role": "assistant",
+            "model": body.model,
+        }
+
+        def diagnosis(usage: Usage) -> dict[str, Any]:
+            prefix = Prefix.of(asked, request.state.client + caller.salt, usage.prompt)
+            diagnoses.remember(head["id"], prefix)
+            if body.diagnostics is None:
+                return {}
+            reason = diagnoses.reason(body.diagnostics.previous_message_id, prefix, usage.read)
+            return {"diagnostics": {"cache_miss_reason": reason}}
+
+        if body.stream:
+            events = _events(running, head, diagnosis, request.state.request_id)
+            return EventStream(events, running.close)
+        try:
+            answer = await running.answer(gone(request))
+        finally:
+            running.close()
+        said, told = await running.parts(answer), report_if_wanted(running, answer)
+        usage = Usage.of(answer)
+        told |= {"usage": usage_json(usage), **diagnosis(usage)}
+        return JSONResponse({**head, "content": _content(said), **_ending(answer, said), **told})
+
+    return router
+
+
+def _content(said: Said) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    if said.thought:
+        found.append({"type": "thinking", "thinking": said.thought, "signature": ""})
+    if said.text:
+        found.append({"type": "text", "text": said.text})
+    calls = identified(said.calls, "toolu_")
+    return [
+        *found,
+        *(
+            {"type": "tool_use", "id": one.id, "name": one.name, "input": dict(one.arguments)}
+            for one in calls
+        ),
+    ]
+
+
+def _ending(answer: Answer, said: Said) -> Mapping[str, Any]:
+    calls = said.calls and answer.stopped != "length"  # after a cut, more calls may have been to come
+    return {"stop_reason": "tool_use" if calls else stop_reason(answer), "stop_sequence": answer.stop}
+
+
+async def _events(
+    running: Running, head: dict[str, Any], diagnosis: Callable[[Usage], dict[str, Any]], request_id: str
+) -> AsyncIterator[bytes]:
+    def told(name: str, **fields: Any) -> bytes:
+        return event({"type": name, **fields}, name)
+
+    whole = bool(running.asked.tools)  # calls are told from text when all of it is there
+    begun = b""
+    try:
+        async for one in running.events():
+            if isinstance(one, FirstToken):
+                usage = Usage.of(one)
+                message = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
+                message |= {"usage": usage_json(usage), **diagnosis(usage)}
+                begun = told("message_start", message=message)
+                if not whole:
+                    block = {"type": "text", "text": ""}
+                    begun += told("content_block_start", index=0, content_block=block)
+                begun += told("ping")
+                if whole or not running.text_follows:
+                    yield begun
+                    begun = b""
+            elif isinstance(one, Delta) and one.text and not whole:
+                delta = {"type": "text_delta", "text": one.text}
+                yield begun + told("content_block_delta", index=0, delta=delta)
+                begun = b""
+            elif isinstance(one, Finished):
+                said = await running.parts(one.answer)
+                if whole:
+                    for number, block in enumerate(_content(said)):
+                        for name, fields in _told_block(block):
+                            yield told(name, index=number, **fields)
+                else:
+                    yield told("content_block_stop", index=0)
+                more = {"usage": usage_json(Usage.of(one.answer))}
+                more |= report_if_wanted(running, one.answer)
+                yield told("message_delta", delta=_ending(one.answer, said), **more)
+                yield told("message_stop")
+    except Exception as error:
+        yield begun + event(error_of(error, request_id).body("anthropic", request_id), "error")
+
+
+def _told_block(block: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events of a whole block."""
+    match block["type"]:
+        case "text":
+            empty, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+        case "thinking":
+            empty, delta = (
+                {**block, "thinking": ""},
+                {"type": "thinking_delta", "thinking": block["thinking"]},
+            )
+        case _:
+            spelled = json.dumps(block["input"], ensure_ascii=False)
+            empty, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": spelled}
+    yield "content_block_start", {"content_block": empty}
+    yield "content_block_delta", {"delta": delta}
+    yield "content_block_stop", {}

@@ -1,0 +1,136 @@
+"""Anthropic's answers as JSON Schemas, for the description of the server."""
+
+from __future__ import annotations
+
+from app.server.core.json_schema import (
+    COUNT,
+    NULL,
+    OBJECT,
+    READ,
+    REPORT,
+    TEXT,
+    WRITTEN,
+    Shape,
+    either,
+    event,
+    many,
+    maybe,
+    named,
+    one_of,
+    record,
+    words,
+)
+
+_BLOCK = either(
+    record("A text.", type=one_of("text"), text=TEXT),
+    record("What the model thought before.", type=one_of("thinking"), thinking=TEXT, signature=one_of("")),
+    record("A call of a tool.", type=one_of("tool_use"), id=TEXT, name=TEXT, input=OBJECT),
+)
+_ENDING = {
+    "stop_reason": one_of(
+        "end_turn", "stop_sequence", "max_tokens", "tool_use", "model_context_window_exceeded"
+    ),
+    "stop_sequence": maybe(TEXT),
+}
+_DIAGNOSIS = record(
+    "What differs from the earlier request.",
+    cache_miss_reason=maybe(
+        record("Why.", ["cache_missed_input_tokens"], type=TEXT, cache_missed_input_tokens=COUNT)
+    ),
+)
+
+
+def _message(description: str, **fields: Shape) -> Shape:
+    return record(
+        description,
+        ["diagnostics", "prompt_cache"],
+        id=TEXT,
+        type=one_of("message"),
+        role=one_of("assistant"),
+        model=TEXT,
+        content=many(_BLOCK),
+        usage=named("MessageUsage"),
+        diagnostics=_DIAGNOSIS,
+        prompt_cache=REPORT,
+        **fields,
+    )
+
+
+ANTHROPIC: dict[str, Shape] = {
+    "MessageUsage": record(
+        "The tokens of a request.",
+        input_tokens=words("Of the prompt, neither read nor written.", COUNT),
+        cache_creation_input_tokens=WRITTEN,
+        cache_read_input_tokens=READ,
+        cache_creation=record(
+            "What was written, by time to live.",
+            ephemeral_5m_input_tokens=COUNT,
+            ephemeral_1h_input_tokens=COUNT,
+        ),
+        output_tokens=COUNT,
+    ),
+    "Message": _message("An answer to a conversation.", **_ENDING),
+    "MessageEvent": words(
+        "An event of a streamed message.",
+        either(
+            event(
+                "message_start",
+                "The message, before its content.",
+                message=_message("The message.", stop_reason=NULL, stop_sequence=NULL),
+            ),
+            event("ping", "Nothing."),
+            event("content_block_start", "A block begins.", index=COUNT, content_block=_BLOCK),
+            event(
+                "content_block_delta",
+                "What is new of a block.",
+                index=COUNT,
+                delta=either(
+                    record("Of a text.", type=one_of("text_delta"), text=TEXT),
+                    record("Of a thought.", type=one_of("thinking_delta"), thinking=TEXT),
+                    record("Of a call.", type=one_of("input_json_delta"), partial_json=TEXT),
+                ),
+            ),
+            event("content_block_stop", "A block ends.", index=COUNT),
+            record(
+                "Why the answer ends, and its usage.",
+                ["prompt_cache"],
+                type=one_of("message_delta"),
+                delta=record("Why.", **_ENDING),
+                usage=named("MessageUsage"),
+                prompt_cache=REPORT,
+            ),
+            event("message_stop", "The end."),
+            named("AnthropicError"),
+        ),
+    ),
+    "TokenCount": record("The tokens of a prompt.", input_tokens=COUNT),
+    "AnthropicError": record(
+        "What is wrong with a request, in Anthropic's dialect.",
+        type=one_of("error"),
+        error=record(
+            "The error.",
+            ["diagnostics"],
+            type=TEXT,
+            message=words("The field of the request, what is wrong, and what to do.", TEXT),
+            diagnostics=many(named("Diagnostic")),
+        ),
+        request_id=TEXT,
+    ),
+    "AnthropicModel": record(
+        "A model.",
+        type=one_of("model"),
+        id=TEXT,
+        display_name=TEXT,
+        created_at=TEXT,
+        lifecycle=one_of("active"),
+        max_input_tokens=COUNT,
+        max_tokens=COUNT,
+    ),
+    "AnthropicModels": record(
+        "The model by all its names.",
+        data=many(named("AnthropicModel")),
+        has_more=one_of(False),
+        first_id=TEXT,
+        last_id=TEXT,
+    ),
+}

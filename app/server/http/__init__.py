@@ -1,0 +1,1 @@
+"""HTTP for the server: access, bodies, errors and streams."""

@@ -1,0 +1,121 @@
+"""OpenAI's text completions: a raw prompt, without a chat template, as load generators send it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from app.server.core.request import Asked, scoped
+from app.server.core.service import Running, Service
+from app.server.core.usage import Usage
+from app.server.http.bodies import BodyRoute, Many, Whole
+from app.server.http.errors import INVALID, ApiError, error_of
+from app.server.http.streams import DONE, EventStream, event, gone
+from app.server.openai.bodies import GeneratingBody
+from app.server.openai.chat import StreamOptions, caller_of, report_if_wanted
+from app.server.openai.includes import includes_report
+from app.server.openai.wire import (
+    finish_reason,
+    refuse_what_is_not_built,
+    require_stream,
+    settings_of_body,
+    usage_json,
+)
+from engine.base.events import Delta, Finished
+
+_LONGEST = 16
+"""Tokens of an answer where a request does not say it, as OpenAI has it here."""
+
+_REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "chat_template_kwargs": (({},), "a text has no chat template.")
+}
+
+
+class CompletionBody(GeneratingBody):
+    """A request for the continuation of a text."""
+
+    prompt: str | Many[str]
+    max_tokens: Whole | None = None
+    stream_options: StreamOptions | None = None
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoint."""
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
+
+    @router.post("/v1/completions")
+    async def create_completion(body: CompletionBody, request: Request) -> Response:
+        """Continues a text."""
+        refuse_what_is_not_built(body, service.defaults, _REFUSED)
+        require_stream(body)
+        texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+        if len(texts) != 1:
+            raise ApiError(INVALID, f"There are {len(texts)} prompts; send one text in a request.", "prompt")
+        caller = caller_of(service, request, body.cache_salt)
+        over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
+        longest = _LONGEST if body.max_tokens is None else body.max_tokens
+        settings = settings_of_body(body, ("max_tokens", longest), service.defaults)
+        asked = Asked(
+            body.model,
+            scoped(settings, over),
+            text=texts[0],
+            salt=caller.salt,
+            report=includes_report(body.include) or caller.report,
+            over=over,
+            field="prompt",
+        )
+        running = await service.begin(asked, request.state.noted, gone(request))
+        head = {
+            "id": f"cmpl-{secrets.token_hex(12)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": body.model,
+        }
+        if body.stream:
+            usage = bool(body.stream_options and body.stream_options.include_usage)
+            return EventStream(_chunks(running, head, usage, request.state.request_id), running.close)
+        try:
+            answer = await running.answer(gone(request))
+        finally:
+            running.close()
+        told = report_if_wanted(running, answer)
+        choices = [_choice(answer.text, finish_reason(answer))]
+        return JSONResponse({**head, "choices": choices, "usage": usage_json(Usage.of(answer)), **told})
+
+    return router
+
+
+def _choice(text: str, finish: str | None) -> dict[str, Any]:
+    return {"index": 0, "text": text, "finish_reason": finish, "logprobs": None}
+
+
+async def _chunks(
+    running: Running, head: dict[str, Any], usage: bool, request_id: str
+) -> AsyncIterator[bytes]:
+    none = {"usage": None} if usage else {}
+    try:
+        async for one in running.events():
+            if isinstance(one, Delta) and one.text:
+                yield event({**head, "choices": [_choice(one.text, None)], **none})
+            elif isinstance(one, Finished):
+                told = report_if_wanted(running, one.answer)
+                yield event(
+                    {
+                        **head,
+                        "choices": [_choice("", finish_reason(one.answer))],
+                        **none,
+                        **({} if usage else told),
+                    }
+                )
+                if usage:
+                    last = usage_json(Usage.of(one.answer))
+                    yield event({**head, "choices": [], "usage": last, **told})
+        yield DONE
+    except Exception as error:
+        yield event(error_of(error, request_id).body("openai", request_id))

@@ -1,0 +1,366 @@
+"""OpenAI's responses: a conversation in, the assistant's next message out, and nothing is stored."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+from pydantic import field_validator
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from app.server.core.caching import Kept
+from app.server.core.limits import few_messages
+from app.server.core.request import Asked, Caller, Defaults, scoped
+from app.server.core.service import Running, Service
+from app.server.core.tool_use import Said, with_variables
+from app.server.core.usage import Usage
+from app.server.http.bodies import BodyRoute, Many, Whole
+from app.server.http.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
+from app.server.http.streams import EventStream, event, gone
+from app.server.http.truncate import cut, shown
+from app.server.openai.bodies import ConversingBody
+from app.server.openai.chat import caller_of, report_if_wanted
+from app.server.openai.includes import includes_report
+from app.server.openai.response_items import (
+    TURNS,
+    Item,
+    functions_of,
+    message_item,
+    output_of,
+    part_of,
+    read_items,
+)
+from app.server.openai.wire import (
+    TTL_SECONDS,
+    Conversation,
+    finish_reason,
+    refuse_what_is_not_built,
+    require_stream,
+    settings_of_body,
+)
+from engine.base.events import Answer, Delta, Finished, FirstToken
+
+_STORED = "nothing is stored here; send the whole conversation as input."
+# What would change the answer beyond what is refused everywhere, with the values that ask for nothing.
+REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "previous_response_id": ((), _STORED),
+    "conversation": ((), _STORED),
+    "prompt": ((), "no prompts are stored here; send instructions and input."),
+    "background": ((False,), "an answer is not kept until it is fetched; stream it."),
+    "truncation": (("disabled",), "a prompt that is too long is refused, and nothing is left out of it."),
+    "context_management": (([],), "a conversation is read as it is sent."),
+    "moderation": ((), "the server asks nobody else."),
+}
+USUAL: Mapping[str, Any] = {
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    **dict.fromkeys(
+        (
+            "instructions",
+            "max_output_tokens",
+            "max_tool_calls",
+            "prompt_cache_key",
+            "prompt_cache_retention",
+            "safety_identifier",
+            "user",
+        )
+    ),
+}
+"""What a response repeats of its request, and what it says where that says nothing."""
+
+COUNTING = "input_tokens"
+"""A name below /v1/responses that is no response's."""
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class ResponsesBody(ConversingBody):
+    """A request for a response."""
+
+    input: str | Many[Item] | None = None
+    instructions: str | None = None
+    max_output_tokens: Whole | None = None
+    stream_options: dict[str, Any] | None = None
+    text: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class InputTokensBody(ResponsesBody):
+    """A request to count the tokens of an input, which may leave the model out."""
+
+    model: str = ""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _or_the_served_one(cls, given: Any) -> Any:
+        return "" if given is None else given
+
+
+def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
+    """Reads a request.
+
+    Args:
+        body: the request.
+        defaults: for what it does not say.
+        caller: who asks.
+
+    Raises:
+        ApiError: something in it cannot be honoured.
+    """
+    refuse_what_is_not_built(body, defaults, REFUSED)
+    require_stream(body)
+    _refuse_parts_of_fields(body)
+    tools = body.offered()
+    conversation = Conversation(TURNS)
+    if body.instructions:
+        conversation.read("system", body.instructions, "instructions")
+    if isinstance(body.input, str):
+        conversation.read("user", body.input, "input")
+    read_items(body.input if isinstance(body.input, list) else (), conversation)
+    if not conversation.messages and body.prompt_cache is None:
+        raise ApiError(INVALID, "There is no input. Send a text or messages as input.", "input")
+    over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
+    return Asked(
+        body.model,
+        scoped(settings_of_body(body, ("max_output_tokens", body.max_output_tokens), defaults), over),
+        tuple(conversation.messages),
+        tools=with_variables(functions_of(tools), body.chat_template_kwargs),
+        marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
+        warm=body.warms,
+        salt=caller.salt,
+        report=includes_report(body.include) or caller.report,
+        over=over,
+        field="input",
+    )
+
+
+def _refuse_parts_of_fields(body: ResponsesBody) -> None:
+    """Refuses what would change the answer within a field whose other parts are let pass."""
+    if (body.text or {}).get("format") not in (None, {"type": "text"}):
+        raise unsupported("text.format", "the form of an answer cannot be forced; ask for it in words.")
+    for name, harmless in (("effort", "none"), ("mode", "standard")):
+        if (body.reasoning or {}).get(name) not in (None, harmless):
+            raise unsupported(f"reasoning.{name}", "the model's own template decides whether it thinks.")
+    for name, value in (body.metadata or {}).items():
+        if not isinstance(value, str):
+            raise ApiError(INVALID, "It must be a text.", f"metadata.{cut(name)}")
+
+
+def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
+    """Returns the usage of a response; what was written is split by time to live, where OpenAI has it."""
+    details: dict[str, Any] = {"cached_tokens": usage.read, "cache_write_tokens": usage.written}
+    if kept and {one.seconds for one in kept} <= {*TTL_SECONDS.values()}:
+        written = {ttl: usage.written_for.get(seconds, 0) for ttl, seconds in TTL_SECONDS.items()}
+        written[min(TTL_SECONDS, key=TTL_SECONDS.__getitem__)] += usage.written - sum(written.values())
+        details["cache_write_tokens_details"] = {f"ttl_{ttl}_tokens": count for ttl, count in written.items()}
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": details,
+        "output_tokens": usage.generated,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.prompt + usage.generated,
+    }
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoints."""
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
+
+    @router.post("/v1/responses", dependencies=[Depends(few_messages(lambda: service.engine, "input"))])
+    async def create_response(body: ResponsesBody, request: Request) -> Response:
+        """Answers a conversation."""
+        request_id = request.state.request_id
+        asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
+        running = await service.begin(asked, request.state.noted, gone(request))
+        draft = _Draft(_head(body, asked), f"msg_{secrets.token_hex(12)}", running)
+        if body.stream:
+            return EventStream(_events(draft, request_id), running.close)
+        try:
+            answer = await running.answer(gone(request))
+        finally:
+            running.close()
+        return JSONResponse(draft.ended(answer, await running.parts(answer)))
+
+    @router.post(
+        f"/v1/responses/{COUNTING}", dependencies=[Depends(few_messages(lambda: service.engine, "input"))]
+    )
+    async def count_input_tokens(body: InputTokensBody, request: Request) -> Response:
+        """Counts the tokens of an input, exactly as a response reports them."""
+        body.model = body.model or service.names()[0]
+        asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
+        tokens = await service.counted(asked, request.state.client, gone(request))
+        return JSONResponse({"object": "response.input_tokens", "input_tokens": tokens})
+
+    @router.get("/v1/responses/{response_id}")
+    @router.delete("/v1/responses/{response_id}")
+    @router.post("/v1/responses/{response_id}/cancel")
+    @router.get("/v1/responses/{response_id}/input_items")
+    async def find_response(response_id: str) -> Response:
+        """Finds no response, as none is stored."""
+        if response_id == COUNTING:
+            raise HTTPException(405)
+        words = "nothing is stored here. Send the whole input to POST /v1/responses."
+        raise ApiError(NOT_FOUND, f"There is no response {shown(response_id)}: {words}", "response_id")
+
+    return router
+
+
+def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
+    """What is said of a response before it is answered."""
+    given = body.model_dump(exclude_none=True, include={*USUAL, "reasoning", "text"})
+    told: dict[str, Any] = {"prompt_cache_options": None}
+    if (options := body.prompt_cache_options) is not None:
+        told["prompt_cache_options"] = {"mode": options.mode, "ttl": options.ttl}
+        if options.comparison_response_id is not None:
+            told["prompt_cache_options"]["comparison_response_id"] = options.comparison_response_id
+            told["prompt_cache_diagnostics"] = {"type": "comparison_response_not_found"}
+    return {
+        "id": f"resp_{secrets.token_hex(12)}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": body.model,
+        **{name: given.get(name, usual) for name, usual in USUAL.items()},
+        "background": False,
+        "previous_response_id": None,
+        "reasoning": {"effort": None, "summary": None, **given.get("reasoning", {})},
+        "service_tier": "default",
+        "store": False,
+        "temperature": asked.settings.temperature,
+        "text": {"format": {"type": "text"}, **given.get("text", {})},
+        "tools": body.tools or [],
+        "top_logprobs": 0,
+        "top_p": asked.settings.top_p,
+        "truncation": "disabled",
+        **told,
+    }
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A response that is on its way.
+
+    Attributes:
+        head: what is known of it from the beginning.
+        item: the id of its message.
+        running: the request that it answers.
+    """
+
+    head: dict[str, Any]
+    item: str
+    running: Running
+
+    def told(self, status: Status, output: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        """Returns it as it stands."""
+        unknown = {"completed_at": None, "error": None, "incomplete_details": None, "usage": None}
+        return {**self.head, "status": status, "output": output, **unknown, **more}
+
+    def ended(self, answer: Answer, said: Said) -> dict[str, Any]:
+        """Returns it with its answer; one that only warms the cache has none."""
+        warm = self.running.asked.warm
+        cut = finish_reason(answer) == "length" and not warm
+        status: Status = "incomplete" if cut else "completed"
+        return self.told(
+            status,
+            [] if warm else output_of(said, status, self.item),
+            completed_at=None if cut else int(time.time()),
+            incomplete_details={"reason": "max_output_tokens"} if cut else None,
+            usage=usage_json(Usage.of(answer), self.running.kept),
+            **report_if_wanted(self.running, answer),
+        )
+
+
+class _Teller:
+    """Tells a response in numbered events."""
+
+    def __init__(self, draft: _Draft) -> None:
+        self._draft, self._numbers = draft, itertools.count()
+        self._texts: list[str] | None = None
+        self._place = {"item_id": draft.item, "output_index": 0, "content_index": 0}
+
+    def begun(self) -> Iterator[bytes]:
+        for kind in ("created", "in_progress"):
+            yield self._told(f"response.{kind}", response=self._draft.told("in_progress", []))
+
+    def opened(self, number: int = 0) -> Iterator[bytes]:
+        self._texts = []
+        item = message_item(self._draft.item, "in_progress", None)
+        place = {**self._place, "output_index": number}
+        yield self._told("response.output_item.added", output_index=number, item=item)
+        yield self._told("response.content_part.added", **place, part=part_of(""))
+
+    def added(self, text: str) -> bytes:
+        assert self._texts is not None, "the first token comes before its text"
+        self._texts.append(text)
+        return self._told("response.output_text.delta", **self._place, delta=text, logprobs=[])
+
+    def ended(self, answer: Answer, said: Said) -> Iterator[bytes]:
+        response = self._draft.ended(answer, said)
+        for number, item in enumerate(response["output"]):
+            yield from self._item(number, item)
+        yield self._told(f"response.{response['status']}", response=response)
+
+    def _item(self, number: int, item: dict[str, Any]) -> Iterator[bytes]:
+        """Tells an item to its end; a message of which a part was told, from there on."""
+        match item["type"]:
+            case "message":
+                place = {**self._place, "output_index": number}
+                part = item["content"][0]
+                if self._texts is None:
+                    yield from self.opened(number)
+                    yield self._told("response.output_text.delta", **place, delta=part["text"], logprobs=[])
+                yield self._told("response.output_text.done", **place, text=part["text"], logprobs=[])
+                yield self._told("response.content_part.done", **place, part=part)
+            case "function_call":
+                begun = {**item, "status": "in_progress", "arguments": ""}
+                yield self._told("response.output_item.added", output_index=number, item=begun)
+                place, spelled = {"item_id": item["id"], "output_index": number}, item["arguments"]
+                yield self._told("response.function_call_arguments.delta", **place, delta=spelled)
+                told = {"name": item["name"], "arguments": spelled}
+                yield self._told("response.function_call_arguments.done", **place, **told)
+            case _:
+                begun = {**item, "status": "in_progress"}
+                yield self._told("response.output_item.added", output_index=number, item=begun)
+        yield self._told("response.output_item.done", output_index=number, item=item)
+
+    def failed(self, error: ApiError) -> Iterator[bytes]:
+        """Tells both what readers of events look for and what clients raise: an object with `error`."""
+        fields = error.body("openai", "")["error"]
+        code = "server_error" if error.kind.status >= 500 else "invalid_prompt"
+        told = {"code": "rate_limit_exceeded" if error.kind is FULL else code, "message": error.message}
+        texts = self._texts
+        output = [] if texts is None else [message_item(self._draft.item, "incomplete", "".join(texts))]
+        yield self._told("response.failed", response=self._draft.told("failed", output, error=told))
+        flat = {name: fields[name] for name in ("code", "message", "param")}
+        yield self._told("error", **flat, error=fields)
+
+    def _told(self, kind: str, **fields: Any) -> bytes:
+        return event({"type": kind, **fields, "sequence_number": next(self._numbers)}, kind)
+
+
+async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:
+    whole = bool(draft.running.asked.tools)  # calls are told from text at its end
+    teller, opened = _Teller(draft), b""
+    try:
+        yield b"".join(teller.begun())
+        async for one in draft.running.events():
+            if isinstance(one, FirstToken) and not whole:
+                opened = b"".join(teller.opened())
+                if not draft.running.text_follows:
+                    yield opened
+                    opened = b""
+            elif isinstance(one, Delta) and one.text and not whole:
+                yield opened + teller.added(one.text)
+                opened = b""
+            elif isinstance(one, Finished):
+                yield b"".join(teller.ended(one.answer, await draft.running.parts(one.answer)))
+    except Exception as error:
+        yield opened + b"".join(teller.failed(error_of(error, request_id)))

@@ -1,0 +1,14 @@
+"""Batches that last: what is kept of one, and the file that holds them."""
+
+from __future__ import annotations
+
+from app.studio.batches.store import (
+    MOST_BATCHES,
+    MOST_BYTES,
+    BatchesHeld,
+    BatchKept,
+    BatchStore,
+    KeptState,
+)
+
+__all__ = ["MOST_BATCHES", "MOST_BYTES", "BatchKept", "BatchStore", "BatchesHeld", "KeptState"]

@@ -1,0 +1,227 @@
+"""The batches of this user: the one that is being answered, and those on disk."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from app.studio.batches import BatchKept, BatchStore, KeptState
+from app.studio.batches.batch import Batch, RowResult
+from app.studio.web.jobs import Job, Jobs
+from engine.base.errors import PromptCacheError
+
+if TYPE_CHECKING:
+    from engine import Engine, PreparedSchema
+
+State = Literal["working", "done", "stopped", "failed", "left", "elsewhere"]
+OPENED = 2  # batches of the disk that are held in memory
+GOES_ON = "A batch is being answered. Wait for its end, or stop it."
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A batch as it is shown.
+
+    Attributes:
+        batch: the batch.
+        state: how far it is; `left` where its studio ended before it did, `elsewhere` where another one
+            answers it.
+        fault: what ended it, in words.
+        job: the work, where it was begun in this studio.
+        unkept: why not all of it is on disk, in words; "" where all is.
+    """
+
+    batch: Batch
+    state: State
+    fault: str = ""
+    job: Job | None = None
+    unkept: str = ""
+
+
+class _Live:
+    """The batch of this studio that was begun last, and its writing down."""
+
+    def __init__(self, batch: Batch, store: BatchStore) -> None:
+        self.batch, self.unkept = batch, ""
+        self._store, self.begun = store, False
+        self._unwritten: list[tuple[int, int, RowResult]] = []
+        self._ended = 0
+        self.job: Job | None = None
+
+    def work(self, engine: Engine, schema: PreparedSchema, job: Job) -> Batch:
+        """Answers it, and writes each row down; what cannot be written is tried again with the next."""
+        state: KeptState = "failed"
+        fault = ""
+        with self._store.answering.held(self.batch.key):
+            self._write()
+            try:
+                self.batch.answer(engine, schema, job, self._keep)
+                state = "done"
+            except Exception as error:
+                state, fault = ("stopped", "") if job.stopping else ("failed", str(error) or repr(error))
+                raise
+            finally:
+                self._write()
+                if self.begun:
+                    self._try(lambda: self._store.end(self.batch.key, state, fault))
+        return self.batch
+
+    def _keep(self, number: int, result: RowResult) -> None:
+        self._unwritten.append((number, self._ended, result))
+        self._ended += 1
+        self._write()
+
+    def _write(self) -> None:
+        self.unkept = ""
+        if not self.begun:
+            self.begun = self._try(lambda: self._store.begin(self.batch))
+        if self.begun and self._unwritten and self._try(self._add):
+            self._unwritten = []
+
+    def _add(self) -> None:
+        self._store.add(self.batch.key, self._unwritten)
+
+    def _try(self, write: Callable[[], None]) -> bool:
+        try:
+            write()
+        except PromptCacheError as error:
+            self.unkept = str(error)
+            return False
+        return True
+
+
+class BatchBook:
+    """Begins batches, finds them again, names and deletes them.
+
+    Args:
+        jobs: the register where their work can be asked about and stopped.
+        store: the batches on disk.
+    """
+
+    def __init__(self, jobs: Jobs, store: BatchStore) -> None:
+        self._jobs, self.store = jobs, store
+        self._live: _Live | None = None
+        self._opened: OrderedDict[str, Shown] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def start(self, batch: Batch, engine: Engine, schema: PreparedSchema) -> Job:
+        """Begins to answer a batch in the background; each row is on disk before it is shown.
+
+        Raises:
+            PromptCacheError: another one is being answered, or one with its key is kept already.
+        """
+        with self._lock:
+            if self.working is not None:
+                raise PromptCacheError(GOES_ON)
+            self.store.require_new(batch.key)
+            live = _Live(batch, self.store)
+            job = Job(batch.key, lambda job: live.work(engine, schema, job), "batch", result=batch)
+            live.job = self._jobs.start(job)
+            self._live = live
+        return job
+
+    @property
+    def working(self) -> str | None:
+        """The key of the batch that is being answered."""
+        live = self._live
+        return live.batch.key if live is not None and live.job is not None and not live.job.over else None
+
+    def find(self, key: str) -> Shown:
+        """A batch by its key.
+
+        Raises:
+            PromptCacheError: it is not kept any more, or the file cannot be read.
+        """
+        live = self._here()
+        if live is not None and live.batch.key == key:
+            return self._of(live)
+        name = self.store.name(key)
+        with self._lock:
+            if name is None:
+                self._opened.pop(key, None)  # another studio has deleted it
+            elif key in self._opened:
+                self._opened.move_to_end(key)
+                self._opened[key].batch.name = name
+                return self._opened[key]
+        batch, state, fault = self.store.load(key)
+        shown = Shown(batch, self._unended(key) if state == "working" else state, fault)
+        if state != "working":  # one that another studio answers goes on growing
+            with self._lock:
+                self._opened[key] = shown
+                while len(self._opened) > OPENED:
+                    self._opened.popitem(last=False)
+        return shown
+
+    def latest(self) -> Shown | None:
+        """The batch of this studio that was begun last; else the newest on disk, None where there is none."""
+        live = self._here()
+        if live is not None:
+            return self._of(live)
+        newest = next(iter(self.store.listed()), None)
+        return None if newest is None else self.find(newest["key"])
+
+    def listed(self) -> list[BatchKept]:
+        """All batches on disk, the newest first."""
+        listed = self.store.listed()
+        for one in listed:
+            if one["state"] == "working" and one["key"] != self.working:
+                one["state"] = "elsewhere" if one["key"] in self.store.answering else "working"
+        return listed
+
+    def rename(self, key: str, name: str) -> None:
+        """Gives a batch a name.
+
+        Raises:
+            PromptCacheError: it is too long, or the batch is not kept any more.
+        """
+        self.store.rename(key, name)
+
+    def _unended(self, key: str) -> State:
+        return "elsewhere" if key in self.store.answering else "left"
+
+    def _here(self) -> _Live | None:
+        """The batch of this studio that was begun last, named as on disk; None where it was deleted there."""
+        live = self._live
+        if live is None or not live.begun:
+            return live
+        try:
+            name = self.store.name(live.batch.key)
+        except PromptCacheError:  # what is in memory can still be shown
+            return live
+        if name is not None:
+            live.batch.name = name
+        elif (
+            self.working != live.batch.key and not self.store.held()["warnings"]
+        ):  # no file that was set aside
+            with self._lock:
+                self._live = live = None if self._live is live else self._live
+        return live
+
+    def delete(self, keys: Sequence[str]) -> int:
+        """Deletes batches, for good; returns how many there were.
+
+        Raises:
+            PromptCacheError: one of them is being answered.
+        """
+        with self._lock:
+            if self.working in keys:
+                raise PromptCacheError("One of them is being answered. Stop it, then delete it.")
+            gone = self.store.delete(keys)
+            for key in keys:
+                self._opened.pop(key, None)
+            if self._live is not None and self._live.batch.key in keys:
+                self._live = None
+        return gone
+
+    @staticmethod
+    def _of(live: _Live) -> Shown:
+        assert live.job is not None
+        told = live.job.state()
+        stopping, fault = live.job.stopping, told["fault"]
+        state: State = (
+            "working" if not told["over"] else "done" if not fault else "stopped" if stopping else "failed"
+        )
+        return Shown(live.batch, state, "" if stopping else fault, live.job, live.unkept)

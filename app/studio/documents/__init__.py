@@ -1,0 +1,1 @@
+"""The user's documents: folder, drafts, recent files and their analysis."""

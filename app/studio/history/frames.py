@@ -1,0 +1,259 @@
+"""What a run told when it was over, read from JSON of any version, or of anybody's making.
+
+What is missing or of another type is left out, so that whoever shows a frame can rely on its types. What
+follows from the times is computed from them again, so that no ratio contradicts the times beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+
+from app.studio.history.measurements import read_fidelity
+from app.studio.runs.payback import apart, payback
+from app.studio.runs.run_frame import (
+    SIDES,
+    Belongs,
+    ComparedSoFar,
+    EncodingFrame,
+    Ended,
+    ModelOfRun,
+    Payback,
+    ReuseFrame,
+    RunFrame,
+    SideFrame,
+    Sides,
+    State,
+)
+from app.studio.runs.run_state import digest_of_model
+from app.studio.web.json_answers import Json
+
+MOST_ENTRIES = 100  # of a list or a mapping: a frame of our own has a tenth of that
+LONGEST_WORDS = 10_000
+LONGEST_TEXT = 5_000_000
+LEAST_MS = 1e-6  # a nanosecond: nothing takes less
+MOST_MS = 366 * 24 * 3600 * 1000.0
+_LEAST_RATIO, _LEAST_RATE = LEAST_MS / MOST_MS, 1000 / MOST_MS
+_NEAR = 0.02  # by which rounded times may be apart
+STATES = frozenset({"done", "measured", "stopped", "failed"})
+ENDS = frozenset({"eos", "length", "stop"})
+
+
+def read_frame(sent: object) -> RunFrame:
+    """Returns a frame with fields of their types that agree with each other, whatever was sent.
+
+    How its texts differ is not kept.
+    """
+    frame = as_mapping(sent)
+    state, sides = as_words(frame.get("state")), as_mapping(frame.get("sides"))
+    read: Sides = {"cached": _side(sides.get("cached")), "uncached": _side(sides.get("uncached"))}
+    order = [side for side in SIDES if read[side]["ttft_ms"] is not None] or list(SIDES)
+    model, encoding = _model(frame.get("model")), _encoding(frame.get("encoding"))
+    compared = _comparison(frame.get("comparison"), read)
+    return {
+        "format": int(as_number(frame.get("format")) or 0),
+        "number": 0,
+        "mode": "both" if len(order) > 1 else order[0],
+        "schema": as_words(frame.get("schema")),
+        "of": _belongs(frame.get("of"), model),
+        "started": _moment(frame.get("started")),
+        "settings": _settings(frame),
+        "placement": "schema" if frame.get("placement") == "schema" else "compact",
+        "model": model,
+        "order": order,
+        "repeat": int(as_number(frame.get("repeat")) or 1),
+        "state": cast(State, state if state in STATES else "stopped"),
+        "message": as_words(frame.get("message")),
+        "warnings": [as_words(one) for one in _list(frame.get("warnings"))],
+        "encoding": encoding,
+        "sides": read,
+        "comparison": compared,
+        "payback": _payback(frame, read, encoding, compared),
+        "difference": None,
+        "fidelity": read_fidelity(frame.get("fidelity")),
+        "reuse": _reuse(frame.get("reuse")),
+    }
+
+
+def _belongs(sent: object, model: ModelOfRun) -> Belongs:
+    """What it belongs to; frames of the first versions did not say."""
+    of = as_mapping(sent)
+    return {
+        "schema": as_words(of.get("schema")),
+        "prompt": as_words(of.get("prompt")),
+        "settings": as_words(of.get("settings")),
+        "model": as_words(of.get("model")) or digest_of_model(model),
+    }
+
+
+def _model(sent: object) -> ModelOfRun:
+    model = as_mapping(sent)
+    return {
+        "name": as_words(model.get("name")),
+        "fingerprint": as_words(model.get("fingerprint")),
+        "device": as_words(model.get("device")),
+        "dtype": as_words(model.get("dtype")),
+        "weights": as_words(model.get("weights")),
+    }
+
+
+def _encoding(sent: object) -> EncodingFrame:
+    """What was encoded ahead; its time is None where nothing was."""
+    encoding = as_mapping(sent)
+    segments = int(as_number(encoding.get("segments")) or 0)
+    state = as_words(encoding.get("state"))
+    return {
+        "state": cast(State, state if state in STATES else "done" if segments else "not run"),
+        "waits": False,
+        "working": "",
+        "done": 0,
+        "total": 0,
+        "modules": [as_words(one) for one in _list(encoding.get("modules"))],
+        "segments": segments,
+        "tokens": int(as_number(encoding.get("tokens")) or 0),
+        "ms": as_time(encoding.get("ms")) if segments else None,
+        "others": int(as_number(encoding.get("others")) or 0),
+        "others_ms": as_time(encoding.get("others_ms")),
+    }
+
+
+def _comparison(sent: object, sides: Sides) -> ComparedSoFar:
+    compared, found = as_mapping(sent), dict[str, Any]()
+    ours, theirs = sides["cached"]["ttft_ms"], sides["uncached"]["ttft_ms"]
+    least, most = as_number(compared.get("least_speedup")), as_number(compared.get("most_speedup"))
+    if ours and theirs:
+        found["ttft_speedup"] = ratio = theirs / ours
+        if least and most and _LEAST_RATIO <= least <= ratio * (1 + _NEAR) and most >= ratio * (1 - _NEAR):
+            found |= {"least_speedup": least, "most_speedup": most}
+    if (divergence := as_number(compared.get("kl_first_token"))) is not None:
+        found["kl_first_token"] = divergence
+    for name in ("first_token_agrees", "same_text"):
+        if isinstance(agrees := compared.get(name), bool):
+            found[name] = agrees
+    return cast(ComparedSoFar, found)
+
+
+def _payback(
+    frame: Mapping[str, Any], sides: Sides, encoding: EncodingFrame, compared: ComparedSoFar
+) -> Payback | None:
+    """From when on the cache pays off; shared files of the first versions said it in two fields."""
+    told, cached = as_mapping(frame.get("payback")), sides["cached"]["ttft_ms"]
+    if not frame.get("payback") or cached is None:
+        return None
+    first = as_time(told.get("first_ms", frame.get("first_ms")))
+    if first is not None and first < (cached + (encoding["ms"] or 0)) * (1 - _NEAR):
+        first = None
+    encode_ms = None if first is None else first - cached
+    return payback(encode_ms, cached, sides["uncached"]["ttft_ms"], clear=apart(compared))
+
+
+def _side(sent: object) -> SideFrame:
+    side = as_mapping(sent)
+    state, ended = as_words(side.get("state")), as_words(side.get("ended"))
+    shown, stages = as_time(side.get("ttft_ms")) or None, as_times(side.get("timeline_ms"))
+    rate = as_number(side.get("tokens_per_second"))
+    if shown is not None and abs(sum(stages.values()) - shown) > _NEAR * shown:
+        stages = {}  # of another time than the one that is shown
+    return {
+        "state": cast(State, state if state in STATES else "not run"),
+        "waits": False,
+        "working": "",
+        "done": 0,
+        "total": 0,
+        "text": text[:LONGEST_TEXT] if isinstance(text := side.get("text"), str) else "",
+        "ttft_ms": shown,
+        "timeline_ms": stages,
+        "tokens": {name: int(number) for name, number in as_numbers(side.get("tokens")).items()},
+        "tokens_per_second": rate if rate and rate >= _LEAST_RATE else None,
+        "samples_ms": _samples(side.get("samples_ms")),
+        "cold_ms": _samples(side.get("cold_ms")),
+        "waited_ms": as_time(side.get("waited_ms")) or 0.0,
+        "ended": cast(Ended, ended if ended in ENDS else ""),
+    }
+
+
+def _reuse(sent: object) -> ReuseFrame | None:
+    told = as_mapping(sent)
+    if not isinstance(told.get("why"), str):
+        return None
+    return {
+        "scope": as_words(told.get("scope")),
+        "repair": as_words(told.get("repair")),
+        "why": as_words(told.get("why")),
+        "kl": as_number(told.get("kl")),
+        "checked": told.get("checked") is True,
+        "follows": False,  # a check is of the session that answered
+        "broken": told.get("broken") is True,
+    }
+
+
+def _samples(sent: object) -> list[float]:
+    return [number for one in _list(sent) if (number := as_time(one)) is not None]
+
+
+def _settings(frame: Mapping[str, Any]) -> Json:
+    """The settings; frames without a format had three of them beside the rest."""
+    found: Json = {}
+    for name, value in _some(frame.get("settings")):
+        if isinstance(value, str | bool) or value is None or as_number(value) is not None:
+            found[as_words(name)] = as_words(value) if isinstance(value, str) else value
+        elif isinstance(value, list):
+            found[as_words(name)] = [as_words(one) for one in _list(value)]
+    if "settings" not in frame:
+        for name in ("scope", "repair", "placement"):
+            if isinstance(value := frame.get(name), str):
+                found[name] = as_words(value)
+    return found
+
+
+def as_mapping(sent: object) -> Mapping[str, Any]:
+    """A mapping, or an empty one."""
+    return sent if isinstance(sent, dict) else {}
+
+
+def _some(sent: object) -> list[tuple[str, Any]]:
+    return [(str(name), value) for name, value in list(as_mapping(sent).items())[:MOST_ENTRIES]]
+
+
+def _list(sent: object) -> list[Any]:
+    return sent[:MOST_ENTRIES] if isinstance(sent, list) else []
+
+
+def as_words(sent: object) -> str:
+    """A text, or ""; half of a surrogate pair becomes a question mark."""
+    return sent[:LONGEST_WORDS].encode("utf-8", "replace").decode("utf-8") if isinstance(sent, str) else ""
+
+
+def _moment(sent: object) -> str:
+    """A time as ISO 8601; "" for what is none."""
+    words = as_words(sent)
+    try:
+        datetime.fromisoformat(words)
+    except ValueError:
+        return ""
+    return words
+
+
+def as_number(sent: object) -> float | None:
+    """A number that JSON and a page can hold, and no less than 0."""
+    if isinstance(sent, bool) or not isinstance(sent, int | float):
+        return None
+    return sent if 0 <= sent <= 2**53 and math.isfinite(sent) else None
+
+
+def as_numbers(sent: object) -> dict[str, float]:
+    """The numbers of a mapping."""
+    return {as_words(name): number for name, one in _some(sent) if (number := as_number(one)) is not None}
+
+
+def as_time(sent: object) -> float | None:
+    """A time in milliseconds: 0, or between a nanosecond and a year, so that every ratio of two is finite."""
+    number = as_number(sent)
+    return number if number is not None and (number == 0 or LEAST_MS <= number <= MOST_MS) else None
+
+
+def as_times(sent: object) -> dict[str, float]:
+    """The times of a mapping."""
+    return {name: number for name, number in as_numbers(sent).items() if as_time(number) is not None}

@@ -1,0 +1,238 @@
+"""Runs of one prompt: what is missing is encoded first, then the sides are timed in turns.
+
+The engine works in the job's own thread, so a slow browser never slows the clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from app.studio.history import Record, RunStore
+from app.studio.history.record import contained
+from app.studio.runs.run_frame import SIDES, Mode, ModelOfRun, Side
+from app.studio.runs.run_state import Clock, Run, apply, told_of, with_warnings
+from app.studio.runs.settings import PageSettings
+from app.studio.web.jobs import Job, Jobs
+from engine.base.errors import CancelledError, PromptCacheError
+from engine.base.events import FirstToken, Listener, ReuseTaken, Waiting
+
+if TYPE_CHECKING:
+    from engine import Engine, PreparedPrompt, PreparedSchema
+
+logger = logging.getLogger(__name__)
+
+NOT_STORED = "What was computed is held in memory at most, as the budget of the cache is 0."
+NOT_KEPT = "The answer is complete, but the run is not kept on disk."
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the page asks for: the texts of this moment, and how to run them.
+
+    Attributes:
+        engine: computes the answers, one step at a time; the schema is its own.
+        mode: which sides run.
+        texts: digests of schema and prompt.
+        source: the schema's text, and `origin` where it came from, for whoever keeps the run.
+    """
+
+    key: str
+    engine: Engine
+    schema: PreparedSchema
+    prompt: str
+    settings: PageSettings
+    mode: Mode = "both"
+    texts: tuple[str, str] = ("", "")
+    source: str = ""
+    origin: str = ""
+
+
+class Runs:
+    """Starts runs, and remembers those of this session.
+
+    Args:
+        jobs: the register where the runs can be asked about and stopped.
+        kept: the runs on disk; each that got as far as a first token is added when it is over.
+    """
+
+    def __init__(self, jobs: Jobs, kept: RunStore | None = None) -> None:
+        self._jobs, self._kept = jobs, kept
+        self._history: list[Run] = []
+        self._started = 0
+        self._lock = threading.Lock()
+
+    @property
+    def history(self) -> tuple[Run, ...]:
+        """The runs that got as far as a first token, in order."""
+        with self._lock:
+            return tuple(self._history)
+
+    def find(self, number: int) -> Run | None:
+        """The run with this number."""
+        return next((run for run in self.history if run.number == number), None)
+
+    def start(self, request: RunRequest) -> Job:
+        """Begins to run the sides, one after the other; what a stopped run has produced stays."""
+        engine = request.engine
+        run = Run(
+            request.schema.name,
+            request.settings,
+            self._order(request.mode),
+            model_of(engine),
+            placement=engine.placement(request.settings.placement),
+            texts=request.texts,
+        )
+        run.started = datetime.now().astimezone().isoformat(timespec="seconds")
+        if "cached" in run.order:
+            run.encoding.state = "working"
+        else:
+            run.begin()
+        return self._jobs.start(
+            Job(request.key, lambda job: self._work(job, run, request), "run", result=run)
+        )
+
+    def _order(self, mode: Mode) -> tuple[Side, ...]:
+        if mode != "both":
+            return (mode,)
+        with self._lock:
+            self._started += 1
+            return SIDES if self._started % 2 else SIDES[::-1]
+
+    def _work(self, job: Job, run: Run, request: RunRequest) -> Run:
+        clock = Clock()
+        try:
+            if "cached" in run.order and not job.stopping:
+                self._encode(job, run, request)
+            for repeat in range(1, run.settings.repeats + 1):
+                if job.stopping:
+                    break
+                with job.changing():
+                    run.repeat = repeat
+                self._run_once(job, run, request, clock)
+        except CancelledError:
+            pass
+        except Exception as error:  # the page shows it, beside what came before
+            with job.changing():
+                run.state, run.message = "failed", _sentence(error)
+        with job.changing():
+            run.conclude()
+            found = run.encoding.found
+            if found is not None and found.segments and not request.engine.store.settings.budget:
+                run.warnings = with_warnings(run.warnings, [NOT_STORED])
+            self._remember(run)
+        self._keep(job, run, request)
+        return run
+
+    def _keep(self, job: Job, run: Run, request: RunRequest) -> None:
+        """Writes the run to the disk; its clocks have stopped, and the page has seen how it ended."""
+        if self._kept is None or not run.number:
+            return
+        frame = cast(dict[str, Any], run.frame())
+        try:
+            whole = contained(request.schema.tree)
+            record = Record(request.source, request.prompt, frame, "", "", request.origin, whole)
+            self._kept.keep(record)
+            run.kept = record.id
+        except Exception as error:  # the answer is complete without it
+            logger.warning("A run was not kept", exc_info=not isinstance(error, PromptCacheError))
+            with job.changing():
+                run.warnings = with_warnings(run.warnings, [f"{NOT_KEPT} {error}"])
+
+    def _encode(self, job: Job, run: Run, request: RunRequest) -> None:
+        """Computes what is missing, in a step of its own."""
+
+        def turn(_: Side) -> None:
+            with job.changing():
+                run.encoding.waits = False
+
+        prompt = request.schema.prompt(request.prompt)
+        steps = prompt.encoding(request.settings, Listener(turn, lambda: job.stopping))
+        with contextlib.closing(steps):
+            while True:
+                try:
+                    event = next(steps)
+                except StopIteration as end:
+                    with job.changing():
+                        run.encoding.finish(end.value)
+                        run.warnings = with_warnings(run.warnings, end.value.warnings)
+                        run.begin()
+                    return
+                with job.changing():
+                    run.encoding.take(event)
+                if job.stopping:
+                    raise CancelledError("The run was stopped.")
+
+    def _run_once(self, job: Job, run: Run, request: RunRequest, clock: Clock) -> None:
+        order = run.order if run.repeat % 2 else run.order[::-1]
+        settings = request.settings if run.repeat == 1 else replace(request.settings, max_new_tokens=1)
+
+        def turn(side: Side) -> None:
+            with job.changing():
+                run.sides[side].waits = False
+
+        def checked(found: ReuseTaken) -> None:
+            self._checked(run, found)
+
+        listener = Listener(turn, lambda: job.stopping, checked)
+        prompt, check = request.schema.prompt(request.prompt), run.repeat == 1
+        stream = self._stream(prompt, settings, order, listener, check=check)
+        with contextlib.closing(cast(Any, stream)):
+            for event in stream:
+                if run.repeat == 1 or isinstance(event, (FirstToken, Waiting)):
+                    with job.changing():
+                        apply(run, event, time.perf_counter(), clock)
+                        self._remember(run)
+                if job.stopping:
+                    break
+
+    @staticmethod
+    def _stream(
+        prompt: PreparedPrompt,
+        settings: PageSettings,
+        order: tuple[Side, ...],
+        listener: Listener,
+        *,
+        check: bool,
+    ) -> Any:
+        mode: Mode = order[0] if len(order) == 1 else "both"
+        order = order if mode == "both" else SIDES
+        return prompt.stream(settings, mode=mode, order=order, listener=listener, check=check)
+
+    def _checked(self, run: Run, found: ReuseTaken) -> None:
+        """Is told what a check found, when the run is long over."""
+        run.reuse, told = found, told_of(found)
+        if self._kept is not None and run.kept and told is not None:
+            self._kept.note_reuse(run.kept, told)
+
+    def _remember(self, run: Run) -> None:
+        if run.number == 0 and any(side.timelines for side in run.sides.values()):
+            with self._lock:
+                run.number = len(self._history) + 1
+                self._history.append(run)
+
+
+def model_of(engine: Engine) -> ModelOfRun:
+    """What a run says of the model that answers."""
+    model = engine.model
+    return {
+        "name": model.name,
+        "fingerprint": model.fingerprint,
+        "device": str(model.device),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "weights": model.weights,
+    }
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, PromptCacheError):
+        return str(error)
+    logger.error("A run failed", exc_info=error)
+    if isinstance(error, MemoryError):
+        return "There is not enough memory for this prompt. Pick fewer modules, or open a smaller model."
+    return f"The run failed: {error!r}. The terminal of the studio shows the details."

@@ -1,0 +1,80 @@
+"""The page: what its head loads, and one column for each page of the registry."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import gradio as gr
+
+from app.studio.pages import PAGES
+from app.studio.pages.page import host
+from app.studio.web.endpoints import by_name
+from app.studio.workspace.all_pages import SHARED
+from app.studio.workspace.page_state import Parts
+
+TITLE = "Prompt Cache Studio"
+
+
+def assets_folder() -> Path:
+    """The folder of the page's scripts and styles."""
+    return Path(str(files("assets"))) / "studio"
+
+
+def assets_path(folder: Path) -> str:
+    """The URL path of that folder. It changes with the files, so a browser never mixes two versions."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(path.relative_to(folder).as_posix().encode())
+            digest.update(path.read_bytes())
+    return f"/studio-assets-{digest.hexdigest()[:12]}"
+
+
+def head(path: str) -> str:
+    """What the page's head loads: only from this server. Styles of other pages come when they are shown."""
+    styles = [
+        "studio.css",
+        "frame.css",
+        "dialogs.css",
+        "table.css",
+        "files.css",
+        "strip.css",
+        "reads.css",
+        "chart.css",
+        f"pages/{PAGES[0].name}.css",
+        "run.css",
+    ]
+    return (
+        f'<link rel="icon" type="image/svg+xml" href="{path}/icon.svg">'
+        + "".join(f'<link rel="stylesheet" href="{path}/{style}">' for style in styles)
+        + f'<script type="module" src="{path}/studio.js"></script>'
+    )
+
+
+def theme() -> gr.themes.Base:
+    """Colours and fonts of Gradio's own parts; the fonts come with Gradio."""
+    return gr.themes.Default(
+        primary_hue="teal",
+        neutral_hue="slate",
+        font=[gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "system-ui", "sans-serif"],
+        font_mono=[gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "ui-monospace", "monospace"],
+        radius_size="sm",
+        spacing_size="sm",
+    )
+
+
+def build(parts: Parts) -> gr.Blocks:
+    """The studio's page over its parts."""
+    pages = [page(parts) for page in PAGES]
+    endpoints = by_name([*(shared(parts) for shared in SHARED), *pages])
+    entries = json.dumps([{"name": page.name, "title": page.title} for page in pages])
+    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
+        functions = [endpoint.function() for endpoint in endpoints.values()]
+        host("shell", told=f"pages: {entries}", server_functions=functions)
+        for page in pages:
+            with gr.Column(elem_id=f"page-{page.name}", elem_classes="studio-page"):
+                page.build()
+    return blocks

@@ -1,0 +1,1 @@
+"""The loaded model of the studio, and the programs that use it."""

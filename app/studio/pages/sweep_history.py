@@ -1,0 +1,132 @@
+"""Reports of sweeps, kept on disk: a file each, the same JSON as `pml bench sweep --json` prints."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from app.base.safe_write import write_text
+from engine.base.errors import PromptCacheError
+
+logger = logging.getLogger(__name__)
+
+KEPT = 50
+_NAME = re.compile(r"\d{8}T\d{6}-[a-z]+(-\d+)?")
+Report = dict[str, Any]
+
+
+class KeptReport(TypedDict):
+    """A report in a line: its name, when it was measured, what of, and how it ended."""
+
+    name: str
+    started: str
+    axis: str
+    model: str
+    points: int
+    ended: str
+
+
+class Measurements:
+    """The reports in one folder, which is made when the first one is kept. Safe to use from several threads.
+
+    Args:
+        folder: holds a file for each.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock = folder, threading.Lock()
+
+    def keep(self, report: Report) -> str:
+        """Writes a report down; the oldest beyond so many go. Returns its name.
+
+        Raises:
+            PromptCacheError: it cannot be written.
+        """
+        started = re.sub(r"[-:]", "", report["started"][:19])
+        stem = name = f"{started}-{report['sweep']['axis']}"
+        with self._lock:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                number = 1
+                while (self._folder / f"{name}.json").exists():
+                    number += 1
+                    name = f"{stem}-{number}"
+                write_text(self._folder / f"{name}.json", json.dumps(report, indent=1))
+                for path in self._paths()[KEPT:]:
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                raise PromptCacheError(
+                    f"The times were measured, and cannot be kept in {str(self._folder)!r}: "
+                    f"{error.strerror or error}. Save them from the page."
+                ) from error
+        return name
+
+    def listed(self) -> list[KeptReport]:
+        """All reports in a line each, the latest first; what is none of ours is passed by."""
+        found = []
+        for path in self._paths():
+            report = self._read(path)
+            if report is not None:
+                found.append(_line(path.stem, report))
+        return found
+
+    def report(self, name: str) -> Report:
+        """One report.
+
+        Raises:
+            PromptCacheError: there is none of that name any more.
+        """
+        path = self._folder / f"{name}.json"
+        report = self._read(path) if _NAME.fullmatch(name) and path.is_file() else None
+        if report is None:
+            raise PromptCacheError("These times are not kept any more. Choose others from the list.")
+        return report
+
+    def remove(self, name: str) -> None:
+        """Forgets a report, if there is one of that name."""
+        if _NAME.fullmatch(name):
+            with self._lock:
+                (self._folder / f"{name}.json").unlink(missing_ok=True)
+
+    def pace(self, model: str, device: str = "") -> float | None:
+        """Units a second that the latest sweep of a model has done; None where none was measured."""
+        for path in self._paths():
+            report = self._read(path)
+            if report is None or report["model"]["name"] != model or not report["seconds"]:
+                continue
+            if not device or report["model"]["device"] == device:
+                return float(report["units"] / report["seconds"])
+        return None
+
+    def _paths(self) -> list[Path]:
+        if not self._folder.is_dir():
+            return []
+        ours = (path for path in self._folder.glob("*.json") if _NAME.fullmatch(path.stem))
+        return sorted(ours, key=lambda path: path.stem, reverse=True)
+
+    def _read(self, path: Path) -> Report | None:
+        try:
+            report = json.loads(path.read_bytes())
+            _line(path.stem, report)
+            float(report["units"]), float(report["seconds"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            logger.warning("%s holds no report of a sweep: %r", path, error)
+            return None
+        return dict(report)
+
+
+def _line(name: str, report: Report) -> KeptReport:
+    return {
+        "name": name,
+        "started": str(report["started"]),
+        "axis": str(report["sweep"]["axis"]),
+        "model": str(report["model"]["name"]),
+        "points": len({str(one["value"]) for one in report["results"]}),
+        "ended": str(report["ended"]),
+    }

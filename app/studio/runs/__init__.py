@@ -1,0 +1,1 @@
+"""One run of the studio: its state, its report and the comparison of its sides."""

@@ -1,0 +1,1 @@
+"""What the page's endpoints share: JSON answers, jobs, streams and charts."""

@@ -1,0 +1,1 @@
+"""The head of the page: open documents, files, imports and help."""

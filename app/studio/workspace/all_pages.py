@@ -1,0 +1,10 @@
+"""The parts that the page asks, whichever of its pages is shown."""
+
+from __future__ import annotations
+
+from app.studio.workspace.file_menu import FileDesk
+from app.studio.workspace.help import Help
+from app.studio.workspace.imports import Importing
+from app.studio.workspace.workspace import Workspaces
+
+SHARED: tuple[type[Workspaces | FileDesk | Importing | Help], ...] = (Workspaces, FileDesk, Importing, Help)

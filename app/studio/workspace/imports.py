@@ -1,0 +1,256 @@
+"""Other forms as a schema and a prompt: files that the browser has read, looked at before anything is opened.
+
+They are written to a folder of their own, imported as `pml import` does it, and gone before the answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from app.base.importing import DEFAULT_LENGTH, KINDS, LEAST_TOKENS, MOST_TOKENS, as_texts, options_of
+from app.studio.documents.drafts import Workspace
+from app.studio.documents.fitting import prompt_of
+from app.studio.documents.folder import Encoding, NotUtf8Error, decoded
+from app.studio.documents.requests import Count, Flag, Shelve, Words, request
+from app.studio.documents.workspace_opener import Opened
+from app.studio.web.endpoints import Endpoints, endpoint
+from app.studio.web.jobs import Job, StoppedError
+from app.studio.web.json_answers import JobState, Json, JsonOf
+from app.studio.workspace.page_state import Parts
+from engine.base.errors import PromptCacheError
+from engine.exchange import FolderOptions, import_from
+from engine.exchange.folder.sections import Split
+from engine.pml import parse_schema
+
+MOST_BYTES = 20 * 1024 * 1024
+MOST_FILES = 10_000
+_IN_PAGE_WORDS = (
+    (r"(?:add|and|give) --from (\w+)(?:, or --from (\w+))?", r"choose another kind here (\1 \2)"),
+    (r"--from (\w+)", r"the kind \1"),
+    (r"choose with --include and --exclude", "choose fewer files"),
+    (r"save the schema in the folder or above it \(-o\), so that its modules can refer to the files, ", ""),
+    (r"; --row gives another", "; another can be chosen here"),
+    (r"give --row (\d+) to", r"choose \1 to"),
+    (r"--row", "the number"),
+    (r"--name", "the name"),
+)
+
+
+@request
+class ImportFile:
+    """A file: its path from the folder on that was chosen, with `/`, and its bytes in base64."""
+
+    path: Words
+    data: Words
+
+
+@request
+class ImportFiles:
+    """Files to be imported, and how.
+
+    Attributes:
+        key: the key of the work that begins.
+        kind: what they are; "" where they tell themselves.
+        name: of the schema; "" for that of the source.
+        row: which conversation or prompt of a file that holds several, from 1.
+        param_length: tokens of a template's parameters.
+        split: how long texts are cut.
+        tokens: of a part, where they are cut by tokens.
+        titles: whether each text of a folder begins with a line that says which document it is.
+        encoding: of the file, where it is a single one.
+    """
+
+    key: Words
+    files: tuple[ImportFile, ...]
+    kind: Words = ""
+    name: Words = ""
+    row: Count = 1
+    param_length: Count = DEFAULT_LENGTH
+    split: Literal["whole", "headings", "tokens"] = "whole"
+    tokens: Count = 512
+    titles: Flag = True
+    encoding: Encoding = "utf-8"
+
+
+@request
+class OpenImported(Shelve):
+    """What an import gave, to be opened."""
+
+    name: Words
+    schema: Words
+    prompt: Words
+
+
+class ImportPreview(TypedDict):
+    """What an import gives; or what to ask about a file in another encoding.
+
+    `options` are those that change something for this kind; a source without a prompt gets a fresh one.
+    """
+
+    name: NotRequired[str]
+    kind: NotRequired[str]
+    schema: NotRequired[str]
+    prompt: NotRequired[str]
+    modules: NotRequired[int]
+    notes: NotRequired[list[str]]
+    options: NotRequired[list[str]]
+    encoding: NotRequired[Encoding]
+    message: NotRequired[str]
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What came of a look at files."""
+
+    preview: ImportPreview
+
+    def to_json(self) -> Json:
+        """Returns it for the page."""
+        return {**self.preview}
+
+
+class Importing(Endpoints):
+    """The server side of the import dialog."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._desk = parts, parts.desk
+
+    @endpoint
+    def preview_import(self, request: ImportFiles) -> JobState[Annotated[Json, JsonOf(ImportPreview)]]:
+        """Begins to make documents of files; nothing is opened, and nothing of the files stays."""
+        _require_sound(request)
+
+        def work(job: Job) -> _Looked:
+            return _Looked(self._preview(job, request))
+
+        return self._parts.jobs.start(Job(request.key, work, "import", "beginning")).state()
+
+    def _preview(self, job: Job, request: ImportFiles) -> ImportPreview:
+        def told(done: int, total: int, what: str) -> None:
+            job.progress(done, total, _step(what))
+
+        with tempfile.TemporaryDirectory(prefix="pml-import-") as place:
+            folder = Path(place)
+            try:
+                source = _laid_out(job, request, folder)
+                imported = import_from(
+                    source,
+                    request.kind or None,
+                    name=request.name or None,
+                    length=request.param_length,
+                    row=request.row,
+                    folder=FolderOptions(titles=request.titles, split=self._split(job, request)),
+                    progress=told,
+                )
+                found = as_texts(imported, told)
+            except NotUtf8Error as other:
+                return {"encoding": other.encoding, "message": str(other)}
+            except PromptCacheError as error:
+                raise PromptCacheError(_in_page_words(str(error), folder)) from None
+            notes = [_in_page_words(note, folder) for note in found.found.notes]
+        job.progress(1, 1, "looking at the schema")
+        tree = parse_schema(found.schema).tree if found.prompt is None else None
+        prompt = (
+            found.prompt if found.prompt is not None or tree is None else prompt_of(tree, found.found.always)
+        )
+        return {
+            "name": found.found.schema.name,
+            "kind": found.found.kind,
+            "schema": found.schema,
+            "prompt": prompt or "",
+            "modules": found.modules,
+            "notes": [f"{note[:1].upper()}{note[1:]}." for note in notes],
+            "options": options_of(found.found.kind),
+        }
+
+    @endpoint
+    def open_imported(self, request: OpenImported) -> Opened:
+        """What an import gave instead of the open workspace, which goes to the shelf."""
+        return self._desk.open(Workspace(request.name, request.schema, request.prompt), request.page)
+
+    def _split(self, job: Job, request: ImportFiles) -> Split | None:
+        if request.split == "whole":
+            return None
+
+        def count(text: str) -> int:
+            if job.stopping:
+                raise StoppedError
+            return self._count(text)
+
+        return Split() if request.split == "headings" else Split(request.tokens, count)
+
+    def _count(self, text: str) -> int:
+        with self._parts.tokenizing:
+            return self._parts.engine.count_tokens(text)
+
+
+def _require_sound(request: ImportFiles) -> None:
+    if not request.files:
+        raise PromptCacheError("There is no file to import. Choose one, or a folder with documents.")
+    if request.kind and request.kind not in KINDS:
+        raise PromptCacheError(f"There is no kind {request.kind!r}. Choose one from the list.")
+    if not request.row or not request.param_length:
+        raise PromptCacheError("Numbers of conversations, and lengths of parameters, begin at 1.")
+    if request.split == "tokens" and not LEAST_TOKENS <= request.tokens <= MOST_TOKENS:
+        raise PromptCacheError(f"A part has {LEAST_TOKENS} to {MOST_TOKENS:,} tokens. Choose another number.")
+    size = sum(len(one.data) for one in request.files) * 3 // 4
+    if size > MOST_BYTES or len(request.files) > MOST_FILES:
+        raise PromptCacheError(
+            f"These files are more than the page can take ({MOST_BYTES >> 20} MB, {MOST_FILES:,} files). "
+            "Choose fewer, or use pml import on the command line."
+        )
+
+
+def _step(what: str) -> str:
+    """A step of an import in words; files are told by their paths."""
+    return what if what.startswith("writing the ") else "reading the texts"
+
+
+def _laid_out(job: Job, request: ImportFiles, place: Path) -> Path:
+    """Writes the files into a folder; the file or folder to import from."""
+    single = len(request.files) == 1 and "/" not in request.files[0].path
+    for number, one in enumerate(request.files):
+        job.progress(number, len(request.files), "receiving the files")
+        path = PurePosixPath(one.path)
+        odd = (
+            path.is_absolute() or ".." in path.parts or "\\" in one.path or not path.name or "\0" in one.path
+        )
+        try:
+            if odd or not one.path.isprintable():
+                raise ValueError
+            data = base64.b64decode(one.data, validate=True)
+            if single:
+                data = decoded(data, path.name, request.encoding).encode("utf-8")
+            target = place / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        except (ValueError, binascii.Error, OSError) as error:
+            why = getattr(error, "strerror", None)
+            because = f": {why}" if why else ""
+            raise PromptCacheError(f"{one.path!r} cannot be imported{because}. Leave it out.") from None
+    if single:
+        return place / request.files[0].path
+    tops = {PurePosixPath(one.path).parts[0] for one in request.files}
+    top = place / tops.pop()
+    if not tops and top.is_dir():
+        return top
+    gathered = place.rename(place.with_name(f"{place.name}-files"))
+    place.mkdir()
+    return gathered.rename(place / "documents")
+
+
+def _in_page_words(sentence: str, place: Path) -> str:
+    """What `pml import` says, without the folder that nobody knows of, and without its options."""
+    for words in (f"{place.resolve()}/", f"{place}/", f"{place}"):
+        sentence = sentence.replace(words, "")
+    for pattern, instead in _IN_PAGE_WORDS:
+        sentence = re.sub(pattern, instead, sentence)
+    return sentence.replace(" )", ")")

@@ -1,0 +1,1 @@
+"""Attention over keys in several places: kernels, masks and rotary embeddings."""

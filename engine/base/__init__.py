@@ -1,0 +1,1 @@
+"""What every part of the engine shares: errors, events, segments and choices."""

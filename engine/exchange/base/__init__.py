@@ -1,0 +1,1 @@
+"""What all imports and exports share."""

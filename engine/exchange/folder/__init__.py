@@ -1,0 +1,1 @@
+"""Folders and long texts as schemas."""

@@ -1,0 +1,301 @@
+"""A folder of documents as a schema: each text is a module, each folder inside a module round its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from engine.exchange.base.errors import ExchangeError
+from engine.exchange.base.imported import BLANK_LINE, Imported, apart, role, text
+from engine.exchange.base.notes import Notes
+from engine.exchange.folder.folder_files import Choice, Document, Progress, documents
+from engine.exchange.folder.sections import Section, Split
+from engine.files.text_files import MAX_BYTES
+from engine.pml import Import, Module, Prompt, Schema, Text
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.parse.sources import MAX_TOTAL
+from engine.pml.whitespace.separators import ended, with_seam
+from engine.pml.xml.escaping import escaped_text
+from engine.programs.compile.naming import legible
+
+MAX_MODULES: Final = 8000
+"""How many modules a folder may give: a document holds five times as many elements and attributes."""
+
+_DEEPEST: Final = 24  # folders below are one module, named after all of them
+_ROOM: Final = MAX_BYTES - (MAX_BYTES >> 4)  # bytes of texts in a document; tags take the rest
+_LONGEST_NAME: Final = 60  # so that paths of modules are not longer than they may be
+_CHOOSE: Final = "choose with --include and --exclude, or import folders inside it one by one"
+_MOST_MODULES: Final = f"and a schema of a folder holds {MAX_MODULES:,} modules; {_CHOOSE}"
+_MOST_TEXT: Final = f"and a schema reads at most {MAX_TOTAL >> 20} MB; {_CHOOSE}"
+_ENDINGS: Final = (".md", ".markdown", ".mdx", ".rst", ".txt")
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """How a folder becomes a schema.
+
+    Attributes:
+        choice: which files are wanted.
+        refer: modules refer to their files with `src`, and no text is copied.
+        beside: the folder that the schema will be saved in, for modules that refer to files; None where it is
+            not saved.
+        titles: begin each text that is copied with a line that says which document it is.
+        split: how long texts are cut; None to leave them whole.
+    """
+
+    choice: Choice = field(default_factory=Choice)
+    refer: bool = False
+    beside: Path | None = None
+    titles: bool = True
+    split: Split | None = None
+
+
+@dataclass
+class _Page:
+    """A document on its way to a module: its parts, and whether the module refers to the file."""
+
+    path: str
+    sections: tuple[Section, ...]
+    src: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its text in a schema, with room for names, tags and a title."""
+        texts = sum(len(escaped_text(one.text).encode("utf-8")) + 200 for one in self.sections)
+        return texts + 2 * len(self.path.encode("utf-8"))
+
+    @property
+    def weight(self) -> int:
+        """Bytes of its text in the file."""
+        return sum(len(one.text.encode("utf-8")) for one in self.sections)
+
+
+def from_folder(
+    folder: Path, name: str, options: FolderOptions | None = None, progress: Progress | None = None
+) -> Imported:
+    """Makes modules of the documents below a folder, in the order of their paths.
+
+    What a document cannot hold all of is referred to by `src`, the longest texts first. Between two
+    documents, and between a title and its text, is a blank line, whatever a prompt leaves out.
+
+    Args:
+        folder: the folder.
+        name: name of the schema.
+        options: which documents, and how.
+        progress: told of each file before it is read.
+
+    Raises:
+        ExchangeError: the folder holds no text, or too much to be one schema, or what has to be referred to
+            does not lie below the schema.
+    """
+    options = options or FolderOptions()
+    notes = Notes()
+    below = _Below(folder, options.beside) if options.refer else None
+    pages = [_page(found, options, below) for found in _bounded(folder, options.choice, notes, progress)]
+    if not pages:
+        nothing = f"{folder} holds no text that could become a module"
+        raise ExchangeError("; ".join([nothing, *notes.told()[:3]]))
+    _require_few(folder, pages)
+    _fit(folder, pages, options, notes)
+    shelf = _Shelf()
+    for page in pages:
+        *folders, last = PurePosixPath(page.path).parts
+        if len(folders) > _DEEPEST:
+            folders = [*folders[:_DEEPEST], "-".join(folders[_DEEPEST:])]
+        inner = shelf
+        for one in folders:
+            inner = inner.shelf(one)
+        inner.items.append((inner.name(_stem(last)), page))
+    modules = tuple(shelf.modules("", titles=options.titles))
+    schema = Schema(name, (role("user", apart(modules)),), (), NOWHERE)
+    prompt = Prompt(name, _imports(modules), NOWHERE)
+    return Imported(schema, prompt, notes.told())
+
+
+class _Below:
+    """Paths of files from the folder of the schema on.
+
+    Raises:
+        ExchangeError: the folder does not lie in that of the schema.
+    """
+
+    def __init__(self, folder: Path, above: Path | None) -> None:
+        try:
+            if above is None:
+                raise ValueError
+            self._prefix = PurePosixPath(folder.resolve().relative_to(above.resolve()).as_posix())
+        except ValueError:
+            message = (
+                f"{folder} does not lie in the folder of the schema, so it cannot refer to its files; save "
+                "the schema beside the folder, or copy the texts"
+            )
+            raise ExchangeError(message) from None
+
+    def src(self, path: str) -> str | None:
+        """What a module refers to a file by; None where no document can."""
+        found = str(self._prefix / path)
+        return None if "\\" in found or found[1:2] == ":" or found.startswith("~") else found
+
+
+def _page(found: Document, options: FolderOptions, below: _Below | None) -> _Page:
+    src = below.src(found.path) if below else None
+    prose = options.split is not None and (
+        options.split.most is not None or found.path.lower().endswith(_ENDINGS) or "." not in found.path
+    )
+    content = found.text.replace("\r\n", "\n")
+    if src is None and options.split is not None and prose:
+        return _Page(found.path, options.split(content))
+    return _Page(found.path, (Section("", content),), src)
+
+
+def _bounded(folder: Path, choice: Choice, notes: Notes, progress: Progress | None) -> Iterator[Document]:
+    """The documents of a folder, as long as they may be one schema; no more of them is held.
+
+    Raises:
+        ExchangeError: there are too many, or they are too much.
+    """
+    number = size = 0
+    for found in documents(folder, choice, notes, progress):
+        number, size = number + 1, size + len(found.text)
+        if number > MAX_MODULES:
+            raise ExchangeError(f"{folder} has more than {MAX_MODULES:,} documents, {_MOST_MODULES}")
+        if size > MAX_TOTAL + MAX_BYTES:
+            raise ExchangeError(
+                f"{folder} has more than {(MAX_TOTAL + MAX_BYTES) >> 20} MB of text, {_MOST_TEXT}"
+            )
+        yield found
+
+
+def _require_few(folder: Path, pages: Sequence[_Page]) -> None:
+    folders = {parent for page in pages for parent in PurePosixPath(page.path).parents[:-1]}
+    modules = sum(1 + (len(page.sections) if len(page.sections) > 1 else 0) for page in pages) + len(folders)
+    if modules > MAX_MODULES:
+        raise ExchangeError(f"{folder} would give {modules:,} modules, {_MOST_MODULES}")
+
+
+def _fit(folder: Path, pages: list[_Page], options: FolderOptions, notes: Notes) -> None:
+    """Has the longest texts referred to until the others fit into a document.
+
+    Raises:
+        ExchangeError: they do not fit, and cannot be referred to, or are too many bytes even so.
+    """
+    left = sum(page.size for page in pages if page.src is None) - _ROOM
+    whole = sum(page.weight for page in pages)
+    if left > 0:
+        much = f"{folder} has {whole / (1 << 20):.1f} MB of text, and a document holds {MAX_BYTES >> 20} MB"
+        choose = "or choose with --include and --exclude"
+        try:
+            below = _Below(folder, options.beside)
+        except ExchangeError:
+            message = (
+                f"{much}; save the schema in the folder or above it (-o), so that its modules can refer to "
+                f"the files, {choose}"
+            )
+            raise ExchangeError(message) from None
+        waiting = sorted(pages, key=lambda page: -page.size)
+        for page in waiting:
+            src = below.src(page.path)
+            if left <= 0 or page.src is not None or src is None:
+                continue
+            left -= page.size
+            if len(page.sections) > 1:
+                notes.count("text", "not cut (referred to by src)", page.path)
+            page.sections = (Section("", "".join(one.text for one in page.sections)),)
+            page.src = src
+            notes.count("text", f"referred to by src, as a document holds {MAX_BYTES >> 20} MB", page.path)
+    referred = sum(page.weight for page in pages if page.src is not None)
+    if left > 0 or referred > MAX_TOTAL:
+        raise ExchangeError(f"{folder} has {whole / (1 << 20):.1f} MB of text, {_MOST_TEXT}")
+    if referred and options.titles:
+        notes.say("texts that are referred to stand as their files have them, without a title line")
+
+
+class _Shelf:
+    """A folder on its way to a module: what lies in it, in order, and the names that are taken."""
+
+    def __init__(self) -> None:
+        self.items: list[tuple[str, _Page | _Shelf]] = []
+        self._shelves: dict[str, _Shelf] = {}
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+
+    def shelf(self, folder: str) -> _Shelf:
+        """The shelf of a folder inside."""
+        found = self._shelves.get(folder)
+        if found is None:
+            found = self._shelves[folder] = _Shelf()
+            self.items.append((self.name(folder), found))
+        return found
+
+    def name(self, words: str) -> str:
+        """A name like these words that nothing else here has."""
+        base = found = legible(words)[:_LONGEST_NAME]
+        number = self._numbers.get(base, 1)
+        while found in self._taken:
+            number += 1
+            found = f"{base}-{number}"
+        self._numbers[base] = number
+        self._taken.add(found)
+        return found
+
+    def modules(self, above: str, *, titles: bool) -> list[Module]:
+        """The modules, each with its path."""
+        found = []
+        for name, item in self.items:
+            path = f"{above}/{name}" if above else name
+            if isinstance(item, _Shelf):
+                children: tuple[Any, ...] = apart(item.modules(path, titles=titles))
+                found.append(Module(name, path, children, True, None, NOWHERE, NOWHERE))
+            else:
+                found.append(_module(name, path, item, titles=titles))
+        return found
+
+
+def _module(name: str, path: str, page: _Page, *, titles: bool) -> Module:
+    title = f"Document: {_one_line(page.path)}" if titles and page.src is None else ""
+    if len(page.sections) > 1:
+        children = _parts(page, path, title)
+    elif page.src is not None:
+        children = text(page.sections[0].text)
+    else:
+        body = page.sections[0].text.rstrip("\n")
+        children = text(f"{title}{BLANK_LINE}{body}" if title and body else title or body)
+    return Module(name, path, children, True, page.src, NOWHERE, NOWHERE)
+
+
+def _parts(page: _Page, path: str, title: str) -> tuple[Any, ...]:
+    """The parts of a document as modules under its title; one that was cut within a line is not set apart."""
+    names = _Shelf()
+    found: list[Any] = [*text(title), Text(BLANK_LINE, NOWHERE, seam=True)] if title else []
+    sections = [one for one in page.sections if one.text.strip()]  # parts are set apart anyway
+    for section in sections:
+        own = names.name(section.title or "part")
+        last, ends = section is sections[-1], section.text.endswith("\n")
+        words = section.text.rstrip("\n") if ends or last else section.text
+        part = Module(own, f"{path}/{own}", text(words), True, None, NOWHERE, NOWHERE)
+        found.append(with_seam(part, BLANK_LINE, NOWHERE) if ends and not last else part)
+    return ended(found)
+
+
+def _one_line(path: str) -> str:
+    return " ".join(path.split())
+
+
+def _stem(name: str) -> str:
+    ending = next((one for one in _ENDINGS if name.lower().endswith(one)), "")
+    return (name[: -len(ending)] if ending else name) or name
+
+
+def _imports(modules: Sequence[Module]) -> tuple[Import, ...]:
+    return tuple(
+        Import(
+            one.name,
+            (),
+            _imports([child for child in one.children if isinstance(child, Module)]),
+            NOWHERE,
+            NOWHERE,
+        )
+        for one in modules
+    )

@@ -1,0 +1,1 @@
+"""Prompt templates as schemas, and schemas as Jinja templates."""

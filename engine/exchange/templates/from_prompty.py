@@ -1,0 +1,100 @@
+"""A Prompty file as a schema: what its head says of inputs, and turns that are templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from engine.base.strict_json import text_of
+from engine.exchange.base.errors import ExchangeError
+from engine.exchange.base.imported import Imported
+from engine.exchange.base.notes import Notes
+from engine.exchange.base.yaml_files import parsed_yaml
+from engine.exchange.templates.from_templates import Form, TemplateTurn, from_turns, role_turns
+
+HEAD: Final = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_FORMS: Final[Mapping[str, Form]] = {
+    **dict.fromkeys(("jinja", "jinja2", "nunjucks"), "jinja"),
+    "mustache": "mustache",
+}
+_READ: Final = frozenset({"template", "inputs", "sample"})
+_DESCRIBES: Final = frozenset({"name", "description", "authors", "author", "version", "tags"})
+
+
+def is_prompty(source: str) -> bool:
+    """Whether a text has a head of YAML and, behind it, lines that name roles."""
+    head = HEAD.match(source)
+    return head is not None and bool(role_turns(source[head.end() :], "system"))
+
+
+def from_prompty(source: str, name: str, length: int) -> Imported:
+    """Reads a Prompty file.
+
+    Args:
+        source: its text.
+        name: name of the schema.
+        length: length of the parameters, in tokens.
+
+    Raises:
+        ExchangeError: its head is no YAML, its turns are no templates, or there is no turn.
+    """
+    head = HEAD.match(source)
+    if head is None:
+        raise ExchangeError("this is no Prompty file: it begins with no head between two lines of ---")
+    given = parsed_yaml(head[1])
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise ExchangeError("the head of this Prompty file is no mapping; write name: …, model: …, inputs: …")
+    notes = Notes()
+    defaults = _defaults(given, notes)
+    for key in given:
+        if key in _DESCRIBES:
+            notes.count("field", "of the head left out (a schema has the name of its file alone)", str(key))
+        elif key not in _READ:
+            notes.count("field", "of the head left out (settings are given to a run)", str(key))
+    body = source[head.end() :]
+    for key in _inputs(given):
+        if re.search(rf"\b{re.escape(str(key))}\b", body) is None:
+            notes.count("input", "left out (no text has it)", str(key))
+    form = _form(given)
+    above = source.count("\n", 0, head.end())
+    turns = role_turns(body, "system", above) or (TemplateTurn("user", body.strip()),)
+    turns = tuple(replace(one, form=form) for one in turns)
+    return from_turns(turns, name, length, defaults=defaults, notes=notes)
+
+
+def _form(given: dict[Any, Any]) -> Form:
+    template = given.get("template")
+    kind = template.get("format", template.get("type")) if isinstance(template, dict) else template
+    if isinstance(kind, dict):
+        kind = kind.get("kind")
+    form = _FORMS.get(str(kind or "jinja2").lower())
+    if form is None:
+        known = "there are jinja2, mustache"
+        raise ExchangeError(f"the template format {str(kind)[:40]!r} is unknown; {known}")
+    return form
+
+
+def _defaults(given: dict[Any, Any], notes: Notes) -> dict[str, str]:
+    """The defaults of inputs; samples are noted, for they are no defaults."""
+    defaults: dict[str, str] = {}
+    for key, told in _inputs(given).items():
+        if isinstance(told, dict):
+            if (text := text_of(told.get("default"))) is not None:
+                defaults[str(key)] = text
+            if told.get("sample") is not None:
+                notes.count("sample", "of an input left out (give it as an argument)", str(key))
+    samples = given.get("sample")
+    for key in samples if isinstance(samples, dict) else {}:
+        notes.count("sample", "of an input left out (give it as an argument)", str(key))
+    return defaults
+
+
+def _inputs(given: dict[Any, Any]) -> dict[Any, Any]:
+    inputs = given.get("inputs")
+    if isinstance(inputs, list):
+        inputs = {one.get("name"): one for one in inputs if isinstance(one, dict)}
+    return inputs if isinstance(inputs, dict) else {}

@@ -1,0 +1,79 @@
+"""What a measurement of reuse means, and what to do about it, in a sentence or two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.fidelity.findings import Fidelity, nats
+
+
+def advice(found: Fidelity, *, scope: str) -> str:
+    """What is wrong with an answer and what to do, in a sentence or two.
+
+    Args:
+        found: the measurement, without its advice.
+        scope: the scope that was measured.
+    """
+    if found.faithful:
+        far = "" if found.read_to_end else f" in its first {found.tokens_read} tokens, as far as it was read"
+        return (
+            f"The cached answer is as good as the uncached one{far}: no token flips, and the KL is "
+            f"{nats(found.kl_worst)} at worst. There is nothing to mend."
+        )
+    return f"{_difference(found)} {_remedy(found, scope)}"
+
+
+def _difference(found: Fidelity) -> str:
+    if not found.flips:
+        return (
+            "No token flips, so the likeliest answer is the same, but the distributions differ by a KL of "
+            f"{nats(found.kl_worst)} at token {found.worst_position + 1} and {nats(found.kl_mean)} per "
+            "token: a sampled answer may differ."
+        )
+    first, count = found.flips[0], len(found.flips)
+    where = f"the cached side finds {first.cached!r} likelier than {first.uncached!r}"
+    more = f"{count} tokens flip, the first of them token" if count > 1 else "One token flips, token"
+    return f"{more} {first.position + 1}: {where} (KL {nats(first.kl)})."
+
+
+def _remedy(found: Fidelity, scope: str) -> str:
+    if scope == "scaffold":
+        return (
+            "Under the scope scaffold only rounding is left; where a token flips, the two are equally good."
+        )
+    if found.worst is None:
+        return "The prompt reads no module; the difference is rounding."
+    name = f"Module {found.worst!r}" if found.worst else "The fixed text"
+    suffers = f"{name} suffers most from reuse"
+    helping = [r for r in found.remedies if not r.flips and r.kl_worst <= found.kl_worst / 2]
+    free, cheap = [r for r in helping if r.scaffold], [r for r in helping if r.repair]
+    closer = next((r for r in helping if r.scope), None)
+    flips = "leave no flip and " if found.flips else ""
+    if closer is not None:
+        flips = "leaves no flip and " if found.flips else ""
+        return (
+            f"{suffers}. The scope {closer.scope} {flips}brings the worst KL from {nats(found.kl_worst)} to "
+            f"{nats(closer.kl_worst)}, and a run computes nothing more for it."
+        )
+    if free:
+        best = min(free, key=lambda remedy: (len(remedy.scaffold), remedy.kl_worst))
+        return (
+            f"{suffers}. Encoded together, {_listed(best.scaffold)} {flips}bring the worst KL from "
+            f"{nats(found.kl_worst)} to {nats(best.kl_worst)}, and a run computes nothing more for it."
+        )
+    if cheap:
+        best = min(cheap, key=lambda remedy: remedy.computed)
+        flips = "leaves no flip and " if found.flips else ""
+        return (
+            f"{suffers}. Repair {best.repair} {flips}brings the worst KL from {nats(found.kl_worst)} to "
+            f"{nats(best.kl_worst)}, for {best.computed} more computed tokens."
+        )
+    goal = "removes every flip and halves" if found.flips else "halves"
+    return (
+        f"{suffers}. Nothing that was tried {goal} the worst KL; the scope scaffold removes the difference."
+    )
+
+
+def _listed(paths: Sequence[str]) -> str:
+    names = [repr(path) for path in paths]
+    return f"{', '.join(names[:-1])} and {names[-1]}"

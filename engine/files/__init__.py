@@ -1,0 +1,1 @@
+"""Files and folders: atomic writes, folders that nothing leads out of, and text files."""

@@ -1,0 +1,266 @@
+"""How a prompt is run, declared once: how tokens are chosen, how segments are reused.
+
+The command line makes its options of these declarations, the page its form, the documents their table; one
+policy holds for all: what is out of its range is refused, in a sentence. No tensors, so that a command line
+can use it at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from engine.base.choices import (
+    PLACEMENTS,
+    REUSES,
+    SCOPES,
+    SPECULATIONS,
+    PlacementPolicy,
+    Reuse,
+    Scope,
+    Speculate,
+)
+from engine.base.errors import SettingsError
+from engine.inference.setting import declared, settings_of
+
+RepairKind = Literal["none", "link", "blend", "query", "impact"]
+REPAIRS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "none": "no cached token is computed again",
+        "link:K": "the first K tokens of each module",
+        "blend:R": "the share R of cached tokens whose keys deviate most from a full pass",
+        "query:R": "the share R of cached tokens that the new text attends to most",
+        "impact:R": "the share R that the new text attends to most in deep layers, first tokens preferred",
+    }
+)
+_REPAIR = r"none|link:[0-9]{1,9}|(blend|query|impact):(0|1|0?[.][0-9]+|1[.]0*)"
+_REPAIR_FORM = (
+    "none, link:K (the first K tokens of each module), blend:R, query:R or impact:R (a share between 0 and 1)"
+)
+REPAIR_EXAMPLES: Final = (
+    "none",
+    "link:2",
+    "link:8",
+    "blend:0.15",
+    "query:0.15",
+    "impact:0.15",
+)  # offered, and tried as remedies
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Which cached tokens are computed again.
+
+    Attributes:
+        kind: how they are chosen.
+        tokens: how many tokens of each run, for `link`.
+        share: which share of all cached tokens, for `blend`, `query` and `impact`.
+    """
+
+    kind: RepairKind = "none"
+    tokens: int = 0
+    share: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Repair:
+        """Reads "none", "link:2", "blend:0.15", "query:0.1".
+
+        Raises:
+            SettingsError: the text is none of these.
+        """
+        if not re.fullmatch(_REPAIR, text):
+            raise SettingsError(f"repair is {text!r}; it must be {_REPAIR_FORM}.")
+        kind, _, number = text.partition(":")
+        match kind:
+            case "link":
+                return cls("link", tokens=int(number))
+            case "blend":
+                return cls("blend", share=float(number))
+            case "query":
+                return cls("query", share=float(number))
+            case "impact":
+                return cls("impact", share=float(number))
+        return cls()
+
+
+CHOOSES: Final = (
+    "reuse 'auto' chooses scope and repair itself. Leave them out, or set reuse to 'off' to use yours."
+)
+
+
+class _Checked:
+    """Refuses what is out of its range."""
+
+    def __post_init__(self) -> None:
+        for name, one in settings_of(type(self)).items():
+            object.__setattr__(self, name, one.checked(getattr(self, name)))
+
+
+@dataclass(frozen=True)
+class SamplingParams(_Checked):
+    """How the tokens of an answer are chosen, and where it ends.
+
+    Raises:
+        SettingsError: a value is out of its range.
+    """
+
+    max_new_tokens: int = field(
+        default=128,
+        metadata=declared(
+            "Most new tokens", "Longest answer, in tokens.", unit="tokens", least=1, most=1_000_000
+        ),
+    )
+    temperature: float = field(
+        default=0.0,
+        metadata=declared(
+            "Temperature", "0 always takes the likeliest token; higher is more varied.", least=0, most=10
+        ),
+    )
+    top_p: float = field(
+        default=1.0,
+        metadata=declared(
+            "Top-p",
+            "Draw from the likeliest tokens that reach this share of the probability together; 1 is all.",
+            least=0,
+            above=True,
+            most=1,
+        ),
+    )
+    top_k: int = field(
+        default=0,
+        metadata=declared("Top-k", "Draw from this many of the likeliest tokens; 0 is all.", least=0),
+    )
+    repetition_penalty: float = field(
+        default=1.0,
+        metadata=declared(
+            "Repetition penalty",
+            "Above 1 discourages tokens that the prompt or the answer already has.",
+            least=0.01,
+            most=10,
+        ),
+    )
+    stop: tuple[str, ...] = field(
+        default=(), metadata=declared("Stop before", "Ends the answer before any of these texts.")
+    )
+    seed: int = field(
+        default=0,
+        metadata=declared("Seed", "Seed of the sampling, the same on both sides.", least=0, most=2**63 - 1),
+    )
+    speculate: Speculate = field(
+        default="auto",
+        metadata=declared(
+            "Guess ahead",
+            "Guess tokens that repeat the prompt or the answer, and check several of them in one pass.",
+            choices=SPECULATIONS,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class ReuseParams(_Checked):
+    """How a prompt reuses segments.
+
+    Raises:
+        SettingsError: a value is out of its range.
+    """
+
+    reuse: Reuse = field(
+        default="off",
+        metadata=declared("Reuse", "Who chooses scope and repair.", choices=REUSES),
+    )
+    max_kl: float = field(
+        default=0.02,
+        metadata=declared(
+            "Promise",
+            "With reuse auto, the most that an answer may differ from the uncached one, as a mean KL.",
+            unit="nats per token",
+            least=0,
+            most=100,
+        ),
+    )
+    scope: Scope = field(
+        default="anchored",
+        metadata=declared("Scope", "What a module sees while it is encoded.", choices=SCOPES),
+    )
+    repair: str = field(
+        default="none",
+        metadata=declared(
+            "Repair",
+            "Cached tokens to compute again.",
+            pattern=_REPAIR,
+            form=_REPAIR_FORM,
+            examples=REPAIR_EXAMPLES,
+        ),
+    )
+    placement: PlacementPolicy = field(
+        default="compact",
+        metadata=declared(
+            "Placement",
+            "Where tokens stand. Models that cannot move segments always take the schema's positions.",
+            choices=PLACEMENTS,
+        ),
+    )
+    hold_conversation: bool = field(
+        default=True,
+        metadata=declared(
+            "Hold earlier turns",
+            "Earlier turns of the prompt become segments, for the next prompt that goes on from them; else "
+            "they are computed with the new text, which is quicker where none follows.",
+        ),
+    )
+    store_conversation: bool = field(
+        default=False,
+        metadata=declared(
+            "Store earlier turns",
+            "Write earlier turns of the prompt to the disk too; else only segments of the schema are stored.",
+        ),
+    )
+
+    sync: bool = field(
+        default=False,
+        metadata=declared(
+            "Wait for the disk",
+            "What is computed for the cache is on the disk before the first token; else it is written while "
+            "the answer goes on.",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Refuses what is out of its range, and a scope or a repair beside a reuse that chooses them."""
+        super().__post_init__()
+        declared = self.__dataclass_fields__
+        own = [name for name in ("scope", "repair") if getattr(self, name) != declared[name].default]
+        if self.reuse == "auto" and own:
+            if declared["reuse"].default != "auto":
+                raise SettingsError(f"{own[0]} is {getattr(self, own[0])!r}, and {CHOOSES}")
+            object.__setattr__(self, "reuse", "off")  # nobody asked for it, and somebody for these
+
+    @property
+    def turns_held(self) -> bool:
+        """Whether earlier turns become segments, in memory or on disk."""
+        return self.hold_conversation or self.store_conversation
+
+
+@dataclass(frozen=True)
+class RunSettings(ReuseParams, SamplingParams):
+    """How a prompt is run: both at once, so that each setting is given by its own name.
+
+    Raises:
+        SettingsError: a value is out of its range.
+    """
+
+    @classmethod
+    def read(cls, sent: Mapping[str, object]) -> RunSettings:
+        """Takes settings as a program sends them in JSON; what is left out has its default.
+
+        Raises:
+            SettingsError: a value is out of its range, or its name is unknown.
+        """
+        known = [one.name for one in fields(cls)]
+        if unknown := [name for name in sent if name not in known]:
+            raise SettingsError(f"There is no setting {unknown[0]!r}; there are {', '.join(known)}.")
+        given: dict[str, Any] = dict(sent)
+        return cls(**given)

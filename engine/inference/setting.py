@@ -1,0 +1,174 @@
+"""What a setting is: declared once, with its range and its words, for everything that offers it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import numbers
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
+
+from engine.base.errors import SettingsError
+
+Kind = Literal["flag", "integer", "number", "choice", "form", "texts"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        name: the name of the field that holds it.
+        default: the value where none is given, which also says what kind of value it takes.
+        label: a few words, for a form.
+        sentence: what it does.
+        unit: the unit of a number; "" for a bare one.
+        least: the smallest number; None for no bound.
+        most: the greatest number; None for no bound.
+        above: whether the least itself is out of the range.
+        choices: the texts to choose from, each in words.
+        pattern: a regular expression that the whole text must match; JavaScript reads it alike.
+        form: what the pattern says, in words.
+        examples: texts of the form, to be offered.
+    """
+
+    name: str
+    default: Any
+    label: str
+    sentence: str
+    unit: str = ""
+    least: float | None = None
+    most: float | None = None
+    above: bool = False
+    choices: Mapping[Any, str] = field(default_factory=dict)
+    pattern: str = ""
+    form: str = ""
+    examples: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """What it takes; a `form` is a text of that form."""
+        if isinstance(self.default, bool):
+            return "flag"
+        if isinstance(self.default, int):
+            return "integer"
+        if isinstance(self.default, float):
+            return "number"
+        return "texts" if isinstance(self.default, tuple) else "choice" if self.choices else "form"
+
+    @property
+    def range(self) -> str:
+        """What it may be, as in "it must be …"."""
+        if self.kind in ("integer", "number"):
+            whole = "a whole number" if self.kind == "integer" else "a number"
+            bounds = [
+                f"{'above' if self.above else 'at least'} {self.least}" if self.least is not None else "",
+                f"at most {self.most}" if self.most is not None else "",
+            ]
+            return f"{whole}, {' and '.join(filter(None, bounds))}"
+        if self.kind == "choice":
+            return f"one of {', '.join(self.choices)}"
+        words = {"flag": "true or false", "texts": "a list of texts of at least one character each"}
+        return words.get(self.kind, self.form)
+
+    def checked(self, value: object) -> Any:
+        """Returns a value, with a list as a tuple and a number of the declared kind.
+
+        Raises:
+            SettingsError: it is out of the range.
+        """
+        found = self._taken(value)
+        if found is None:
+            raise SettingsError(f"{self.name} is {value!r}; it must be {self.range}.")
+        return found
+
+    def spelled(self, text: str) -> Any:
+        """Returns the value that a text spells, as a cell of a table or a form field holds it.
+
+        Raises:
+            SettingsError: it spells none in the range.
+        """
+        word = text.strip()
+        value: object = text
+        match self.kind:
+            case "flag":
+                value = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
+                    word.lower(), word
+                )
+            case "integer" | "number":
+                with contextlib.suppress(ValueError):
+                    value = int(word) if self.kind == "integer" else float(word)
+            case "texts":
+                value = [text]
+            case "choice" | "form":
+                value = word
+        return self.checked(value)
+
+    def takes(self, value: object) -> bool:
+        """Returns whether a value is in the range."""
+        return self._taken(value) is not None
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the declaration as JSON; bounds and choices only where there are any."""
+        told = {
+            "name": self.name,
+            "kind": self.kind,
+            "label": self.label,
+            "sentence": self.sentence,
+            "default": list(self.default) if self.kind == "texts" else self.default,
+            "range": self.range,
+        }
+        more = {
+            "unit": self.unit or None,
+            "least": self.least,
+            "most": self.most,
+            "above": self.above or None,
+            "choices": dict(self.choices) or None,
+            "pattern": self.pattern or None,
+            "examples": list(self.examples) or None,
+        }
+        return told | {name: value for name, value in more.items() if value is not None}
+
+    def _taken(self, value: object) -> Any:
+        """The value as it is held; None where it is out of the range."""
+        match self.kind:
+            case "flag":
+                return value if isinstance(value, bool) else None
+            case "integer" | "number":
+                return self._number(value)
+            case "choice":
+                return value if isinstance(value, str) and value in self.choices else None
+            case "form":
+                return value if isinstance(value, str) and re.fullmatch(self.pattern, value) else None
+            case "texts":
+                texts = isinstance(value, list | tuple) and all(isinstance(x, str) and x for x in value)
+                return tuple(value) if texts and isinstance(value, list | tuple) else None
+
+    def _number(self, value: object) -> int | float | None:
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            return None
+        try:
+            found = float(value)
+        except OverflowError:
+            return None
+        if not math.isfinite(found):
+            return None
+        if self.kind == "integer":
+            if not found.is_integer():
+                return None
+            found = int(value) if isinstance(value, numbers.Integral) else int(found)
+        low = self.least is not None and (found < self.least or (self.above and found == self.least))
+        return None if low or (self.most is not None and found > self.most) else found
+
+
+def declared(label: str, sentence: str, **more: Any) -> dict[str, Any]:
+    """Returns what a dataclass's field says of itself as its metadata; `more` as in `Setting`."""
+    return {"label": label, "sentence": sentence, **more}
+
+
+def settings_of(kind: type) -> Mapping[str, Setting]:
+    """Returns the settings that a dataclass declares, by name."""
+    assert is_dataclass(kind)
+    return {one.name: Setting(one.name, one.default, **one.metadata) for one in fields(kind)}

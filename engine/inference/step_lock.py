@@ -1,0 +1,234 @@
+"""Whose step is computed: one at a time, in the order of asking.
+
+A step is what a generator does between two of its events. Nothing is held while its reader looks at one, so
+an answer that is read slowly, or never again, keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import Final, TypeVar
+
+from engine.base.errors import ClosedError
+from engine.base.events import Barred, Listener, Side, Waiting, Working
+from engine.base.stopwatch import Stopwatch
+from engine.model.thread_pool import release_thread_pool
+
+log = logging.getLogger(__name__)
+
+WAITING = "waiting for another answer's step to end"
+PATIENCE_SECONDS = 1.0  # of waiting, until it is said; then twice as long each time
+LONGEST_SECONDS = 30.0
+_LOOK_SECONDS = 0.02  # between two looks at what another program is at
+_LAST_SECONDS = 60.0  # that the end of the program waits for a step
+_END: Final = object()  # has the turn for good
+Progress = Callable[[int, int, str], None]
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+def returned(steps: Generator[E, None, R], progress: Progress | None = None) -> R:
+    """Runs a generator to its end and returns what it returns.
+
+    Args:
+        steps: the generator; closed where `progress` raises.
+        progress: called with (done, total, what) at each Working.
+    """
+    with contextlib.closing(steps):
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            if progress is not None and isinstance(step, Working):
+                progress(step.done, step.total, step.what)
+
+
+class Computing:
+    """Lets one step run at a time; who asks first is first.
+
+    Args:
+        patience: how many seconds a generator waits before it says so.
+    """
+
+    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
+        self.patience = patience
+        self._closed = False  # no further step is begun
+        self._changed = threading.Condition()
+        self._line: deque[object] = deque()  # the first one's step is running
+        self._thread: int | None = None  # that runs it
+        self._ended = time.monotonic()  # the latest step
+        # A thread that ends with the interpreter while torch computes aborts the whole program.
+        weakref.finalize(self, _take_last_turn, self._changed, self._line)
+
+    def close(self) -> None:
+        """Lets no further step begin, and waits for the one that runs; a second time does nothing."""
+        self._closed = True
+        if self._thread == threading.get_ident():
+            return
+        with contextlib.suppress(ClosedError), self.step():  # raised where the program is ending already
+            pass
+
+    def require_open(self) -> None:
+        """Refuses what is asked after `close`.
+
+        Raises:
+            ClosedError: the engine was closed.
+        """
+        if self._closed:
+            raise ClosedError("The engine is closed, so nothing is computed. Open one: Engine.open(…).")
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for the step that runs."""
+        return len(self._line) > 1
+
+    @property
+    def quiet_for(self) -> float:
+        """For how many seconds no step has run; 0 while one does."""
+        return 0.0 if self._line else time.monotonic() - self._ended
+
+    @contextlib.contextmanager
+    def step(self, patience: float | None = None) -> Iterator[bool]:
+        """Holds the turn for one step that is no generator's, after those who asked before.
+
+        Args:
+            patience: the most seconds to wait for it; None for as long as it takes.
+
+        Yields:
+            Whether it came; where it did not, nothing is to be computed.
+        """
+        came = self._begin(patience)
+        try:
+            yield came
+        finally:
+            if came:
+                self._end()
+
+    def steps(
+        self,
+        work: Generator[E, None, R],
+        side: Side,
+        clock: Stopwatch | None = None,
+        listener: Listener | None = None,
+    ) -> Generator[E | Working, None, R]:
+        """Runs a generator to its end, step by step, each in its turn.
+
+        Args:
+            work: the generator; resumed only while no other step runs, and closed with this one.
+            side: the side that is named in what is said of waiting.
+            clock: the stopwatch that is told how long the steps waited; what `work` laps must not contain its
+                pauses.
+            listener: told when the turn comes of a step that was said to wait.
+
+        Yields:
+            What `work` yields, and Waiting where a step waits for long. Of Barred only some, as time goes on.
+
+        Returns:
+            What `work` returns.
+
+        Raises:
+            ClosedError: the engine was closed.
+        """
+        done, total, silent_until = 0, 1, 0.0
+        try:
+            while True:
+                patience, said = self.patience, False
+                while not self._begin(patience, clock):
+                    log.info("%s, %.0f s so far", WAITING, patience)
+                    # The place in the line is given up: who reads this may never come back.
+                    yield Waiting(side, WAITING, done, total)
+                    said, patience = True, min(2 * patience, LONGEST_SECONDS)
+                try:
+                    self.require_open()
+                    if said and listener is not None:
+                        listener.turn(side)
+                    event = next(work)
+                except StopIteration as end:
+                    result: R = end.value
+                    return result
+                finally:
+                    self._end()
+                if isinstance(event, Working):
+                    done, total = event.done, event.total
+                if isinstance(event, Barred):
+                    self._pause(clock)
+                    if time.monotonic() < silent_until:
+                        continue
+                    silent_until = time.monotonic() + self.patience
+                yield event
+        finally:
+            work.close()
+            release_thread_pool()
+
+    def finish(
+        self,
+        work: Generator[E, None, R],
+        side: Side,
+        clock: Stopwatch | None = None,
+        progress: Progress | None = None,
+    ) -> R:
+        """Runs a generator to its end, each step in its turn, and returns what it returns.
+
+        Args:
+            work: the generator; resumed only while no other step runs.
+            side: the side that is named in what is said of waiting.
+            clock: the stopwatch that is told how long the steps waited.
+            progress: called with (done, total, what) at each Working; what it raises ends the work.
+        """
+        return returned(self.steps(work, side, clock), progress)
+
+    def _begin(self, patience: float | None, clock: Stopwatch | None = None) -> bool:
+        """Waits for the turn, at most so many seconds; says whether it came."""
+        assert self._thread != threading.get_ident(), "a step waits for a step of its own thread"
+        ticket, started = object(), time.perf_counter()
+        with self._changed:
+            if _END in self._line and threading.current_thread() is threading.main_thread():
+                raise ClosedError("The program is ending, so nothing is computed any more.")
+            self._line.append(ticket)
+            try:
+                came = self._changed.wait_for(lambda: self._line[0] is ticket, patience)
+            except BaseException:
+                self._leave(ticket)
+                raise
+            if came:
+                self._thread = threading.get_ident()
+            else:
+                self._leave(ticket)
+        if clock is not None:
+            clock.waited += (time.perf_counter() - started) * 1000
+        return came
+
+    @staticmethod
+    def _pause(clock: Stopwatch | None) -> None:
+        """Lets another program go on, for a moment, while nothing of this engine waits for it."""
+        started = time.perf_counter()
+        time.sleep(_LOOK_SECONDS)
+        if clock is not None:
+            clock.waited += (time.perf_counter() - started) * 1000
+
+    def _leave(self, ticket: object) -> None:
+        self._line.remove(ticket)
+        self._changed.notify_all()
+
+    def _end(self) -> None:
+        if len(self._line) > 1:
+            release_thread_pool()  # the next step is another thread's
+        with self._changed:
+            self._thread, self._ended = None, time.monotonic()
+            self._line.popleft()
+            self._changed.notify_all()
+
+
+def _take_last_turn(changed: threading.Condition, line: deque[object]) -> None:
+    """Waits for the step that runs, and lets no other begin: who asks waits until the program has ended."""
+    with contextlib.suppress(KeyboardInterrupt), changed:
+        line.insert(min(1, len(line)), _END)
+        changed.wait_for(lambda: line[0] is _END, _LAST_SECONDS)

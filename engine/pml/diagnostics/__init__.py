@@ -1,0 +1,1 @@
+"""Diagnostics of PML documents: codes, places, fixes and spelling."""

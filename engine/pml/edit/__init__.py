@@ -1,0 +1,1 @@
+"""Edits of documents: picks and arguments, formatting, and documents written from a tree."""

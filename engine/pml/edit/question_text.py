@@ -1,0 +1,58 @@
+"""The question of a prompt, written into its source: the text that it ends with."""
+
+from __future__ import annotations
+
+from engine.pml.edit.prompt_source import Page, PromptEditError, walk
+from engine.pml.tree.tree import Schema
+from engine.pml.whitespace.rules import SPACE
+from engine.pml.xml.elements import Chars, Element
+from engine.pml.xml.entities import forbidden_character
+from engine.pml.xml.escaping import escaped_text
+from engine.pml.xml.names import ROLES
+
+
+def set_question(prompt_source: str, schema: Schema, text: str) -> str:
+    """Writes a text in the place of a prompt's last one, which is its question.
+
+    The last text is what stands between two tags, in a turn or in the prompt itself; white space at its ends
+    stays. Where the prompt has none, the text goes to the end of its last turn, or to its own end.
+
+    Args:
+        prompt_source: the source.
+        schema: the schema.
+        text: the new text.
+
+    Returns:
+        The new source.
+
+    Raises:
+        PromptEditError: the text has a character that XML forbids, or the source is too broken to be edited.
+    """
+    if forbidden_character(text) is not None:
+        raise PromptEditError("The text has a character that XML forbids. Remove it.")
+    page = Page(prompt_source, schema)
+    hosts = [one for one in walk(page.root) if one is page.root or one.tag in ROLES]
+    runs = [run for host in hosts for run in _runs(host)]
+    if runs:
+        run = max(runs, key=lambda run: run[0].span.start)
+        raw = prompt_source[run[0].span.start : run[-1].span.end]
+        start = run[0].span.start + len(raw) - len(raw.lstrip(SPACE))
+        end = run[-1].span.end - (len(raw) - len(raw.rstrip(SPACE)))
+        return page.replace(start, end, escaped_text(text))
+    host = page.sound(hosts[-1])
+    if host.empty_tag:
+        start = host.open_span.end - len("/>")
+        return page.replace(start, host.open_span.end, f">{escaped_text(text)}</{host.tag}>")
+    end = host.inner().end
+    return page.replace(end, end, escaped_text(text))
+
+
+def _runs(host: Element) -> list[list[Chars]]:
+    """Stretches of text between two elements, those of nothing but white space or comments left out."""
+    runs: list[list[Chars]] = [[]]
+    for child in host.children:
+        if isinstance(child, Element):
+            runs.append([])
+        else:
+            runs[-1].append(child)
+    return [run for run in runs if any(one.kind != "comment" and one.text.strip(SPACE) for one in run)]

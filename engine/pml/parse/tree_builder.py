@@ -1,0 +1,104 @@
+"""The walk through a document's elements in which the trees of schemas and prompts are built."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeVar
+
+from engine.pml.diagnostics.diagnostic import Reporter
+from engine.pml.diagnostics.spelling import Speller
+from engine.pml.whitespace.rules import Run, contents, preserves
+from engine.pml.xml.elements import Element
+from engine.pml.xml.names import RESERVED, ROLES
+from engine.pml.xml.suggestions import enclosed
+
+
+@dataclass(slots=True)
+class Frame:
+    """An element whose children are being built.
+
+    Attributes:
+        element: the element.
+        kind: what it is read as.
+        items: what of it is still to be read.
+        preserve: its white space is kept.
+        children: the nodes made so far.
+        builds: a node is made of it when it ends.
+    """
+
+    element: Element
+    kind: str
+    items: Iterator[Run | Element]
+    preserve: bool
+    children: list[Any] = field(default_factory=list)
+    builds: bool = True
+
+
+AnyFrame = TypeVar("AnyFrame", bound=Frame)
+
+
+class TreeBuilder(ABC, Generic[AnyFrame]):
+    """Builds a tree from elements, however deep they nest, and reports what is wrong with them.
+
+    Args:
+        text: the text of the document.
+        report: takes the faults.
+    """
+
+    def __init__(self, text: str, report: Reporter) -> None:
+        self._text = text
+        self._report = report
+        self._speller = Speller()
+
+    @abstractmethod
+    def _text_run(self, frame: AnyFrame, run: Run) -> None:
+        """Takes a text of an element."""
+
+    @abstractmethod
+    def _element(self, frame: AnyFrame, element: Element) -> AnyFrame | None:
+        """Takes an element in another; the answer is the frame to fill next, where its children are read."""
+
+    @abstractmethod
+    def _finish(self, frame: AnyFrame) -> object | None:
+        """Makes the node of a frame that is filled; None where it is none."""
+
+    def _fill(self, root: AnyFrame) -> None:
+        stack = [root]
+        while stack:
+            frame = stack[-1]
+            item = next(frame.items, None)
+            if item is None:
+                stack.pop()
+                if stack and frame.builds and (node := self._finish(frame)) is not None:
+                    stack[-1].children.append(node)
+            elif isinstance(item, Run):
+                self._text_run(frame, item)
+            elif (inner := self._element(frame, item)) is not None:
+                stack.append(inner)
+
+    def _transparent(self, frame: AnyFrame, element: Element) -> AnyFrame:
+        """Reads the children of a faulty element as if the element were not there."""
+        preserve = preserves(element, frame.preserve)
+        items = iter(contents(element, self._text, preserve))
+        return replace(frame, element=element, items=items, preserve=preserve, builds=False)
+
+    def _is_root(self, root: Element, tag: Literal["schema", "prompt"], opening: str) -> bool:
+        """Whether a root element can be read as that of a schema or prompt; reports any other tag."""
+        if root.tag == tag:
+            return True
+        if root.tag in ("schema", "prompt"):
+            message = f"this is a {root.tag}; a {tag} begins with {opening}"
+            self._report.add("E201", message, root.tag_span)
+            return False
+        message = f"the root element is <{root.tag}>; a {tag} begins with {opening}"
+        if self._speller.nearest(root.tag, (tag,)):
+            self._report.add("E201", message, root.tag_span, tag, root.renamed(tag))
+            return True
+        begin, end = '<schema name="my-schema">' if tag == "schema" else "<prompt>", f"</{tag}>"
+        message += f"; put all of it into {begin}…{end}"
+        foreign = tag == "prompt" and root.tag in RESERVED and root.tag not in ROLES
+        fix = () if foreign or end in self._text else enclosed(self._text, begin, end)
+        self._report.add("E201", message, root.tag_span, f"{begin}…</{tag}>", fix)
+        return True

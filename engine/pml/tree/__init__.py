@@ -1,0 +1,1 @@
+"""The syntax trees of schemas and prompts, and how imports resolve."""

@@ -1,0 +1,387 @@
+"""The syntax tree of schemas and prompts.
+
+Nodes are immutable. Their spans are left out of equality, so documents that mean the same have equal trees.
+Comparing, hashing and printing never descend by recursion: a tree may be 256 elements deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar
+
+from engine.pml.diagnostics.diagnostic import Diagnostic, LineIndex, Span, has_errors
+
+RoleName = Literal["system", "user", "assistant"]
+TurnName = Literal["system", "user", "assistant", "tool"]
+"""Who speaks in a conversation; no document has a turn of a tool."""
+
+
+class _Branch:
+    """A node with children below it: compared by a walk, hashed and printed without its children."""
+
+    def _own(self) -> tuple[Any, ...]:
+        """What is compared besides the children."""
+        raise TypeError(f"{type(self).__name__} must define what is compared")
+
+    def _below(self) -> tuple[Any, ...]:
+        """The child nodes."""
+        raise TypeError(f"{type(self).__name__} must define its children")
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        pairs: list[tuple[Any, Any]] = [(self, other)]
+        while pairs:
+            left, right = pairs.pop()
+            if left is right:
+                continue
+            if type(left) is not type(right):
+                return False
+            if not isinstance(left, _Branch):
+                if left != right:
+                    return False
+                continue
+            below, beside = left._below(), right._below()
+            if left._own() != right._own() or len(below) != len(beside):
+                return False
+            pairs.extend(zip(below, beside, strict=True))
+        return True
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self._own(), len(self._below())))
+
+    def __repr__(self) -> str:
+        own = ", ".join(repr(value) for value in self._own())
+        return f"{type(self).__name__}({own}, {len(self._below())} below)"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A run of text, its white space already normalised.
+
+    A *seam* is the white space that sets something apart from what follows it. The last child of a module is
+    its own seam, which is gone with it; that of a text stands behind the text. A seam is `implied` where its
+    module is the last of its container, so that only a prompt can put something behind it, and where a text
+    begins a line because it is the first in a prompt or import.
+    """
+
+    text: str
+    span: Span = field(compare=False)
+    seam: bool = False
+    implied: bool = False
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter of a module: room for an argument of at most `length` tokens.
+
+    One that `repeats` stands for the argument of an earlier one in its module, and is like that one in
+    length, default and scaffold.
+    """
+
+    name: str
+    length: int
+    default: str | None
+    scaffold: str | None
+    span: Span = field(compare=False)
+    length_span: Span | None = field(default=None, compare=False)
+    """The value of `len`, where it is written."""
+    name_span: Span | None = field(default=None, compare=False)
+    """The value of `name`, where it is written."""
+    repeats: bool = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Module(_Branch):
+    """A named part of a schema that a prompt can import.
+
+    Attributes:
+        name: the name as written.
+        path: names from the outermost module to this one, joined with `/`.
+        children: what it holds, in document order: whole turns, or what a turn may hold.
+        cache: False where the module is always computed and never stored.
+        src: the file its text was read from, relative to the schema.
+        span: the whole element.
+        name_span: the value of the `name` attribute.
+    """
+
+    name: str
+    path: str
+    children: tuple[Text | Param | Module | Union | Role, ...]
+    cache: bool
+    src: str | None
+    span: Span
+    name_span: Span
+
+    def _own(self) -> tuple[Any, ...]:
+        return (self.path, self.cache, self.src)
+
+    def _below(self) -> tuple[Any, ...]:
+        return self.children
+
+    def params(self) -> tuple[Param, ...]:
+        """The parameters of this module itself and of its turns, in document order, each once."""
+        return tuple(child for child in self.contents() if isinstance(child, Param) and not child.repeats)
+
+    def contents(self) -> tuple[Text | Param | Module | Union, ...]:
+        """What it holds, in document order, and in place of its turns what they hold."""
+        inner = (child.children if isinstance(child, Role) else (child,) for child in self.children)
+        return tuple(child for children in inner for child in children)
+
+    def turns(self) -> tuple[Role, ...]:
+        """The whole turns that it brings, in document order; none of a module that is part of a turn."""
+        return tuple(child for child in self.children if isinstance(child, Role))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Union(_Branch):
+    """Modules of which a prompt imports at most one; all start at the same position."""
+
+    members: tuple[Module, ...]
+    scaffold: str | None
+    span: Span
+
+    def _own(self) -> tuple[Any, ...]:
+        return (self.scaffold,)
+
+    def _below(self) -> tuple[Any, ...]:
+        return self.members
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Role(_Branch):
+    """A turn of the conversation: of a schema or prompt, or of a module at the top level of a schema.
+
+    Only a turn of a module holds parameters, which are that module's. The turns of a conversation may have
+    fields, which no document has: JSON of what a message has beside its text, as calls of tools.
+    """
+
+    role: TurnName
+    children: tuple[Text | Param | Module | Union, ...]
+    span: Span
+    fields: str = ""
+
+    def _own(self) -> tuple[Any, ...]:
+        return (self.role, self.fields) if self.fields else (self.role,)
+
+    def _below(self) -> tuple[Any, ...]:
+        return self.children
+
+
+@dataclass(frozen=True)
+class Scaffold:
+    """Modules (by path) that are encoded together, besides each alone."""
+
+    modules: tuple[str, ...]
+    span: Span = field(compare=False)
+
+
+Container = Any
+"""A Schema, Role or Module: a node whose children have an order."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Schema(_Branch):
+    """The root of a schema document.
+
+    Attributes:
+        name: name of the schema, empty where the document has none yet.
+        children: what it holds, in document order, scaffolds left out.
+        scaffolds: the scaffolds, in document order.
+        span: the whole element.
+        lines: turns spans of this document into lines and columns.
+        included: the files that it includes, from its folder, missing ones too. What they hold is among the
+            children, at the places of what includes it.
+    """
+
+    name: str
+    children: tuple[Text | Module | Union | Role, ...]
+    scaffolds: tuple[Scaffold, ...]
+    span: Span
+    lines: LineIndex = field(default_factory=LineIndex)
+    included: tuple[str, ...] = ()
+
+    def _own(self) -> tuple[Any, ...]:
+        return (self.name, self.scaffolds)
+
+    def _below(self) -> tuple[Any, ...]:
+        return self.children
+
+    def modules(self) -> tuple[Module, ...]:
+        """All modules in document order, nested ones included."""
+        return tuple(self.index.by_path.values())
+
+    def module(self, path: str) -> Module | None:
+        """The module with this path."""
+        return self.index.by_path.get(path)
+
+    def find(self, name_or_path: str) -> tuple[Module, ...]:
+        """The module with this path, else every module with this name, in document order."""
+        exact = self.index.by_path.get(name_or_path)
+        named = tuple(self.index.by_name.get(name_or_path, ()))
+        return named if exact is None else (exact, *(module for module in named if module is not exact))
+
+    def union_of(self, path: str) -> Union | None:
+        """The union that a module is a member of."""
+        return self.index.union_of.get(path)
+
+    def parent_of(self, path: str) -> str | None:
+        """The path of the module round a module; None for an outermost or unknown one."""
+        return path.rpartition("/")[0] or None if path in self.index.by_path else None
+
+    @cached_property
+    def index(self) -> SchemaIndex:
+        """Look-up tables over the tree, built once."""
+        return SchemaIndex(self)
+
+
+class SchemaIndex:
+    """Look-up tables over one schema.
+
+    Attributes:
+        by_path: modules by path, in document order.
+        by_name: modules by name, each list in document order.
+        union_of: the union round a member, by the member's path.
+        container_of: the Schema, Role or Module directly round a module (unions skipped), by path.
+        members: the modules directly in a module, by its path and their names; unions are opened. The path ""
+            is the schema, its roles opened.
+        order: place in document order, by path.
+        turns: every turn in document order, with the path of the module that brings it, or "".
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.by_path: dict[str, Module] = {}
+        self.by_name: dict[str, list[Module]] = {}
+        self.union_of: dict[str, Union] = {}
+        self.container_of: dict[str, Container] = {}
+        self.members: dict[str, dict[str, Module]] = {"": {}}
+        for module, union, container in _walk(schema):
+            self.by_path.setdefault(module.path, module)
+            self.by_name.setdefault(module.name, []).append(module)
+            if union is not None:
+                self.union_of.setdefault(module.path, union)
+            self.container_of.setdefault(module.path, container)
+            parent = module.path.rpartition("/")[0]
+            self.members.setdefault(parent, {}).setdefault(module.name, module)
+        self.order: dict[str, int] = {path: place for place, path in enumerate(self.by_path)}
+        self.turns: tuple[tuple[Role, str], ...] = tuple(_turns(schema.children))
+
+
+def _walk(schema: Schema) -> Iterator[tuple[Module, Union | None, Container]]:
+    """Every module of a schema in document order, with its union and its container."""
+    pending: list[tuple[Any, Union | None, Container]] = [
+        (child, None, schema) for child in reversed(schema.children)
+    ]
+    while pending:
+        node, union, container = pending.pop()
+        if isinstance(node, Module):
+            yield node, union, container
+            pending.extend((child, None, node) for child in reversed(node.children))
+        elif isinstance(node, Union):
+            pending.extend((member, node, container) for member in reversed(node.members))
+        elif isinstance(node, Role):
+            pending.extend((child, None, node) for child in reversed(node.children))
+
+
+def _turns(children: tuple[Any, ...]) -> Iterator[tuple[Role, str]]:
+    """The turns among children of the schema, and those in modules and unions among them."""
+    for child in children:
+        if isinstance(child, Role):
+            yield child, ""
+        modules = child.members if isinstance(child, Union) else (child,)
+        for module in modules:
+            if isinstance(module, Module):
+                yield from ((turn, module.path) for turn in module.turns())
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A value for a parameter, written as an attribute or as an `<arg>` child of the import."""
+
+    name: str
+    value: str
+    span: Span = field(compare=False)
+    name_span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Import(_Branch):
+    """An element of a prompt that imports a module.
+
+    Attributes:
+        name: as written.
+        arguments: in document order.
+        children: what it holds, in document order.
+        span: the whole element.
+        name_span: its name in the start tag.
+        end_span: its name in the end tag, where there is one.
+        unclosed: where its start tag ends, if its end tag is missing.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    children: tuple[Import | Text, ...]
+    span: Span
+    name_span: Span
+    end_span: Span | None = None
+    unclosed: int | None = None
+
+    def _own(self) -> tuple[Any, ...]:
+        return (self.name, self.arguments)
+
+    def _below(self) -> tuple[Any, ...]:
+        return self.children
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prompt(_Branch):
+    """The root of a prompt document.
+
+    Attributes:
+        schema: name of the schema it is written for, or None.
+        children: what it holds, in document order.
+        span: the whole element.
+        schema_span: the value of the `schema` attribute, or the tag's name where there is none.
+        lines: turns spans of this document into lines and columns.
+        source: the text that the spans count in; empty where the prompt was never in a document.
+        torn: whether tags of the document do not pair, so that it is not sure what stands in what.
+    """
+
+    schema: str | None
+    children: tuple[Import | Text | Role, ...]
+    span: Span
+    schema_span: Span = field(default_factory=lambda: Span(0, 0))
+    lines: LineIndex = field(default_factory=LineIndex)
+    source: str = ""
+    torn: bool = False
+
+    def _own(self) -> tuple[Any, ...]:
+        return (self.schema,)
+
+    def _below(self) -> tuple[Any, ...]:
+        return self.children
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Parsed(Generic[T]):
+    """What a document gave: as much tree as could be made, and every diagnostic.
+
+    Attributes:
+        tree: the tree, or None where the document has no usable root.
+        diagnostics: in the order of the text.
+        source: the text that the spans count in.
+    """
+
+    tree: T | None
+    diagnostics: tuple[Diagnostic, ...]
+    source: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a tree and no error."""
+        return self.tree is not None and not has_errors(self.diagnostics)

@@ -1,0 +1,88 @@
+"""Where parts of a bound prompt meet badly: words that touch, and blocks of Markdown behind other text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.pml.diagnostics.diagnostic import quote
+from engine.pml.tree.parts import (
+    ArgumentText,
+    NewText,
+    Part,
+    RoleClose,
+    RoleOpen,
+    is_seam,
+    node_of,
+    part_text,
+)
+from engine.pml.tree.tree import Schema
+from engine.pml.whitespace.joined_text import begins_block, begins_number
+from engine.pml.whitespace.joined_words import beside, meet, words_of
+from engine.pml.whitespace.schema_places import SchemaPlaces, breaks, first_words, last_words
+
+
+def touching(parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
+    """Yields which parts touch, as their places (W613)."""
+    last: int | None = None
+    for place, part in enumerate(parts):
+        if isinstance(part, RoleOpen | RoleClose) or is_seam(part):
+            last = None
+        elif part_text(part):
+            if last is not None and _touch(parts[last], part):
+                yield last, place
+            last = place
+
+
+def off_their_line(parts: Sequence[Part], schema: SchemaPlaces) -> Iterator[tuple[int, int]]:
+    """Yields blocks that begin a line in the schema and not here, with what stands in front (W616).
+
+    What touches is told as such.
+
+    Yields:
+        The places of what stands in front, and of the block.
+    """
+    line: int | None = None  # what stands on the same line
+    last: Part | None = None  # what stands right before
+    for place, part in enumerate(parts):
+        text = part_text(part)
+        if isinstance(part, RoleOpen | RoleClose):
+            line = last = None
+        elif text:
+            apart = line is not None and begins_block(text) and not (last and _touch(last, part))
+            if line is not None and apart and _moved(parts[line], part, schema):
+                yield line, place
+            broken = breaks(text)
+            line = line if broken is None else None if broken else place
+            last = None if is_seam(part) else part
+
+
+def meetings(parts: Sequence[Part], schema: Schema) -> dict[int, str]:
+    """Says in a sentence what is wrong where parts meet, by the place of the later one.
+
+    Args:
+        parts: as they are read.
+        schema: their schema.
+    """
+    found = {}
+    for left, right in off_their_line(parts, SchemaPlaces(schema)):
+        front, block = last_words(part_text(parts[left])), first_words(part_text(parts[right]))
+        found[right] = (
+            f"{quote(block)} begins a line in the schema and is read behind {quote(front)} here; put a line "
+            "break between them"
+        )
+    for left, right in touching(parts):
+        texts = part_text(parts[left]), part_text(parts[right])
+        found[right] = f"words touch, {words_of(*texts)} is read as one; put {beside(0, *texts)[1]}"
+    return found
+
+
+def _touch(left: Part, right: Part) -> bool:
+    argument = isinstance(left, ArgumentText) or isinstance(right, ArgumentText)
+    return meet(part_text(left), part_text(right), argument=argument)
+
+
+def _moved(front: Part, block: Part, schema: SchemaPlaces) -> bool:
+    """Whether a block begins a line in the schema; a number behind new text may be no list."""
+    node = node_of(block)
+    number = isinstance(front, NewText) and begins_number(part_text(block))
+    return node is not None and schema.begins_line(node)[0] and not number

@@ -1,0 +1,249 @@
+"""The white-space rules of PML: from the characters of an element to its text runs and its seams.
+
+A *text run* is the text between two elements; a comment does not end it. Runs and the parameters between them
+form one *paragraph*, up to the next other element. A paragraph is dedented as a whole, and white space at its
+ends is no part of it: at the end of a container it is nothing, between a paragraph and another element, or
+between two elements, it is a *seam*. Round a parameter white space stays. Text that begins on the line of the
+tag before it has no indentation to judge by, so nothing is removed from the lines after it.
+
+A seam is two line breaks where there is a blank line, one where there is a line break, else a space. Beside a
+turn it is nothing. A `<scaffold>` counts as a comment. With `xml:space="preserve"` everything is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from engine.pml.diagnostics.diagnostic import Span
+from engine.pml.xml.elements import Chars, Element
+
+SPACE: Final = " \t\r\n"
+"""White space as XML has it; a no-break space is text."""
+
+INLINE: Final = ("param", "parameter")
+
+
+_BARE: Final = ("system", "user", "assistant")
+_SILENT: Final = "scaffold"
+
+
+@dataclass(slots=True)
+class Run:
+    """A text run, normalised, and the seams that the white space round it makes.
+
+    Attributes:
+        text: the text; empty where there is white space alone.
+        span: its place, without the white space at its ends.
+        before: the seam between it and the element before it, or the start tag.
+        after: the seam between it and the element after it; none before an end tag.
+    """
+
+    text: str
+    span: Span
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(slots=True)
+class _Raw:
+    text: str
+    pieces: list[Chars]
+
+
+def preserves(element: Element, inherited: bool) -> bool:
+    """Whether white space is kept inside an element."""
+    mode = element.get("xml:space")
+    return inherited if mode is None else mode.value == "preserve"
+
+
+def contents(element: Element, source: str, preserve: bool) -> list[Run | Element]:
+    """The children of an element: its elements, and its text runs by the rules above.
+
+    Args:
+        element: the element.
+        source: the text of the document.
+        preserve: whether white space is kept here.
+    """
+    result: list[Run | Element] = []
+    paragraph: list[_Raw | Element] = []
+    left: Element | None = None
+    for item in _raw_items(element, preserve):
+        if isinstance(item, Element) and item.tag not in INLINE:
+            if item.tag != _SILENT:
+                sides = (_seams(left), _seams(item))
+                result.extend(_paragraph(paragraph, source, preserve, sides))
+                left, paragraph = item, []
+            result.append(item)
+        else:
+            paragraph.append(item)
+    result.extend(_paragraph(paragraph, source, preserve, (_seams(left), False)))
+    return result
+
+
+def separator(space: str) -> str:
+    """The seam that white space makes."""
+    breaks = space.count("\n")
+    return "\n\n" if breaks > 1 else "\n" if breaks else " " if space else ""
+
+
+def normalise(text: str) -> str:
+    """What the text of an argument becomes: dedented, without white space at its ends."""
+    paragraph = [_Raw(text, [Chars(text, Span(0, len(text)))])]
+    found = _paragraph(paragraph, text, False, (False, False))
+    return "".join(item.text for item in found if isinstance(item, Run))
+
+
+def _seams(element: Element | None) -> bool:
+    """Whether white space beside an element is a seam; None is the start tag."""
+    return element is None or element.tag not in _BARE
+
+
+def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
+    """Elements and joined text; what an unclosed parameter has swallowed counts as following it."""
+    pieces: list[Chars] = []
+    pending = list(reversed(element.children))
+    while pending:
+        child = pending.pop()
+        if isinstance(child, Chars):
+            pieces.append(child)
+            continue
+        if child.tag == _SILENT and element.tag == "schema":
+            pieces.append(Chars("", child.span, "comment"))
+            yield child
+            continue
+        if pieces:
+            yield _join(pieces, preserve)
+            pieces = []
+        yield child
+        if child.tag in INLINE and not child.closed:
+            pending.extend(reversed(child.children))
+    if pieces:
+        yield _join(pieces, preserve)
+
+
+def _join(pieces: list[Chars], preserve: bool) -> _Raw:
+    """Joins the pieces of a run. A comment on lines of its own takes its line end along."""
+    parts: list[str] = []
+    after_comment = False
+    blank_line = spaced = False
+    for piece in pieces:
+        if piece.kind == "comment":
+            after_comment = True
+            continue
+        part = piece.text
+        if after_comment and not preserve:
+            stripped = part.lstrip(" \t")
+            if blank_line and stripped.startswith("\n"):
+                part = stripped[1:]
+                parts[-1] = parts[-1].rstrip(" \t")
+            elif spaced:
+                part = stripped
+        after_comment = False
+        if not part:
+            continue
+        parts.append(part)
+        last = part.rfind("\n")
+        blank_line = not part[last + 1 :].strip(SPACE) and (last >= 0 or blank_line)
+        spaced = part[-1] in " \t"
+    return _Raw("".join(parts), pieces)
+
+
+def _paragraph(
+    items: list[_Raw | Element] | list[_Raw], source: str, preserve: bool, sides: tuple[bool, bool]
+) -> Iterator[Run | Element]:
+    """The runs and parameters of a paragraph; `sides` says where white space at its ends is a seam."""
+    margin = "" if preserve else _margin(items)
+    last = len(items) - 1
+    for place, item in enumerate(items):
+        if isinstance(item, Element):
+            yield item
+            continue
+        span = Span(item.pieces[0].span.start, item.pieces[-1].span.end)
+        if preserve:
+            if item.text:
+                yield Run(item.text, span)
+            continue
+        body = item.text.strip(SPACE)
+        if not body and last == 0:
+            if item.text and all(sides):
+                yield Run("", span, separator(item.text))
+            continue
+        text, before, after = _dedent(item.text, margin, followed=place < last), "", ""
+        if place == 0:
+            before = separator(_start(item.text)) if sides[0] else ""
+            text = text.lstrip(SPACE)
+        if place == last:
+            after = separator(_end(item.text)) if sides[1] else ""
+            text = text.rstrip(SPACE)
+        if text or before or after:
+            yield Run(text, _trimmed(item.pieces, source), before, after)
+
+
+def _start(text: str) -> str:
+    """The white space at the start of a text."""
+    return text[: len(text) - len(text.lstrip(SPACE))]
+
+
+def _end(text: str) -> str:
+    """The white space at the end of a text."""
+    return text[len(text.rstrip(SPACE)) :]
+
+
+def _margin(items: list[_Raw | Element] | list[_Raw]) -> str:
+    """The indentation that all lines of a paragraph have in common."""
+    margin: str | None = None
+    last = len(items) - 1
+    for place, item in enumerate(items):
+        if isinstance(item, Element):
+            if place == 0:
+                return ""
+            continue
+        lines = item.text.split("\n")
+        if place == 0 and (lines[0].strip(SPACE) or (len(lines) == 1 and last > 0)):
+            return ""
+        for number, line in enumerate(lines[1:], start=2):
+            body = line.lstrip(" \t")
+            if not body and not (number == len(lines) and place < last):
+                continue
+            indent = line[: len(line) - len(body)]
+            margin = indent if margin is None else _common(margin, indent)
+            if not margin:
+                return ""
+    return margin or ""
+
+
+def _common(left: str, right: str) -> str:
+    """The beginning that two strings have in common."""
+    length = next((at for at, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), None)
+    return left[: min(len(left), len(right)) if length is None else length]
+
+
+def _dedent(text: str, margin: str, *, followed: bool) -> str:
+    """Takes the margin off every line but the first; lines of white space alone become empty.
+
+    The last line of a text that a parameter follows is no such line.
+    """
+    if "\n" not in text:
+        return text
+    first, *rest = text.split("\n")
+    lines = [line.removeprefix(margin) if line.strip(SPACE) else "" for line in rest]
+    if followed:
+        lines[-1] = rest[-1].removeprefix(margin)
+    return "\n".join((first, *lines))
+
+
+def _trimmed(pieces: list[Chars], source: str) -> Span:
+    """The place of a run's text, without the comments and white space at its ends."""
+    filled = [piece for piece in pieces if piece.kind != "comment" and piece.text.strip(SPACE)]
+    if not filled:
+        return Span(pieces[0].span.start, pieces[-1].span.end)
+    head, tail = filled[0], filled[-1]
+    start, end = head.span.start, tail.span.end
+    if head.kind == "text":
+        raw = source[start : head.span.end]
+        start += len(raw) - len(raw.lstrip(SPACE))
+    if tail.kind == "text":
+        end = tail.span.start + len(source[tail.span.start : end].rstrip(SPACE))
+    return Span(start, end)

@@ -1,0 +1,1 @@
+"""A tolerant XML reader: from bytes to elements with exact places."""

@@ -1,0 +1,155 @@
+"""Markup that is no element: comments, CDATA sections, declarations and processing instructions."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Span, quote, swap
+from engine.pml.xml.elements import Chars
+from engine.pml.xml.scanned_text import ScannedText
+
+MAX_DASHES: Final = 100
+"""The most places of one comment that one fix mends."""
+
+_ENCODING: Final = re.compile(r"encoding\s*=\s*[\"']([^\"']*)")
+_DOCTYPE_PART: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[\[\]<>]")
+_XML: Final = re.compile(r"<\?xml[\s?]")
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_SHORT_END: Final = re.compile(r"\]\](?=[ \t\r\n]*</)")
+_DASHES: Final = re.compile("-+")
+_LIKE_COMMENT: Final = re.compile(r"<!(?:-(?!-)|[ \t]+--+)")
+_LIKE_CDATA: Final = re.compile(r"<!\[?cdata\[", re.IGNORECASE)
+
+
+def comment(scanned: ScannedText, mark: int) -> tuple[int, Chars]:
+    """Reads the comment that begins at `mark`; the answer is where it ends, and its node."""
+    text, report = scanned.text, scanned.report
+    stop = scanned.find("-->", mark + 4)
+    if stop < 0:
+        end = scanned.rest_of_line(mark)
+        follows = _BLANK.match(text, end)
+        one_line = not follows or text.startswith("<", follows.end()) or follows.end() == len(text)
+        fix = _ended(text, mark + 4, end) if one_line else ()
+        report.add("E114", "a comment is never closed; write -->", Span(mark, end), "-->", fix)
+        return max(end, mark + 4), Chars("", Span(mark, end), "comment")
+    dashes = text.find("--", mark + 4, stop + 1)
+    if dashes >= 0:
+        message = "'--' may not stand inside a comment; write one dash"
+        report.add("E114", message, Span(dashes, dashes + 2), "-", _single(text, mark + 4, stop, True))
+    return stop + 3, Chars("", Span(mark, stop + 3), "comment")
+
+
+def _ended(text: str, start: int, end: int) -> tuple[Edit, ...]:
+    """The edits that end a comment where its line ends."""
+    body = text[start:end]
+    tail = start + len(body.removesuffix(">").rstrip("-")) if body.endswith(("-", "->")) else end
+    return (*_single(text, start, tail, False), Edit(Span(tail, end), "-->"))
+
+
+def _single(text: str, start: int, stop: int, closed: bool) -> tuple[Edit, ...]:
+    """The edits that write one dash for several; none at the end of a comment, where its own two follow."""
+    edits = []
+    for run in _DASHES.finditer(text, start, stop):
+        if closed and run.end() == stop:
+            edits.append(Edit(Span(*run.span()), ""))
+        elif run.end() - run.start() > 1:
+            edits.append(Edit(Span(*run.span()), "-"))
+        if len(edits) > MAX_DASHES:
+            return ()
+    return tuple(edits)
+
+
+def cdata(scanned: ScannedText, mark: int) -> tuple[int, Chars]:
+    """Reads the CDATA section that begins at `mark`; the answer is where it ends, and its node."""
+    text, start = scanned.text, mark + len("<![CDATA[")
+    stop = scanned.find("]]>", start)
+    end = stop + 3
+    if stop < 0:
+        message = "a CDATA section is never closed; write ]]>"
+        short = _SHORT_END.search(text, start)
+        stop = short.start() if short else max(scanned.rest_of_line(mark), start)
+        end = short.end() if short else stop
+        follows = _BLANK.match(text, end)
+        fix: tuple[Edit, ...] = ()
+        if short or not follows or text.startswith("<", follows.end()) or follows.end() == len(text):
+            fix = (Edit(Span(stop, end), "]]>"),)
+        scanned.report.add("E114", message, Span(mark, end), "]]>", fix)
+    raw = text[start:stop].replace("\r\n", "\n").replace("\r", "\n")
+    return end, Chars(raw, Span(mark, end), "cdata")
+
+
+def declaration(scanned: ScannedText, mark: int, inside: bool) -> int:
+    """Refuses the declaration that begins at `mark`, which may stand inside the root; says where it ends."""
+    text = scanned.text
+    end = _declaration_end(scanned, mark + 2)
+    for like, begin, close in ((_LIKE_COMMENT, "<!--", "-->"), (_LIKE_CDATA, "<![CDATA[", "]]>")):
+        found = like.match(text, mark)
+        if found is not None and mark != scanned.broken and scanned.find(close, found.end()) >= 0:
+            what = "a comment" if begin == "<!--" else "a CDATA section"
+            fix = swap(Span(*found.span()), begin)
+            scanned.report.add("E111", f"{what} begins with {begin}; write that", Span(mark, end), begin, fix)
+            return end
+    if text[mark : mark + 9].upper() == "<!DOCTYPE":
+        what = "a DOCTYPE is not allowed, and neither are entities of one's own"
+    else:
+        what = "'<!' begins only comments and CDATA sections in PML"
+    _refuse(scanned, "E111", what, Span(mark, end), inside)
+    return end
+
+
+def _declaration_end(scanned: ScannedText, place: int) -> int:
+    """The end of a declaration with its internal subset, or of the line where it never ends."""
+    if scanned.lacks(">"):
+        return scanned.rest_of_line(place)
+    depth = 0
+    for part in _DOCTYPE_PART.finditer(scanned.text, place):
+        if part[0] == "[":
+            depth += 1
+        elif part[0] == "]":
+            depth -= 1
+        elif part[0] == ">" and depth <= 0:
+            return part.end()
+        elif part[0] == "<" and depth <= 0:
+            return scanned.rest_of_line(place, part.start())
+    scanned.give_up(">")
+    return scanned.rest_of_line(place)
+
+
+def instruction(scanned: ScannedText, mark: int, inside: bool) -> int:
+    """Reads the XML declaration at `mark`, and refuses any other instruction; says where it ends."""
+    text, report = scanned.text, scanned.report
+    stop = scanned.find("?>", mark + 2)
+    end = stop + 2 if stop >= 0 else max(scanned.rest_of_line(mark), mark + 2)
+    if not _XML.match(text, mark):
+        _refuse(scanned, "E112", "processing instructions are not allowed", Span(mark, end), inside)
+        return end
+    if mark > 1 or text[:mark] not in ("", "\ufeff"):
+        first = len(text[: scanned.start].rstrip(" \t\r\n"))
+        message = "an XML declaration may stand only at the very start; move it there, or remove it"
+        if mark == scanned.start and stop >= 0:
+            blank = (Edit(Span(first, mark), ""),)
+            report.add("E113", message, Span(mark, end), "it at the very start", blank)
+        else:
+            fix = () if mark == scanned.broken else (Edit(Span(mark, end), ""),)
+            report.add("E113", message, Span(mark, end), NOTHING, fix)
+        return end
+    encoding = _ENCODING.search(text, mark, end)
+    if encoding is not None and encoding[1].upper() not in ("UTF-8", "UTF8"):
+        span = Span(encoding.start(1), encoding.end(1))
+        message = f"PML is written in UTF-8, not in {quote(encoding[1])}; save it as UTF-8 and say so here"
+        report.instead("E113", message, span, "UTF-8")
+    elif stop < 0:
+        message = "the XML declaration is not finished; write ?>"
+        report.missing("E113", message, Span(mark, end), "?>", end)
+    return end
+
+
+def _refuse(scanned: ScannedText, code: str, what: str, span: Span, inside: bool) -> None:
+    """Reports what PML does not have: text where it stands in an element, else to be removed."""
+    begin = scanned.text[span.start : span.start + 2]
+    hint = f"&lt;{begin[1:]}" if inside else NOTHING
+    edit = Edit(Span(span.start, span.start + 1), "&lt;") if inside else Edit(span, "")
+    fix = () if span.start == scanned.broken else (edit,)
+    remedy = f"remove it, or write {hint} where it is text" if inside else "remove it"
+    scanned.report.add(code, f"{what}; {remedy}", span, hint, fix)

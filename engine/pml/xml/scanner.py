@@ -1,0 +1,463 @@
+"""A tolerant XML scanner with exact spans: it reports every fault, recovers, and gives a tree.
+
+It knows XML, and of PML only which names are elements: what looks like a tag and can be none of them, as in
+pasted code, is text. Time is linear in the text, and nothing recurses, so the depth of a document costs no
+stack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from typing import Final
+
+from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Fix, Reporter, Span, quote
+from engine.pml.diagnostics.spelling import Speller
+from engine.pml.xml import markup
+from engine.pml.xml.attribute_scanner import AttributeScanner
+from engine.pml.xml.elements import Chars, Element
+from engine.pml.xml.entities import decode
+from engine.pml.xml.names import RESERVED, ROLES
+from engine.pml.xml.outside_root import Outside
+from engine.pml.xml.scanned_text import NAME_PATTERN, EnoughError, ScannedText
+from engine.pml.xml.tag_pairing import NO_LAYOUT, Layout, Tag, TagCounts, layout_of
+from engine.pml.xml.unclosed import Endings, Meanings
+
+MAX_DEPTH: Final = 256
+"""Elements nested deeper are reported and left out of the tree."""
+
+_MAX_APART: Final = 4000
+"""How far an end tag may stand from its start tag to be mended together, in characters."""
+
+_OPEN: Final = re.compile(rf"<({NAME_PATTERN})")
+_BELOW: Final = re.compile(rf"(?:/{NAME_PATTERN})+(?=[ \t\r\n>]|/>)")
+_CLOSE: Final = re.compile(rf"</([ \t]*)({NAME_PATTERN}(?:/{NAME_PATTERN})*)?[ \t\r\n]*(>?)")
+_CLOSE_REST: Final = re.compile(
+    rf"(?:[ \t]*{NAME_PATTERN}[ \t]*=[ \t]*(?:\"[^\"<>\n]*\"|'[^'<>\n]*'))*[ \t]*/?>"
+)
+_WHOLE: Final = re.compile(
+    rf"<{NAME_PATTERN}(?:[ \t\r\n]+{NAME_PATTERN}[ \t\r\n]*=[ \t\r\n]*(?:\"[^\"<]*\"|'[^'<]*'))*[ \t\r\n]*/?>"
+)
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_TAIL: Final = re.compile(r"[^<>\n]*")
+_ASSIGNED: Final = re.compile(r"[\w.\-][ \t]*=(?!=)")
+_SPACED: Final = re.compile(rf"<([ \t]+)(/?)({NAME_PATTERN})(?=[^<>]*>)")
+_BACKSLASH: Final = re.compile(rf"<\\({NAME_PATTERN})[ \t]*>")
+
+
+class Scanner:
+    """Scans one text.
+
+    Args:
+        text: the text.
+        report: takes the faults.
+        layout: what its indentation says of its tags, where they do not pair.
+    """
+
+    def __init__(self, text: str, report: Reporter, layout: Layout = NO_LAYOUT) -> None:
+        self._text = text
+        self._report = report
+        self._scanned = ScannedText(text, report)
+        self._attributes = AttributeScanner(self._scanned)
+        self._speller = Speller()
+        self._meanings = Meanings(self._speller)
+        self._holder = Element("", Span(0, 0), Span(0, 0), Span(0, len(text)))
+        self._stack = [self._holder]
+        self._open: Counter[str] = Counter()
+        self._unfinished: Counter[str] = Counter()
+        self._root = ""
+        self._rooted = False
+        self._outside = Outside(text, report)
+        self._deep = False
+        self._prefixed: list[Element] = []
+        self._nested_ends: set[int] = set()  # end tags that the fix of their start tag mends
+        self._swapped = -1  # the second of two end tags that stand in each other's place
+        self._ended = (-1, "")  # where the last end tag ends, and its name
+        self._counts = TagCounts(text)
+        self._endings = Endings(self._scanned, self._meanings)
+        self._layout, self._due = layout, [*reversed(layout.endings)]
+        self._tags: list[Tag] = []
+        self._hidden: list[Span] = []
+
+    def scan(self) -> Element | None:
+        """Scans the text and returns its root element, or None where it holds no element."""
+        try:
+            self._scan()
+        except EnoughError:
+            self._leave_rest()
+        found = (child for child in self._holder.children if isinstance(child, Element))
+        root = next(found, None)
+        for element in self._prefixed:
+            self._say_prefixed(element)
+        self._outside.say(root)
+        return root
+
+    def _scan(self) -> None:
+        text, place = self._text, 0
+        while place < len(text):
+            mark = text.find("<", place)
+            if mark < 0:
+                mark = len(text)
+            place = self._end_by_layout(place, mark)
+            if mark > place:
+                self._characters(place, mark)
+            place = self._markup(mark) if mark < len(text) else mark
+        self._close_rest()
+
+    def _end_by_layout(self, place: int, mark: int) -> int:
+        """Ends what ends before `mark` by its indentation; the answer is how far it has read."""
+        while self._due and self._due[-1].place <= mark:
+            ending = self._due.pop()
+            if ending.place > place:
+                self._characters(place, ending.place)
+                place = ending.place
+            element = self._stack[-1]
+            if element.open_span.start == ending.opened:
+                line = self._report.lines.line(element.open_span.start)
+                lost = self._endings.end_without_bracket(element, mark)
+                why = f"the indentation of line {line} says where it ends"
+                self._say_open(element, why, ending.hint, (lost or ending.edit,))
+                self._pop(place, element.tag)
+        return place
+
+    def layout(self) -> Layout:
+        """What the indentation says of the tags of the text, once it is scanned."""
+        return layout_of(self._text, self._tags, self._hidden, self._counts)
+
+    def first_tag(self) -> str | None:
+        """The name of the root element, found without reading further."""
+        mark = self._text.find("<")
+        with contextlib.suppress(EnoughError):
+            while mark >= 0 and not self._rooted:
+                mark = self._text.find("<", self._markup(mark))
+        roots = [child.tag for child in self._holder.children if isinstance(child, Element)]
+        return roots[0] if roots else None
+
+    def _markup(self, mark: int) -> int:
+        """Handles what begins with the `<` at `mark`; the answer is where it ends."""
+        text, inside = self._text, len(self._stack) > 1
+        if text.startswith("</", mark):
+            self._scanned.stop_if_hopeless()
+            return self._end_tag(mark)
+        self._scanned.count(mark)
+        opening = _OPEN.match(text, mark)
+        if opening is not None:
+            return self._start_tag(opening)
+        if text.startswith(("<!--", "<![CDATA["), mark):
+            read = markup.comment if text.startswith("<!--", mark) else markup.cdata
+            end, chars = read(self._scanned, mark)
+            self._hidden.append(Span(mark, end))
+            self._add(chars)
+            return end
+        if text.startswith("<!", mark):
+            return markup.declaration(self._scanned, mark, inside)
+        if text.startswith("<?", mark):
+            return markup.instruction(self._scanned, mark, inside)
+        return self._plain(mark, "a plain '<' begins a tag; write &lt;")
+
+    def _plain(self, mark: int, message: str) -> int:
+        """Reports a `<` that begins no tag, and takes it as text; the answer is its end."""
+        spaced, turned = _SPACED.match(self._text, mark), _BACKSLASH.match(self._text, mark)
+        edit, hint = Edit(Span(mark, mark + 1), "&lt;"), "&lt;"
+        if spaced and (spaced[3] in RESERVED or self._text.startswith("/>", spaced.end())):
+            edit, hint = Edit(Span(*spaced.span(1)), ""), f"<{spaced[2]}{spaced[3]}"
+            message = f"a tag begins with its name, without a space; write {hint}"
+        elif turned and self._open[turned[1]]:
+            hint = f"</{turned[1]}>"
+            edit, message = Edit(Span(*turned.span()), hint), f"'\\' begins no closing tag; write {hint}"
+        fix = () if mark == self._scanned.broken else (edit,)
+        self._report.add("E109", message, Span(mark, mark + 1), hint, fix)
+        self._add(Chars("<", Span(mark, mark + 1)))
+        return mark + 1
+
+    def _characters(self, start: int, end: int) -> None:
+        raw = self._text[start:end]
+        if len(self._stack) == 1:
+            self._outside.note_text(raw, start)
+            return
+        at = raw.find("]]>")
+        while at >= 0:
+            span = Span(start + at, start + at + 3)
+            last = not raw[at + 3 :].strip(" \t\r\n")  # it may end a CDATA section whose start is missing
+            fix = () if last else (Edit(span, "]]&gt;"),)
+            self._report.add("E109", "']]>' may not stand in text; write ]]&gt;", span, "]]&gt;", fix)
+            self._scanned.stop_if_hopeless()
+            at = raw.find("]]>", at + 3)
+        self._add(Chars(decode(raw, start, self._report), Span(start, end)))
+
+    def _add(self, child: Element | Chars) -> None:
+        host = self._stack[-1]
+        if len(self._stack) == 1 and isinstance(child, Chars):
+            if child.kind != "comment":
+                self._outside.note(child.span, "text")
+            return
+        if len(self._stack) <= MAX_DEPTH + 1:
+            host.children.append(child)
+
+    # Tags
+
+    def _start_tag(self, opening: re.Match[str]) -> int:
+        start, name_end = opening.start(), opening.end()
+        below = _BELOW.match(self._text, name_end) if self._root == "prompt" else None
+        if below is None and self._is_text(opening):
+            message = (
+                f"'<' before {quote(opening[1])} begins no tag; write &lt;, or put code into CDATA or a file "
+                "that src names"
+            )
+            return self._plain(start, message)
+        name_end = below.end() if below else name_end
+        names = self._text[start + 1 : name_end].split("/")
+        tag = names[-1]
+        tag_span = Span(name_end - len(tag), name_end)
+        element = Element(tag, tag_span, tag_span, tag_span)
+        if start in self._layout.turned:
+            return self._turned_tag(tag, name_end)
+        if ":" in tag:
+            self._prefixed.append(element)
+        end, finished = self._attributes.read(element, name_end)
+        element.open_span = element.span = Span(start, end)
+        if len(names) > 1:
+            self._say_nested(element, names, finished)
+        if len(self._stack) == 1 and self._rooted:
+            self._outside.note(tag_span, f"<{tag}>")
+        first = not self._rooted
+        opens = finished or first or self._counts[tag] >= 0
+        self._hidden.append(element.open_span)
+        if not finished:
+            self._say_unfinished(element, end, ">" if opens or element.empty_tag else "/>")
+        self._rooted, self._root = True, self._root or tag
+        if len(self._stack) > MAX_DEPTH and not self._deep:
+            self._deep = True
+            message = (
+                f"elements may be nested {MAX_DEPTH} deep; what is inside this <{tag}> and deeper is left out"
+            )
+            self._report.add("E117", message, tag_span)
+        element.parent = self._stack[-1]
+        if len(self._stack) <= MAX_DEPTH:
+            self._stack[-1].children.append(element)
+        if element.empty_tag:
+            return end
+        if opens:
+            self._stack.append(element)
+            self._open[tag] += 1
+            self._tags.append(Tag(tag, element.open_span, False))
+        else:
+            element.empty_tag = True
+            self._unfinished[tag] += 1
+        return end
+
+    def _turned_tag(self, tag: str, name_end: int) -> int:
+        """Reads a start tag that stands in the place of the end tag of its element; the answer is its end."""
+        fix = (Edit(Span(name_end - len(tag), name_end - len(tag)), "/"),)
+        self._say_open(self._stack[-1], f"another <{tag}> comes first", f"</{tag}>", fix)
+        self._pop(name_end + 1, tag)
+        return name_end + 1
+
+    def _say_unfinished(self, element: Element, end: int, ending: str) -> None:
+        """Reports a start tag without its `>`; a name that text has run into is told by an end tag."""
+        tag = element.tag
+        lost = next((name for name in self._counts.unopened if tag != name and tag.startswith(name)), None)
+        if lost and ending == "/>":
+            tag, end, ending = lost, element.tag_span.start + len(lost), ">"
+        message = f"the tag <{tag}> is not finished, its '>' is missing; write it"
+        self._report.missing("E104", message, element.open_span, ending, end)
+
+    def _is_text(self, opening: re.Match[str]) -> bool:
+        """Whether what begins like a tag is none: no element of PML, no attributes, and no end tag."""
+        tag = opening[1]
+        if tag in RESERVED or len(self._stack) == 1:
+            return False
+        tail = _TAIL.match(self._text, opening.end())
+        if tail is None or _WHOLE.match(self._text, opening.start()):
+            return False
+        if self._root == "prompt" and tail[0].startswith("/"):
+            return False  # an import that is not finished
+        words = tail[0].strip(" \t\r/\\")
+        if not words or _ASSIGNED.search(tail[0]):
+            return False
+        if self._root == "prompt" and all(re.fullmatch(NAME_PATTERN, word) for word in words.split()):
+            return False  # an attribute that is being written
+        return self._meanings[tag] is None and self._counts[tag] < 0
+
+    def _say_nested(self, element: Element, names: list[str], finished: bool) -> None:
+        """Reports a tag that names a path, as `<a/b/>`."""
+        *outer, last = names
+        opened = "".join(f"<{name}>" for name in outer)
+        closed = "".join(f"</{name}>" for name in reversed(outer))
+        start, end = element.open_span.start, element.open_span.end
+        hint, span = f"{opened}<{last}/>{closed}", Span(start + 1, element.tag_span.end)
+        begin = Edit(Span(start, span.end), f"{opened}<{last}")
+        fix: tuple[Edit, ...] = ()
+        closing = f"</{'/'.join(names)}>"
+        place = self._text.find(closing, end, end + _MAX_APART)
+        if finished and element.empty_tag:
+            fix = (begin, Edit(Span(end, end), closed))
+        elif finished and place >= 0:
+            self._nested_ends.add(place)
+            fix = (begin, Edit(Span(place, place + len(closing)), f"</{last}>{closed}"))
+        self._report.add("E107", f"a tag names one element; nest them: {hint}", span, hint, fix)
+
+    def _say_prefixed(self, element: Element) -> None:
+        local = element.tag.strip(":").rpartition(":")[2]
+        message = f"the element name {quote(element.tag)} has a prefix; PML has no namespaces"
+        fix = element.renamed(local) if local else ()
+        self._report.add("E118", message, element.tag_span, local, fix)
+
+    def _end_tag(self, mark: int) -> int:
+        match = _CLOSE.match(self._text, mark)
+        if match is None:
+            return mark + 2
+        path, end = match[2] or "", match.end()
+        tag, top = path.rpartition("/")[2], self._stack[-1].tag
+        if not match[3] and top and path != top and path.startswith(top) and not self._open[path]:
+            end = mark + len("</") + len(match[1]) + len(top)  # text has run into the tag
+            message = f"the closing tag </{top} is not finished, its '>' is missing; write it"
+            self._report.missing("E104", message, Span(mark, end), ">", end)
+            self._pop(end, top, mark)
+            return end
+        if not match[3]:
+            end = self._unfinished_end(mark, tag or top, end)
+        if not tag:
+            if match[3]:
+                if top:
+                    message = f"a closing tag names its element; write </{top}>"
+                    self._report.instead("E106", message, Span(mark, end), f"</{top}>")
+                else:
+                    fix = (Edit(Span(mark, end), ""),)
+                    self._report.add("E106", "</> closes nothing; remove it", Span(mark, end), NOTHING, fix)
+            self._pop(end, top, mark, tag)
+            return end
+        if match[3] and (match[1] or (path != tag and mark not in self._nested_ends)):
+            message = f"a closing tag is </, the name of one element, and >; write </{tag}>"
+            self._report.instead("E106", message, Span(mark, end), f"</{tag}>")
+        written = tag if self._text.startswith(tag, mark + 2) else ""
+        before, self._ended = self._ended, (end, tag)
+        if match[3] and tag == path:
+            self._tags.append(Tag(tag, Span(mark, end), True))
+        if mark == self._swapped or (top != tag and self._swaps(tag, top, mark, end)):
+            self._pop(end, top, mark)
+        elif top != tag and not self._unfinished[tag] and self._is_misspelt(tag, top):
+            message = f"</{tag}> does not match <{top}>, which is open here; write both the same"
+            if tag in RESERVED and top not in RESERVED:
+                self._report.add(
+                    "E106", message, Span(mark, end), tag, (Edit(self._stack[-1].tag_span, tag),)
+                )
+            else:
+                self._report.instead("E106", message, Span(mark, end), f"</{top}>")
+            self._pop(end, top, mark, written)
+        elif self._open[tag]:
+            while self._stack[-1].tag != tag:
+                self._never_closed(mark, f"</{tag}> comes first")
+            self._pop(end, tag, mark, written)
+        elif self._unfinished[tag]:
+            self._unfinished[tag] -= 1
+        else:
+            repeated = before[1] == tag and not self._text[before[0] : mark].strip(" \t\r\n")
+            self._stray_end(tag, top, Span(mark, end), repeated)
+        return end
+
+    def _is_misspelt(self, tag: str, top: str) -> bool:
+        """Whether an end tag is that of the open element, one of their names being misspelt."""
+        return bool(top) and not self._report.full and self._counts.one_misspelt(top, tag)
+
+    def _swaps(self, tag: str, top: str, mark: int, end: int) -> bool:
+        """Whether an end tag and the one behind it stand in each other's place; reports that."""
+        if len(self._stack) < 3 or self._stack[-2].tag != tag or self._counts[tag] or self._counts[top]:
+            return False
+        second = _CLOSE.match(self._text, self._after_blank(end))
+        if second is None or second[1] or second[2] != top or not second[3]:
+            return False
+        self._swapped = second.start()
+        message = f"</{tag}> and </{top}> stand in each other's place; swap them"
+        names = Span(mark + 2, mark + 2 + len(tag)), Span(*second.span(2))
+        fix = (Edit(names[0], top), Edit(names[1], tag))
+        self._report.add("E106", message, Span(mark, end), f"</{top}></{tag}>", fix)
+        return True
+
+    def _unfinished_end(self, mark: int, tag: str, end: int) -> int:
+        """Reports a closing tag without its `>`, or with something before it; the answer is its end."""
+        more = "\n" not in self._text[mark:end]
+        rest = _CLOSE_REST.match(self._text, end) if more else None
+        end = rest.end() if rest else mark + len(self._text[mark:end].rstrip(" \t\r\n"))
+        what = "holds its name only" if rest else "is not finished, its '>' is missing"
+        message = f"the closing tag </{tag} {what}; write </{tag}>"
+        self._report.instead("E104", message, Span(mark, end), f"</{tag}>")
+        return end
+
+    def _stray_end(self, tag: str, top: str, span: Span, repeated: bool) -> None:
+        """Reports an end tag that closes nothing; `repeated` says whether it follows another of its name."""
+        hint = NOTHING
+        fix: tuple[Edit, ...] = (Edit(span, ""),)
+        idle = span.start in self._layout.idle
+        once = tag in (*ROLES, "schema", "prompt") or (self._root == "prompt" and tag not in RESERVED)
+        sure = repeated and (idle or once)
+        beginning = self._layout.starts.get(span.start)
+        if (lost := self._endings.start_without_bracket(tag, self._stack[-1], span.start)) is not None:
+            hint, fix, sure = f"<{tag}", (lost,), True
+            remedy = "the < of its start tag is missing; write it"
+        elif beginning is not None:
+            hint, fix, sure = f"<{tag}>", (beginning,), True
+            remedy = f"<{tag}> is missing; write it before what it holds"
+        elif not top:
+            remedy = "no element is open here; remove it"
+        elif tag in RESERVED:
+            remedy = f"<{top}> is open here; write </{top}>, or write the start tag <{tag}>, or remove it"
+        elif self._root == "prompt" and (near := self._speller.nearest(tag, ROLES)):
+            remedy = f"no <{near}> is open here; remove it"
+        elif self._root == "prompt" and (top == "prompt" or top not in RESERVED):
+            remedy = f"write <{tag}/> to import it, or remove it"
+            if not repeated:
+                hint, fix = f"<{tag}/>", (Edit(span, f"<{tag}/>"),)
+                sure = idle or self._after_blank(self._stack[-1].open_span.end) >= span.start
+        else:
+            hint = f"&lt;/{tag}>"
+            remedy, fix = f"write {hint} where it is text", (Edit(Span(span.start, span.start + 1), "&lt;"),)
+            sure = not any(self._counts[one.tag] < 0 for one in self._stack[1:MAX_DEPTH])
+        last = top == "prompt" and self._after_blank(span.end) == len(self._text)
+        if not sure or last or span.start == self._scanned.broken:
+            fix = ()  # the last may be the end of the prompt, which is missing then
+        self._report.add("E106", f"</{tag}> closes nothing: {remedy}", span, hint, fix)
+
+    def _after_blank(self, place: int) -> int:
+        """Where the white space ends that begins at a place."""
+        blank = _BLANK.match(self._text, place)
+        return blank.end() if blank else place
+
+    def _pop(self, end: int, tag: str, end_tag: int | None = None, end_name: str = "") -> None:
+        """Ends the open element at `end`; `end_tag` is where its end tag begins, if it has one."""
+        if len(self._stack) > 1:
+            element = self._stack.pop()
+            element.span = Span(element.span.start, end)
+            element.close_span = None if end_tag is None else Span(end_tag, end)
+            element.end_name = end_name
+            self._open[tag] -= 1
+
+    def _never_closed(self, end: int, why: str) -> None:
+        element = self._stack[-1]
+        self._say_open(element, why, *self._endings.of(element, end, self._root, len(self._stack) - 1))
+        self._pop(end, element.tag)
+
+    def _say_open(
+        self, element: Element, why: str, hint: str, fix: tuple[Edit, ...], choices: tuple[Fix, ...] = ()
+    ) -> None:
+        """Reports an element that is never closed."""
+        repeated = self._endings.repeated(element)
+        if repeated is not None:
+            hint, fix, choices = "one start tag", (repeated,), ()
+        name = element.get("name")
+        label = f"<{element.tag} name={quote(name.value)}>" if name else f"<{element.tag}>"
+        message = f"{label} is never closed ({why}); write {hint}"
+        if element.tag not in RESERVED and not hint.startswith("&lt;"):
+            message += f", or &lt;{element.tag} where it is text"
+        self._report.add("E105", message, element.open_span, hint, fix, choices)
+        element.closed = False
+
+    def _close_rest(self) -> None:
+        while len(self._stack) > 1:
+            self._never_closed(len(self._text), "the document ends first")
+
+    def _leave_rest(self) -> None:
+        """Ends what is open without a word: its end was not looked for."""
+        while len(self._stack) > 1:
+            self._pop(len(self._text), self._stack[-1].tag)

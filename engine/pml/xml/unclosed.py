@@ -1,0 +1,199 @@
+"""What ends an element that is never closed, where the indentation of the document does not say it.
+
+A fix is made only where every end that is likely reads the same. Text that follows the start tag of an import
+may stand in it or behind it, so a person chooses.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from engine.pml.diagnostics.diagnostic import Edit, Fix, Span, quote_text, swap
+from engine.pml.diagnostics.spelling import Speller
+from engine.pml.xml.elements import Element
+from engine.pml.xml.names import ATTRIBUTES, RESERVED, ROLES
+from engine.pml.xml.scanned_text import NAME_PATTERN, ScannedText
+from engine.pml.xml.suggestions import EMPTY, MEANT_ELEMENTS, meant_element
+
+MAX_ENDS: Final = 200
+"""The most characters of missing end tags that one fix writes."""
+
+_FAR: Final = 20_000
+"""How far a tag without its `<` is looked for, in characters."""
+
+_BARE_END: Final = re.compile(rf"(?<!<)/({NAME_PATTERN})[ \t]*>")
+_BARE_START: Final = re.compile(
+    rf"(?<![</\w.:-])({NAME_PATTERN})(?:[ \t\r\n]+[\w.:-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))*[ \t\r\n]*>"
+)
+
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_MANY: Final = 50
+"""With so many errors, it is not looked for."""
+
+Remedy = tuple[str, tuple[Edit, ...], tuple[Fix, ...]]
+"""A hint, the edits that write it, and what a person chooses from where there is no one edit."""
+
+
+class Meanings:
+    """The elements of PML that names are, or are likely to mean."""
+
+    def __init__(self, speller: Speller) -> None:
+        self._speller = speller
+        self._known: dict[str, str | None] = {}
+
+    def __getitem__(self, tag: str) -> str | None:
+        if tag not in self._known:
+            near = MEANT_ELEMENTS.get(tag.casefold())
+            near = near or self._speller.nearest(tag, (*ATTRIBUTES, "parameter"))
+            self._known[tag] = tag if tag in RESERVED else near
+        return self._known[tag]
+
+
+class Endings:
+    """Finds the ends that are missing, inner ones first.
+
+    Args:
+        scanned: the text that is scanned.
+        meanings: what names mean.
+    """
+
+    def __init__(self, scanned: ScannedText, meanings: Meanings) -> None:
+        self._scanned, self._text, self._meanings = scanned, scanned.text, meanings
+        self._last = (-1, "")  # where elements were ended last, and the end tags that are missing there
+        self._unknown = -1  # where an element ends last of which that is not sure
+
+    def of(self, element: Element, end: int, root: str, depth: int) -> Remedy:
+        """What ends an element.
+
+        Args:
+            element: the element.
+            end: where it has to end.
+            root: the name of the root element.
+            depth: how many elements are open; the root is the first.
+        """
+        tag, opened = element.tag, element.open_span
+        closing, importing = f"</{tag}>", root == "prompt" and tag not in RESERVED
+        if self._text.endswith(">", opened.start, opened.end) and opened.start != self._scanned.broken:
+            if (slip := self._slip(element, depth, importing)) is not None:
+                return slip
+            if (lost := self.end_without_bracket(element, end)) is not None:
+                return closing, (lost,), ()
+            if importing:
+                return self._of_import(element)
+        if self._unknown != end and (place := self._place(element, end, root, depth)) is not None:
+            if place != end:
+                return closing, (Edit(Span(place, place), closing),), ()
+            where, inner = self._last
+            ends = f"{inner if where == end else ''}{closing}"
+            if len(ends) <= MAX_ENDS and not (self._scanned.swallows and end == len(self._text)):
+                self._last = (end, ends)
+                return closing, (Edit(Span(end, end), ends),), ()
+        self._unknown = end
+        return closing, (), ()
+
+    def _slip(self, element: Element, depth: int, importing: bool) -> Remedy | None:
+        """What the start tag was meant to be, where it was not meant to open an element."""
+        tag, opened, parent, meaning = (
+            element.tag,
+            element.open_span,
+            element.parent,
+            self._meanings[element.tag],
+        )
+        if tag.casefold() in MEANT_ELEMENTS:
+            meaning = meant_element(element)
+        glued = tag not in RESERVED and self._text[opened.start - 1 : opened.start].isalnum()
+        if depth > 1 and (glued or (meaning is None and not importing)):
+            fix = (Edit(Span(opened.start, opened.start + 1), "&lt;"),)
+            return f"&lt;{tag}", () if importing else fix, ()
+        if meaning in EMPTY and not importing:
+            return "/>", _slash(element), ()
+        if tag in RESERVED and (second := _second(element)) is not None:
+            return f"</{tag}>", second, ()
+        if parent is not None and parent.tag == tag and not element.attributes:
+            return f"</{tag}>", (Edit(Span(opened.start + 1, opened.start + 1), "/"),), ()
+        return None
+
+    def end_without_bracket(self, element: Element, end: int) -> Edit | None:
+        """The edit that writes the `<` of an end tag which stands in the text of an element without it."""
+        return self._bracket(_BARE_END, element.tag, element.open_span.end, end)
+
+    def start_without_bracket(self, tag: str, host: Element, end: int) -> Edit | None:
+        """The edit that writes the `<` of a start tag which stands in the text of an element without it."""
+        return self._bracket(_BARE_START, tag, host.open_span.end, end)
+
+    def repeated(self, element: Element) -> Edit | None:
+        """The edit that removes the start tag behind that of an element, where both are the same."""
+        opened = element.open_span
+        tag = self._text[opened.start : min(opened.end, opened.start + _FAR)]
+        blank = _BLANK.match(self._text, opened.end)
+        place = blank.end() if blank else opened.end
+        return Edit(Span(place, place + len(tag)), "") if self._text.startswith(tag, place) else None
+
+    def _bracket(self, bare: re.Pattern[str], tag: str, start: int, end: int) -> Edit | None:
+        if len(self._scanned.report.errors) > _MANY:
+            return None
+        found = [one for one in bare.finditer(self._text, max(start, end - _FAR), end) if one[1] == tag]
+        return Edit(Span(found[0].start(), found[0].start()), "<") if len(found) == 1 else None
+
+    def _of_import(self, element: Element) -> Remedy:
+        tag, lead = element.tag, _lead(element)
+        inner = next((child for child in element.children if isinstance(child, Element)), None)
+        if not lead.strip():
+            empty = inner is None or inner.tag in ROLES
+            return (f"<{tag}/>", _slash(element), ()) if empty else (f"</{tag}>", (), ())
+        start = element.open_span.end
+        limit = inner.open_span.start if inner else element.children[-1].span.end
+        line_end = self._text.find("\n", start, limit)
+        first = self._begins_line(element) and bool(self._text[start:line_end].strip()) and line_end >= 0
+        place = start + len(self._text[start : line_end if first else limit].rstrip(" \t\r\n"))
+        said = quote_text(" ".join(self._text[start:place].split()))
+        behind = Fix(f"Write <{tag}/>: {said} then stands behind {tag}", _slash(element))
+        closing = (Edit(Span(place, place), f"</{tag}>"),)
+        inside = Fix(f"Write </{tag}> behind {said}: it then stands inside {tag}", closing)
+        return f"<{tag}/>", (), (inside, behind) if first else (behind, inside)
+
+    def _begins_line(self, element: Element) -> bool:
+        start = element.open_span.start
+        line = self._text.rfind("\n", max(0, start - _FAR), start)
+        return line >= 0 and not self._text[line + 1 : start].strip()
+
+    def _place(self, element: Element, end: int, root: str, depth: int) -> int | None:
+        """Where an element of PML itself ends; None where that is not sure."""
+        lead = _lead(element)
+        inner = next((child for child in element.children if isinstance(child, Element)), None)
+        if depth == 1 or end == len(self._text):
+            return end
+        if inner is None:
+            known = not any(map(str.isspace, lead.strip())) or (root == "prompt" and element.tag in ROLES)
+            return end if known else None
+        if element.tag in ROLES and inner.tag in ROLES and lead.strip():
+            return len(self._text[: inner.open_span.start].rstrip(" \t\r\n"))
+        return None
+
+
+def _slash(element: Element) -> tuple[Edit, ...]:
+    """The edit that closes an element at once."""
+    place = element.open_span.end - 1
+    return (Edit(Span(place, place), "/"),)
+
+
+def _lead(element: Element) -> str:
+    """The text before the first element in an element."""
+    lead: list[str] = []
+    for child in element.children:
+        if isinstance(child, Element):
+            break
+        lead.append("" if child.kind == "comment" else child.text)
+    return "".join(lead)
+
+
+def _second(element: Element) -> tuple[Edit, ...] | None:
+    """The edits that end an element where a bare tag of its own name stands in it, as a slip for its end."""
+    for child in element.children:
+        if isinstance(child, Element) and child.tag == element.tag and not child.attributes:
+            if child.empty_tag:
+                return swap(child.span, f"</{element.tag}>")
+            if not child.closed:
+                return (Edit(Span(child.span.start + 1, child.span.start + 1), "/"),)
+    return None

@@ -1,0 +1,1 @@
+"""The prefix tree of running prompts (ChunkAttention)."""

@@ -1,0 +1,100 @@
+"""What an answer reads of the prefix tree: held until it is read no more."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import replace
+
+from engine.base.releasable import Releasable
+from engine.base.segment import Placement
+from engine.cache.memory import MemoryTier
+from engine.inference.prefill import Prefill
+from engine.prefix_tree.nodes import Node
+
+
+class Lease(Releasable):
+    """The nodes of a trail, which stay until this is released. Made by `PrefixTree.acquire`.
+
+    Args:
+        tier: the memory tier, whose lock guards the nodes.
+        node: the last one.
+        limit: the position up to which they are read.
+        give_back: takes the node back; called while the tier is locked.
+
+    Attributes:
+        end: the position behind the last token that is found.
+    """
+
+    def __init__(self, tier: MemoryTier, node: Node, limit: int, give_back: Callable[[Node], None]) -> None:
+        self._tier, self._back = tier, give_back
+        self._node: Node | None = node
+        self.end = min(limit, node.end) if node.edges else 0
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are read of the tree; those of placed segments are not among them."""
+        return sum(placement.tokens for placement in self.placements())
+
+    def nodes(self) -> list[Node]:
+        """The nodes, by position; while the tier is locked."""
+        assert self._node is not None, "the lease was released"
+        return [*self._node.upward()][::-1]
+
+    def chunks(self) -> dict[str, int]:
+        """The position behind each chunk, by its name."""
+        with self._tier.locked():
+            nodes = [node for node in self.nodes() if node.extent is not None and not node.gone]
+            return {
+                name: edge.end for node in nodes for name, edge in zip(node.names, node.edges, strict=True)
+            }
+
+    def seconds(self) -> float | None:
+        """What computing had taken of what is read of the tree; None where that is not known of all of it."""
+        found = 0.0
+        with self._tier.locked():
+            for node in self.nodes():
+                if node.extent is None or (tokens := min(node.end, self.end) - node.edges[0].start) <= 0:
+                    continue
+                if not node.extent.seconds:
+                    return None
+                found += tokens * node.extent.seconds
+        return found
+
+    def placements(self) -> tuple[Placement, ...]:
+        """Where the chunks that were found stand, by position; one for what lies side by side in a tensor."""
+        with self._tier.locked():
+            return tuple(self._placements())
+
+    def _placements(self) -> list[Placement]:
+        found: list[Placement] = []
+        for node in self.nodes():
+            one = node.placement()
+            if one is None or one.start >= self.end:
+                continue
+            hi = min(one.hi, one.lo + self.end - one.start)
+            one = Placement(one.segment, one.lo, hi, one.start)
+            last = found[-1] if found else None
+            beside = last is not None and last.segment is one.segment
+            if last is not None and beside and (last.hi, last.shift) == (one.lo, one.shift):
+                found[-1] = Placement(last.segment, last.lo, one.hi, last.start)
+            else:
+                found.append(one)
+        return found
+
+    def release(self) -> None:
+        """Lets go of the nodes; a second time does nothing. May be called by the collector, at any point."""
+        node, self._node = self._node, None
+        if node is not None:
+            give_back = self._back
+            self._tier.later(lambda: give_back(node))
+
+    def without(self, prefill: Prefill) -> Prefill:
+        """What is computed and read before the first token, when what was found is read as well."""
+        rest = bisect_left(prefill.positions, self.end)  # what is found reaches up to there without a gap
+        return replace(
+            prefill,
+            placements=sorted([*prefill.placements, *self.placements()], key=lambda one: one.start),
+            token_ids=prefill.token_ids[rest:],
+            positions=prefill.positions[rest:],
+        )

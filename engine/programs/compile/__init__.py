@@ -1,0 +1,1 @@
+"""Compiles statements of a program to text, modules and unions."""

@@ -1,0 +1,1 @@
+"""Reads Python source: signatures, expressions and constants. Runs nothing."""

@@ -1,0 +1,251 @@
+"""A Python file that is read and never run: its programs, and what its names stand for."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from engine.programs.source.class_files import found_by, member_kind, read_class
+from engine.programs.source.constants import Budget
+from engine.programs.source.errors import ProgramError
+from engine.programs.source.expression_reader import ExpressionReader
+from engine.programs.source.functions import Work
+from engine.programs.source.objects import ReadClass, ReadFunction, Unknown, assigned_names
+from engine.programs.source.pure_functions import BUILTINS, KNOWN_MODULES
+from engine.programs.source.scopes import Definition, define, faults_in, parse_python
+from engine.programs.source.signature import SignatureReader
+
+_NOT_RUN: Final = "the file is read and not run"
+_OF_CLASSES: Final = ("staticmethod", "classmethod", "property")
+
+
+@dataclass(frozen=True)
+class Decorated:
+    """A program in a file that is read and not run.
+
+    Attributes:
+        definition: its function.
+        name: the name of the schema that the decorator gives; None where it gives none.
+        scaffolds: the scaffolds that the decorator gives.
+    """
+
+    definition: Definition
+    name: str | None
+    scaffolds: Any
+
+
+class ProgramFile:
+    """A Python file that is read and never run.
+
+    Args:
+        source: the text of the file.
+        filename: its name, for messages.
+        base: the folder that files are included from.
+        modules: modules that may be imported besides those of the standard library that are known here.
+        decorator: the object that marks a program.
+        wrap: makes what calls of a program find.
+
+    Attributes:
+        programs: what `wrap` made, in the order of the file.
+
+    Raises:
+        ProgramError: it is not Python, or a decorator cannot be read.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        filename: str,
+        base: Path | None,
+        modules: Mapping[str, types.ModuleType],
+        decorator: object,
+        wrap: Callable[[Decorated], Any],
+    ) -> None:
+        self.programs: list[Any] = []
+        self._filename, self._base = filename, base
+        self._modules = {**KNOWN_MODULES, **modules}
+        self._decorator, self._wrap = decorator, wrap
+        self._names: dict[str, Any] = {}
+        self._fault = faults_in(filename)
+        self._tree = parse_python(source, filename)
+        work = Work(Budget.of(self._tree), builds=True)
+        self._reader = ExpressionReader(self._look_up, self._fault, work)
+        self._annotations = SignatureReader(self._look_up, self._fault, self._reader)
+        try:
+            for node in self._tree.body:
+                self._statement(node)
+        except RecursionError:
+            raise ProgramError("this is nested too deep to be read; flatten it", filename) from None
+
+    def hidden(self) -> tuple[str, int] | None:
+        """The name and line of a function with a decorator `schema` that is none of the programs found."""
+        found = {(one.definition.node.name, one.definition.node.lineno) for one in self.programs}
+        for node in ast.walk(self._tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                heads = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+                marked = any(ast.unparse(head).rpartition(".")[2] == "schema" for head in heads)
+                if marked and (node.name, node.lineno) not in found:
+                    return node.name, node.lineno
+        return None
+
+    def _look_up(self, name: str) -> Any:
+        return self._names[name] if name in self._names else BUILTINS[name]
+
+    def _statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                self._import(node)
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._assign(target, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assign(target, value)
+            case ast.AnnAssign():
+                return
+            case ast.AugAssign(target=ast.Name(id=name) as target, op=op, value=value):
+                old = self._names.get(name)
+                whole = ast.BinOp(ast.Name(name, ast.Load()), op, value)
+                self._assign(target, ast.fix_missing_locations(ast.copy_location(whole, node)))
+                self._forget(old, node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._names[node.name] = self._function(node)
+            case ast.ClassDef():
+                self._names[node.name] = read_class(node, self._reader, self._look_up, self._function)
+            case ast.Expr(value=value):
+                self._changed(value, node)
+            case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+                return
+            case _ if type(node).__name__ == "TypeAlias":
+                self._assign(node.name, node.value)  # type: ignore[attr-defined]
+            case _:
+                reason = f"is set in line {node.lineno} by what would have to be run, and {_NOT_RUN}"
+                for name in assigned_names([node]):
+                    self._names[name] = Unknown(f"{reason}; set it plainly at the top of the file")
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        home = node.module or "" if isinstance(node, ast.ImportFrom) and node.level == 0 else ""
+        module = self._modules.get(home)
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            whole = f"{home}.{alias.name}" if home else alias.name
+            found: Any = None
+            if isinstance(node, ast.Import):
+                found = self._modules.get(whole)
+                for inner in [] if alias.asname or found is None else reversed(whole.split(".")[1:]):
+                    found = types.SimpleNamespace(**{inner: found})
+            elif module is not None and hasattr(module, alias.name):
+                found = getattr(module, alias.name)
+            else:
+                found = self._modules.get(whole)
+            if found is None:
+                where = (
+                    ast.unparse(node).partition(" import ")[0].removeprefix("from ").removeprefix("import ")
+                )
+                reason = f"comes from {where} in line {node.lineno}, and {_NOT_RUN}"
+                found = Unknown(f"{reason}; write its value here, or import the file in Python")
+            self._names[name] = found
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        """Gives the names of a target their values, or the reason why these are not known."""
+        if not isinstance(target, (ast.Name, ast.Tuple, ast.List)):
+            self._changed(target, target)
+            return
+        try:
+            found: dict[str, Any] = {}
+            self._reader.unpack(target, self._reader.read(value, {}), found)
+            self._names.update({name: one.value for name, one in found.items()})
+            return
+        except ProgramError as error:
+            reason = error.reason
+        if isinstance(target, ast.Name):
+            alias = self._alias(value)
+            if alias is not None:
+                self._names[target.id] = alias
+                return
+        for name in assigned_names([target]):
+            line = getattr(target, "lineno", 0)
+            self._names[name] = Unknown(f"is set in line {line}, and {_NOT_RUN}: {reason}")
+
+    def _alias(self, value: ast.expr) -> Any:
+        """An annotation under a name of its own; None for what is no annotation."""
+        try:
+            return self._annotations.annotation("an alias", value)
+        except (ProgramError, TypeError):
+            return None
+
+    def _changed(self, value: ast.expr, node: ast.AST) -> None:
+        """What a call or an assignment may change is not known any more."""
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "print":
+            return
+        for part in ast.walk(value):
+            if isinstance(part, ast.Name):
+                self._forget(self._names.get(part.id), node)
+
+    def _forget(self, changed: Any, node: ast.AST) -> None:
+        """What holds a list, dict or set that was changed is not known any more."""
+        if not isinstance(changed, (list, dict, set)):
+            return
+        reason = f"is changed in line {getattr(node, 'lineno', 0)}, and {_NOT_RUN}"
+        for name, value in self._names.items():
+            if _holds(value, changed):
+                self._names[name] = Unknown(f"{reason}; write all of it where it is set")
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, owner: ReadClass | None = None) -> Any:
+        """What a function of the file or of a class is: a program, a definition, or why it is not known."""
+        if owner is None:
+            self._names.pop(node.name, None)
+        home = owner.name if owner else ""
+        definition = define(node, self._filename, self._base, self._look_up, home)
+        definition = definition if owner is None else definition.of(owner)
+        others = []
+        for decorator in node.decorator_list:
+            if self._marks(decorator):
+                program = self._wrap(self._read_decorator(definition, decorator))
+                self.programs.append(program)
+                return program
+            if owner is None or not (isinstance(decorator, ast.Name) and decorator.id in _OF_CLASSES):
+                others.append(ast.unparse(decorator)[:40])
+        if others:
+            return Unknown(f"has the decorator @{others[0]}, and {_NOT_RUN}; write it without")
+        return definition if owner is None else ReadFunction(definition, member_kind(definition))
+
+    def _marks(self, decorator: ast.expr) -> bool:
+        """Whether a decorator makes a function a program."""
+        head = decorator.func if isinstance(decorator, ast.Call) else decorator
+        return found_by(head, self._look_up) is self._decorator
+
+    def _read_decorator(self, definition: Definition, node: ast.expr) -> Decorated:
+        name, scaffolds = None, ()
+        if isinstance(node, ast.Call):
+            if len(node.args) > 1:
+                raise definition.fault(node, "schema takes one name; give other things by their names")
+            if node.args:
+                name = self._reader.constant(node.args[0], "the name of the schema")
+            for keyword in node.keywords:
+                if keyword.arg == "name":
+                    name = self._reader.constant(keyword.value, "the name of the schema")
+                elif keyword.arg == "scaffolds":
+                    scaffolds = self._reader.constant(keyword.value, "the scaffolds")
+                else:
+                    raise definition.fault(
+                        keyword, f"schema takes a name and scaffolds, and no {keyword.arg}"
+                    )
+        return Decorated(definition, name, scaffolds)
+
+
+def _holds(value: Any, part: Any) -> bool:
+    """Whether a value is another one, or has it somewhere in it."""
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if one is part:
+            return True
+        if type(one) in (list, tuple):
+            pending.extend(one)
+        elif type(one) is dict:
+            pending.extend(one.values())
+    return False

@@ -1,0 +1,1 @@
+"""Conversations, tools and questions as bound prompts."""

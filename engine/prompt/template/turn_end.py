@@ -1,0 +1,35 @@
+"""The special token with which a chat template ends the assistant's turn: an answer ends there too.
+
+Many models are trained on one base model's files, whose end token is that of documents and not of turns.
+"""
+
+from __future__ import annotations
+
+from engine.base.errors import PromptCacheError
+from engine.prompt.template.chat_template import ChatFormat
+
+
+def turn_end(chat: ChatFormat) -> int | None:
+    """Returns the token that follows an answer, or None where the template says none.
+
+    An answer may have several messages where the assistant's turn begins with more than the template writes
+    to invite it: their end is not the answer's.
+
+    Args:
+        chat: the chat format.
+    """
+    try:
+        turns = chat.render(["user", "assistant", "user"], ["Hi", "Yes?", "So?"])
+    except PromptCacheError:
+        return None
+    opened, invited = (_specials(chat, text) for text in (turns.opens[1], turns.closes[2] + turns.generation))
+    behind = (turns.closes[1] + turns.opens[2]).lstrip()
+    places = chat.tokens.specials(behind)
+    if not opened <= invited or not places or places[0][0] > 0:
+        return None
+    found = chat.tokens.marked(behind[: places[0][1]])
+    return found[0] if len(found) == 1 else None
+
+
+def _specials(chat: ChatFormat, text: str) -> set[str]:
+    return {text[start:end] for start, end in chat.tokens.specials(text)}

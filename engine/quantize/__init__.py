@@ -1,0 +1,1 @@
+"""Weights in fewer bits or in packed blocks, and the memory that they take."""

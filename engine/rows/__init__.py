@@ -1,0 +1,1 @@
+"""Batch rows: files, grids, prompts and expectations."""

@@ -1,0 +1,429 @@
+"""What an author expects of an answer, and whether an answer is so.
+
+A pattern and a JSON schema are the author's own and may take for ever on some answer, so both are judged
+within a time. Nothing that is written here is ever run as a program.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from engine.base.strict_json import JsonError, read_json
+from engine.exchange.base.errors import ExchangeError
+
+Kind = Literal[
+    "contains",
+    "not contains",
+    "contains in any case",
+    "starts with",
+    "equals",
+    "regex",
+    "not regex",
+    "json",
+    "min words",
+    "max words",
+    "min characters",
+    "max characters",
+]
+Combine = Literal["all", "any"]
+
+KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
+    {
+        "contains": "The answer has this text in it.",
+        "not contains": "The answer does not have this text in it.",
+        "contains in any case": "The answer has this text in it, in capitals or not.",
+        "starts with": "The answer begins with this text; white space before it does not count.",
+        "equals": "The answer is this text; white space at its ends does not count.",
+        "regex": "Somewhere in the answer this regular expression matches.",
+        "not regex": "Nowhere in the answer does this regular expression match.",
+        "json": "The answer is JSON, as this JSON Schema has it; {} for any JSON.",
+        "min words": "The answer has at least this many words.",
+        "max words": "The answer has at most this many words.",
+        "min characters": "The answer has at least this many characters.",
+        "max characters": "The answer has at most this many characters.",
+    }
+)
+"""What can be expected, and what that means in a sentence."""
+
+JUDGED_SECONDS: Final = 1.0
+"""How long an answer is held against one expectation."""
+
+_SHOWN: Final = 120  # characters of an answer or a value that a sentence repeats
+_FENCE: Final = "```"
+_DEEPEST: Final = 150  # rules of a JSON Schema inside each other
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One thing that is expected of an answer. Made by `expected`, which checks it.
+
+    Attributes:
+        kind: what is looked at.
+        value: what is looked for, as the author wrote it.
+    """
+
+    kind: Kind
+    value: str
+
+    def __str__(self) -> str:
+        value = self.value if self.kind[:3] in ("min", "max") else repr(_short(self.value))
+        return f"{self.kind} {value}"
+
+    def fault(self, answer: str) -> str:
+        """Why an answer is not as expected, as a sentence; "" where it is.
+
+        Args:
+            answer: the answer's text.
+        """
+        return _JUDGES[self.kind](answer, self.value)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An answer beside what was expected of it.
+
+    Attributes:
+        passed: whether the answer is as expected, all in all.
+        faults: of each expectation why it is not met, as a sentence; "" where it is.
+    """
+
+    passed: bool
+    faults: tuple[str, ...]
+
+
+def expected(kind: str, value: str) -> Expectation:
+    """Returns an expectation.
+
+    Args:
+        kind: one of `KINDS`.
+        value: what is looked for.
+
+    Raises:
+        ExchangeError: there is no such kind, or the value is none of that kind's.
+    """
+    known = next((one for one in KINDS if one == " ".join(kind.lower().split())), None)
+    if known is None:
+        raise ExchangeError(f"{kind!r} cannot be expected of an answer. Write one of {', '.join(KINDS)}.")
+    if not value.strip():
+        raise ExchangeError(f"What the answer is to be by {known!r} is empty. Write it, or leave that out.")
+    if known.endswith("regex"):
+        _pattern(value)
+    elif known == "json":
+        _schema(value)
+    elif known.split()[0] in ("min", "max"):
+        _length(known, value)
+    return Expectation(known, value)
+
+
+def judge(answer: str, expectations: Iterable[Expectation], combine: Combine = "all") -> Judged | None:
+    """Holds an answer against what was expected of it; None where nothing was.
+
+    Args:
+        answer: the answer's text.
+        expectations: what is expected.
+        combine: whether all of it is to hold, or any of it is enough.
+    """
+    faults = tuple(one.fault(answer) for one in expectations)
+    if not faults:
+        return None
+    return Judged((all if combine == "all" else any)(not fault for fault in faults), faults)
+
+
+# What is looked at
+
+
+def _contains(answer: str, value: str) -> str:
+    return "" if value in answer else f"It does not have {_short(value)!r} in it."
+
+
+def _lacks(answer: str, value: str) -> str:
+    return f"It has {_short(value)!r} in it." if value in answer else ""
+
+
+def _contains_folded(answer: str, value: str) -> str:
+    found = value.casefold() in answer.casefold()
+    return "" if found else f"It does not have {_short(value)!r} in it, in capitals or not."
+
+
+def _starts(answer: str, value: str) -> str:
+    found = answer.lstrip()
+    if found.startswith(value.strip()):
+        return ""
+    return f"It begins with {_short(found[: len(value.strip())])!r}, not with {_short(value.strip())!r}."
+
+
+def _equals(answer: str, value: str) -> str:
+    found, wanted = answer.strip(), value.strip()
+    if found == wanted:
+        return ""
+    same = next((i for i, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), None)
+    at = min(len(found), len(wanted)) if same is None else same
+    return f"It is another text from character {at + 1} on: {_short(found[at:]) or 'its end'!r}."
+
+
+def _matches(answer: str, value: str) -> str:
+    found, late = _search(answer, value)
+    return late or ("" if found else f"Nothing in it matches {_short(value)!r}.")
+
+
+def _matches_nowhere(answer: str, value: str) -> str:
+    found, late = _search(answer, value)
+    return late or (f"{_short(found)!r} in it matches {_short(value)!r}." if found is not None else "")
+
+
+def _search(answer: str, value: str) -> tuple[str | None, str]:
+    """What a pattern matches, and why that is not known where it took too long."""
+    try:
+        found = _pattern(value).search(answer, timeout=JUDGED_SECONDS)
+    except TimeoutError:
+        return None, (
+            f"Matching {_short(value)!r} took more than {JUDGED_SECONDS:g} s and was given up. Write a "
+            "pattern without repetitions inside repetitions."
+        )
+    return (None, "") if found is None else (found[0] or "an empty text", "")
+
+
+def _is_json(answer: str, value: str) -> str:
+    from referencing.exceptions import Unresolvable
+
+    try:
+        found = read_json(_unfenced(answer))
+    except JsonError as error:
+        return f"It is no JSON: {error}."
+    schema = _schema(value)
+    schema.until = time.monotonic() + JUDGED_SECONDS
+    try:
+        fault = next(iter(schema.faults(found)), None)
+    except Unresolvable as error:
+        return (
+            f"The JSON Schema refers to {_short(str(error.ref))!r}, which is not in it; nothing is fetched."
+        )
+    except _LateError:
+        return f"Reading it by the JSON Schema took more than {JUDGED_SECONDS:g} s and was given up."
+    except RecursionError:
+        return (
+            "The JSON Schema refers to itself without an end, or the answer nests more than "
+            f"{_DEEPEST} rules deep, so nothing can be said of it."
+        )
+    return "" if fault is None else fault
+
+
+def _unfenced(answer: str) -> str:
+    """JSON without the fence of code blocks that models like to put round it."""
+    text = answer.strip()
+    if text.startswith(_FENCE) and text.endswith(_FENCE) and "\n" in text:
+        return text.split("\n", 1)[1].removesuffix(_FENCE)
+    return text
+
+
+def _long_enough(answer: str, value: str) -> str:
+    return _counted(len(answer.split()), "word", least=int(value))
+
+
+def _short_enough(answer: str, value: str) -> str:
+    return _counted(len(answer.split()), "word", most=int(value))
+
+
+def _characters_enough(answer: str, value: str) -> str:
+    return _counted(len(answer.strip()), "character", least=int(value))
+
+
+def _characters_few(answer: str, value: str) -> str:
+    return _counted(len(answer.strip()), "character", most=int(value))
+
+
+def _counted(found: int, noun: str, least: int = 0, most: int | None = None) -> str:
+    if found >= least and (most is None or found <= most):
+        return ""
+    wanted = f"at least {least}" if most is None else f"at most {most}"
+    return f"It has {found} {noun}{'' if found == 1 else 's'}, not {wanted}."
+
+
+_JUDGES: Final[Mapping[Kind, Callable[[str, str], str]]] = MappingProxyType(
+    {
+        "contains": _contains,
+        "not contains": _lacks,
+        "contains in any case": _contains_folded,
+        "starts with": _starts,
+        "equals": _equals,
+        "regex": _matches,
+        "not regex": _matches_nowhere,
+        "json": _is_json,
+        "min words": _long_enough,
+        "max words": _short_enough,
+        "min characters": _characters_enough,
+        "max characters": _characters_few,
+    }
+)
+
+
+# What the author wrote
+
+
+@lru_cache(maxsize=256)
+def _pattern(value: str) -> Any:
+    import regex
+
+    try:
+        return regex.compile(value)
+    except regex.error as error:
+        where = f" at character {error.pos + 1}" if error.pos is not None else ""
+        raise ExchangeError(f"{_short(value)!r} is no regular expression{where}: {error.msg}.") from None
+    except (RecursionError, OverflowError) as error:
+        raise ExchangeError(
+            f"{_short(value)!r} is no regular expression that can be used: {error}."
+        ) from None
+
+
+def _length(kind: str, value: str) -> None:
+    if not (value.strip().isascii() and value.strip().isdigit() and len(value.strip()) <= 9):
+        raise ExchangeError(f"{kind!r} is {_short(value)!r}; it must be a whole number of 0 or more.")
+
+
+class _LateError(Exception):
+    """Judging took too long."""
+
+
+class _Schema:
+    """A JSON Schema that is read within a time, and fetches nothing from anywhere.
+
+    Attributes:
+        until: when it is given up, by `time.monotonic`.
+    """
+
+    def __init__(self, document: Any) -> None:
+        from jsonschema import validators
+        from referencing import Registry
+
+        self.until, self._depth = 0.0, 0
+        latest = validators.Draft202012Validator
+        known = latest if isinstance(document, bool) else validators.validator_for(document, default=latest)
+        known.check_schema(document)
+        rules = {name: self._bounded(rule) for name, rule in known.VALIDATORS.items()}
+        rules |= {name: self._bounded(rule) for name, rule in _OWN_RULES.items() if name in rules}
+        own = _sound(document)  # one that is named below would bring rules without a bound
+        self._validator = validators.extend(known, rules)(own, registry=Registry())
+
+    def faults(self, found: Any) -> Iterator[str]:
+        """What is wrong with a value, a sentence each."""
+        for error in self._validator.iter_errors(found):
+            path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in error.absolute_path)
+            yield f"By the JSON Schema {path.lstrip('.') or 'it'} is wrong: {_short(error.message)}."
+
+    def _bounded(self, rule: Any) -> Any:
+        def judged(*given: Any) -> Iterator[Any]:
+            if time.monotonic() > self.until:
+                raise _LateError
+            if self._depth >= _DEEPEST:
+                raise RecursionError
+            self._depth += 1
+            try:
+                yield from rule(*given) or ()
+            finally:
+                self._depth -= 1
+
+        return judged
+
+
+def _sound(node: Any) -> Any:
+    """A JSON Schema whose patterns can be read, and in which nothing names another set of rules."""
+    if isinstance(node, list):
+        return [_sound(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    for key, one in node.items():
+        patterns = [one] if key == "pattern" else one if key == "patternProperties" else ()
+        for pattern in patterns if isinstance(patterns, list | dict) else ():
+            if isinstance(pattern, str):
+                _pattern(pattern)
+    kept = {key: one for key, one in node.items() if not (key == "$schema" and isinstance(one, str))}
+    return {key: _sound(one) for key, one in kept.items()}
+
+
+def _met(pattern: str, text: str) -> bool:
+    try:
+        return _pattern(pattern).search(text, timeout=JUDGED_SECONDS) is not None
+    except TimeoutError:
+        raise _LateError from None
+
+
+# The rules with patterns, which the library judges without a bound, and one that it judges after rounding.
+
+
+def _pattern_rule(_validator: Any, pattern: str, found: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if isinstance(found, str) and not _met(pattern, found):
+        yield ValidationError(f"{found!r} does not match {pattern!r}")
+
+
+def _named_by_pattern(validator: Any, patterns: Any, found: Any, _schema: Any) -> Iterator[Any]:
+    for pattern, below in patterns.items() if isinstance(found, dict) else ():
+        for name, value in found.items():
+            if _met(pattern, name):
+                yield from validator.descend(value, below, path=name, schema_path=pattern)
+
+
+def _other_names(validator: Any, below: Any, found: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    patterns = schema.get("patternProperties", {})
+    for name, value in found.items() if isinstance(found, dict) else ():
+        if name in schema.get("properties", {}) or any(_met(pattern, name) for pattern in patterns):
+            continue
+        if below is False:
+            yield ValidationError(f"the property {name!r} is not allowed")
+        else:
+            yield from validator.descend(value, below, path=name)
+
+
+def _multiple_rule(validator: Any, divisor: Any, found: Any, _schema: Any) -> Iterator[Any]:
+    """Takes numbers as they are written: 19.99 is a multiple of 0.01, though not among floats."""
+    from jsonschema import ValidationError
+
+    if not validator.is_type(found, "number"):
+        return
+    if (Fraction(repr(found)) / Fraction(repr(divisor))).denominator > 1:
+        yield ValidationError(f"{found!r} is not a multiple of {divisor!r}")
+
+
+_OWN_RULES: Final = {
+    "multipleOf": _multiple_rule,
+    "divisibleBy": _multiple_rule,  # its name in the first drafts
+    "pattern": _pattern_rule,
+    "patternProperties": _named_by_pattern,
+    "additionalProperties": _other_names,
+}
+
+
+@lru_cache(maxsize=64)
+def _schema(value: str) -> _Schema:
+    from jsonschema import SchemaError
+
+    try:
+        document = read_json(value)
+    except JsonError as error:
+        raise ExchangeError(f"The JSON Schema is no JSON: {error}.") from None
+    if not isinstance(document, dict | bool):
+        raise ExchangeError('The JSON Schema is no object. Write one such as {"type": "object"}.')
+    if '"patternProperties"' in value and '"unevaluatedProperties"' in value:
+        raise ExchangeError(
+            "The JSON Schema has patternProperties and unevaluatedProperties, which are not judged together. "
+            "Write additionalProperties in place of the latter."
+        )
+    try:
+        return _Schema(document)
+    except RecursionError:
+        raise ExchangeError("The JSON Schema nests deeper than can be read. Make it flatter.") from None
+    except SchemaError as error:
+        raise ExchangeError(f"The JSON Schema is not sound: {_short(error.message)}.") from None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -1,0 +1,103 @@
+"""What a row of a batch says besides its prompt: settings of its own, and what is expected of its answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from engine.base.strict_json import text_of
+from engine.exchange.base.errors import ExchangeError
+from engine.rows.expectations import Expectation, expected
+
+SET: Final = "set "
+"""Begins the name of a CSV's column whose cells are settings: "set temperature"."""
+
+EXPECT: Final = "expect "
+"""Begins the name of a CSV's column whose cells are expected of the answer: "expect contains"."""
+
+
+class CellError(ExchangeError):
+    """Something is wrong with a cell of a row.
+
+    Attributes:
+        column: the name of its column.
+    """
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+def extra_column(column: str) -> bool:
+    """Whether a column of a CSV is one of these."""
+    return column.lower().startswith((SET, EXPECT))
+
+
+def extra_cells(cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Reads cells of such columns, empty ones left out.
+
+    Args:
+        cells: the column's name and the text of each.
+
+    Returns:
+        `settings`, as they are written, and `expect`, as a row has them.
+
+    Raises:
+        CellError: one is wrong.
+    """
+    settings: dict[str, Any] = {}
+    expect: list[Expectation] = []
+    for column, cell in cells:
+        if not cell.strip():
+            continue
+        if column.lower().startswith(SET):
+            settings[setting_name(column[len(SET) :])] = cell
+            continue
+        try:
+            expect.append(expected(column[len(EXPECT) :], cell))
+        except ExchangeError as error:
+            raise CellError(column, str(error)) from None
+    return {"settings": settings, "expect": tuple(expect)}
+
+
+def extra_values(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads the keys `settings` and `expect` of a row of JSON.
+
+    Raises:
+        CellError: one is wrong.
+    """
+    settings, expect = found.get("settings") or {}, found.get("expect") or {}
+    if not isinstance(settings, dict):
+        raise CellError("settings", '"settings" is no object. Write such as {"temperature": 0.7}.')
+    if not isinstance(expect, dict):
+        raise CellError("expect", '"expect" is no object. Write such as {"contains": ["Rome", "Tokyo"]}.')
+    wanted: list[Expectation] = []
+    for kind, values in expect.items():
+        for value in values if isinstance(values, list) else [values]:
+            text = _text_of(kind, value)
+            try:
+                wanted.append(expected(kind, text))
+            except ExchangeError as error:
+                raise CellError("expect", str(error)) from None
+    named: dict[str, Any] = {}
+    for name, one in settings.items():
+        if setting_name(name) in named:
+            raise CellError("settings", f"The setting {name!r} is given twice. Give it once.")
+        named[setting_name(name)] = one
+    return {"settings": named, "expect": tuple(wanted)}
+
+
+def _text_of(kind: str, value: object) -> str:
+    if isinstance(value, dict) and kind == "json":
+        return json.dumps(value)
+    if not isinstance(value, bool) and (text := text_of(value)) is not None:
+        return text
+    raise CellError(
+        "expect", f"What is expected by {kind!r} is neither text nor a number. Write it in quotes."
+    )
+
+
+def setting_name(name: str) -> str:
+    """Returns the setting that a column or a key names, in whatever way it is spelled."""
+    return "_".join(name.strip().lower().replace("-", "_").split())

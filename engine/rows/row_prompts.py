@@ -1,0 +1,183 @@
+"""The prompt that a row of a batch spells: its picks, arguments and text over a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.exchange.base.errors import ExchangeError
+from engine.pml import Argument, Import, Prompt, Schema, Text, set_argument, set_pick
+from engine.pml.diagnostics.diagnostic import NOWHERE, quote
+from engine.pml.diagnostics.spelling import Speller
+from engine.pml.edit.question_text import set_question
+from engine.pml.edit.writer import write_prompt
+from engine.pml.whitespace.rules import normalise
+from engine.rows.row_extras import CellError
+from engine.rows.rows import Row
+
+_SHOWN = 5  # possible readings that a sentence names
+
+
+@dataclass
+class _Picked:
+    """A module that a row imports, and what it imports inside it."""
+
+    arguments: dict[str, str] = field(default_factory=dict)
+    inside: dict[str, _Picked] = field(default_factory=dict)
+
+
+def prompt_text(row: Row, schema: Schema, over: str | None = None) -> str:
+    """Returns the document of a row.
+
+    A module is picked by its path or by any end of it that belongs to it alone, and so is a parameter. An
+    argument picks its module too, as in the language. Text begins a line behind the imports, with the white
+    space of a document: none at its ends, none in lines of nothing else.
+
+    Args:
+        row: the row.
+        schema: the schema of all rows.
+        over: a prompt that the row changes: what it picks is picked there too, and its text takes the place
+            of the last one. None where the row is all there is.
+
+    Raises:
+        CellError: a cell names what the schema does not have, or what it has several of.
+        ExchangeError: the row has a fault, or is written for another schema.
+        PromptEditError: the prompt cannot be changed as the row asks.
+        WriteError: a text holds what no document may hold.
+    """
+    if row.fault:
+        raise CellError(row.column, row.fault) if row.column else ExchangeError(row.fault)
+    if row.schema and row.schema != schema.name:
+        raise CellError(
+            "schema",
+            f"The row is written for the schema {quote(row.schema)}, and this one is {quote(schema.name)}. "
+            "Answer it with a batch of its own.",
+        )
+    if row.prompt is not None:
+        if "<" not in row.prompt:
+            raise CellError(
+                "prompt",
+                "The prompt is no document. Write <prompt>…</prompt>, or picks, arguments and text instead.",
+            )
+        return row.prompt
+    return _alone(row, schema) if over is None else _changed(row, schema, over)
+
+
+def _alone(row: Row, schema: Schema) -> str:
+    root = _Picked()
+    for path, on in _picks(row, schema):
+        if not on:
+            raise CellError(
+                "picks",
+                f"{quote('-' + path)} leaves a module out, and there is no prompt to leave it out of.",
+            )
+        _place(root, path)
+    for path, name, value in _arguments(row, schema):
+        given = _place(root, path).arguments
+        if name in given:
+            raise CellError(name, f"The argument {quote(f'{path}/{name}')} is given twice. Give it once.")
+        given[name] = _lines(value)
+    children: list[Any] = _imports(root)
+    words = normalise(_lines(row.text))
+    if words:
+        children += [Text("\n", NOWHERE, seam=True, implied=not children), Text(words, NOWHERE)]
+    return write_prompt(Prompt(schema.name or None, tuple(children), NOWHERE))
+
+
+def _changed(row: Row, schema: Schema, over: str) -> str:
+    source = over
+    for path, on in _picks(row, schema):
+        source = set_pick(source, schema, path, on)
+    for path, name, value in _arguments(row, schema):
+        source = set_argument(source, schema, path, name, _lines(value))
+    words = normalise(_lines(row.text))
+    return set_question(source, schema, words) if words else source
+
+
+def _picks(row: Row, schema: Schema) -> Iterator[tuple[str, bool]]:
+    """The paths that a row names, each once, with whether it is picked or left out."""
+    taken = set()
+    for name in row.picks:
+        try:
+            path = _module(name.removeprefix("-"), schema)
+        except ExchangeError as error:
+            raise CellError("picks", str(error)) from None
+        if path in taken:
+            raise CellError("picks", f"The module {quote(path)} is picked twice. Pick it once.")
+        taken.add(path)
+        yield path, not name.startswith("-")
+
+
+def _lines(text: str) -> str:
+    """A text with the line ends that a document has."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _place(root: _Picked, path: str) -> _Picked:
+    for name in path.split("/"):
+        root = root.inside.setdefault(name, _Picked())
+    return root
+
+
+def _imports(picked: _Picked) -> list[Any]:
+    return [
+        Import(
+            name,
+            tuple(Argument(key, value, NOWHERE) for key, value in one.arguments.items()),
+            tuple(_imports(one)),
+            NOWHERE,
+            NOWHERE,
+        )
+        for name, one in picked.inside.items()
+    ]
+
+
+def _arguments(row: Row, schema: Schema) -> Iterable[tuple[str, str, str]]:
+    """The path of the module, the name and the value of each argument."""
+    known = [f"{module.path}/{param.name}" for module in schema.modules() for param in module.params()]
+    for key, value in row.arguments.items():
+        if isinstance(value, str):
+            try:
+                path, _, name = _meant(key, known, "parameter", schema).rpartition("/")
+            except ExchangeError as error:
+                raise CellError(key, str(error)) from None
+            yield path, name, value
+            continue
+        try:
+            path = _module(key, schema)
+        except ExchangeError as error:
+            raise CellError("arguments", str(error)) from None
+        own = [one for one in known if one.rpartition("/")[0] == path]
+        for name, inner in value.items():
+            if f"{path}/{name}" not in own:
+                near = Speller().nearest(name, [one.rpartition("/")[2] for one in own])
+                advice = f"It has {quote(near)}." if near else "Use one that it has."
+                message = f"The module {quote(path)} has no parameter {quote(name)}. {advice}"
+                raise CellError("arguments", message)
+            yield path, name, inner
+
+
+def _module(name: str, schema: Schema) -> str:
+    return _meant(name, list(schema.index.by_path), "module", schema)
+
+
+def _meant(given: str, known: list[str], kind: str, schema: Schema) -> str:
+    """The one path that a name or an end of a path stands for."""
+    if given in known:
+        return given
+    found = [path for path in known if path.endswith(f"/{given}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        shown = " or ".join(quote(path) for path in found[:_SHOWN])
+        raise ExchangeError(f"{quote(given)} could be several {kind}s. Write {shown}.")
+    near = Speller().nearest(given, [*known, *(path.rpartition("/")[2] for path in known)])
+    advice = (
+        f"Did you mean {quote(near)}?"
+        if near
+        else f"Use one that it has, or {quote('_' + given)} for a note."
+    )
+    if not near and kind == "module":
+        advice = "Use one that it has."
+    raise ExchangeError(f"The schema {quote(schema.name)} has no {kind} {quote(given)}. {advice}")

@@ -1,0 +1,367 @@
+"""Rows of a batch: JSONL or CSV, read one by one, so that there may be any number of them.
+
+What is wrong with one row is said of that row, and the others are read on.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+from engine.base.strict_json import JsonError, read_json, text_of
+from engine.exchange.base.errors import ExchangeError
+from engine.files.text_files import MAX_BYTES, Lines, NoFileError, TextFileError
+from engine.pml.whitespace.rules import SPACE
+from engine.rows.expectations import Expectation
+from engine.rows.row_extras import (
+    EXPECT,
+    SET,
+    CellError,
+    extra_cells,
+    extra_column,
+    extra_values,
+    setting_name,
+)
+
+KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text", "settings", "expect")
+"""What a row of JSON may hold.
+
+A CSV has a column for each parameter, setting and expectation in place of `arguments`, `settings`, `expect`.
+"""
+
+_COLUMNS: Final = tuple(key for key in KEYS if key not in ("arguments", "settings", "expect"))
+_OWN: Final = "_"  # begins the name of what is the author's, and is not read
+_LINES: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
+_QUOTED: Final = re.compile('"[^"]*"')
+_SEPARATORS: Final = (",", ";", "\t")
+_TOLD_SEPARATOR: Final = re.compile(r"sep=([,;\t|])", re.IGNORECASE)  # as Excel writes and reads it
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+        line: number of its first line in the file, from 1.
+        id: its id; the line where it gives none.
+        prompt: a whole prompt; None where it gives picks, arguments and text.
+        schema: name of the schema that it is written for; "" where it names none.
+        picks: names or paths of modules; one behind a minus sign is left out of the prompt that is changed.
+        arguments: by the name or path of a parameter, or by that of a module and the parameter's name.
+        text: new text.
+        fault: what is wrong with it, as a sentence; "" of a sound one.
+        named: whether its id is its own, and not the number of its line.
+        settings: settings of its own by name, as they are written.
+        expect: what is expected of its answer.
+        column: the column or key in which the fault is; "" where it is in none.
+    """
+
+    line: int
+    id: str | int
+    prompt: str | None = None
+    schema: str = ""
+    picks: tuple[str, ...] = ()
+    arguments: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    text: str = ""
+    fault: str = ""
+    named: bool = True
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    expect: tuple[Expectation, ...] = ()
+    column: str = ""
+
+    @property
+    def digest(self) -> str:
+        """A digest of what it asks for, its id left out, and white space at the ends of its text."""
+        text = self.text.strip(SPACE)
+        content: list[Any] = [self.prompt, self.schema, self.picks, self.arguments, text, self.fault]
+        if self.settings or self.expect:
+            content += [dict(self.settings), [[one.kind, one.value] for one in self.expect]]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def takes_id(self) -> bool:
+        """Whether no other row may have its id; a line that cannot be read is only called by its number."""
+        return not (self.fault and self.id == self.line)
+
+
+class _RowError(ExchangeError):
+    """Something is wrong with a row as a whole."""
+
+
+def read_rows(file: BinaryIO, name: str) -> Iterator[Row]:
+    """Reads the rows of a batch, JSONL where its first line begins with a brace, else CSV.
+
+    A CSV's first line names its columns; cells are parted by commas, semicolons or tabs, by which of them
+    that line has most, or as a line `sep=;` before it says. Blank lines are left out. No more than one row
+    is held.
+
+    Args:
+        file: the file, open at its beginning.
+        name: how messages call it.
+
+    Raises:
+        ExchangeError: the columns of a CSV are not those of a batch.
+        TextFileError: the file begins like UTF-16, or it cannot be read.
+    """
+    lines = Lines(file, name)
+    for first in lines:  # a fault in the very first line is the file's
+        if not first.strip():
+            continue
+        if first.lstrip().startswith("{"):
+            yield from _json_rows(first, lines)
+        elif first.lstrip().startswith("["):
+            message = (
+                f"{name} is a list; a batch has one JSON object a line, so write each on a line of its own"
+            )
+            raise ExchangeError(message)
+        else:
+            yield from _csv_rows(first, lines, name)
+        return
+
+
+# JSON
+
+
+def _json_rows(first: str, lines: Lines) -> Iterator[Row]:
+    line: str | None = first
+    while line is not None:
+        if line.strip():
+            yield _json_row(line, lines.number)
+        while True:
+            try:
+                line = next(lines, None)
+            except NoFileError:
+                raise
+            except TextFileError as error:
+                yield Row(lines.number, lines.number, fault=str(error))
+            else:
+                break
+
+
+def _json_row(line: str, number: int) -> Row:
+    try:
+        found = read_json(line.strip(), spelled=True)
+    except JsonError as error:
+        where = f"column {error.column}: " if error.column else ""
+        of = f" ({error.path})" if error.path else ""
+        fault = f"This is not valid JSON: {where}{error.what}{of}. Write one object a line."
+        return Row(number, number, fault=fault)
+    if not isinstance(found, dict):
+        fault = 'This is no JSON object. Write one such as {"id": 1, "picks": ["…"], "text": "…"}.'
+        return Row(number, number, fault=fault)
+    name = found.get("id")
+    named = name is not None and name != ""
+    if not named:
+        name = number
+    if isinstance(name, bool) or not isinstance(name, (str, int)):
+        return Row(
+            number, number, fault="The id is neither text nor a whole number. Write it as one of these."
+        )
+    try:
+        return Row(number, name, **_values(found), named=named)
+    except (_RowError, CellError) as error:
+        return Row(number, name, fault=str(error), named=named, column=getattr(error, "column", ""))
+
+
+def _values(found: Mapping[str, Any]) -> dict[str, Any]:
+    for key in found:
+        if key not in KEYS and not key.startswith(_OWN):
+            known = ", ".join(KEYS)
+            raise _RowError(
+                f"{key!r} is no key of a row. Write one of {known}, or {_OWN + key!r} to have it left alone."
+            )
+    picks = found.get("picks")
+    if isinstance(picks, list) and all(isinstance(one, str) for one in picks):
+        picks = " ".join(picks)
+    return _checked(
+        prompt=_text(found, "prompt"),
+        schema=_text(found, "schema") or "",
+        picks=split_picks(_text({"picks": picks}, "picks") or ""),
+        arguments=_arguments(found.get("arguments") or {}),
+        text=_text(found, "text") or "",
+        **extra_values(found),
+    )
+
+
+def _checked(**values: Any) -> dict[str, Any]:
+    if values["prompt"] is not None and (values["picks"] or values["arguments"] or values["text"]):
+        raise _RowError(
+            "The row holds a whole prompt and picks, arguments or text. Leave out one or the other."
+        )
+    return values
+
+
+def _text(found: Mapping[str, Any], key: str) -> str | None:
+    value = found.get(key)
+    if value is not None and not isinstance(value, str):
+        kind = "a list of names, or a text with names" if key == "picks" else "a text"
+        raise _RowError(f"{key!r} is not {kind}. Write it in quotes.")
+    return value
+
+
+def _arguments(found: Any, of: str = "") -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise _RowError(
+            '"arguments" is no object. Write {"module/parameter": "…"} or {"module": {"parameter": "…"}}.'
+        )
+    given: dict[str, Any] = {}
+    for key, value in found.items():
+        if isinstance(value, dict) and not of:
+            given[key] = _arguments(value, key)
+        elif not isinstance(value, bool) and (text := text_of(value)) is not None:
+            given[key] = text
+        elif value is not None:
+            raise _RowError(f"The argument {key!r} is neither text nor a number. Write it in quotes.")
+    return given
+
+
+def split_picks(picks: str) -> tuple[str, ...]:
+    """Returns the modules that a cell names, parted by blanks, commas or semicolons."""
+    return tuple(picks.replace(",", " ").replace(";", " ").split())
+
+
+# CSV
+
+
+def _csv_rows(first: str, lines: Lines, name: str) -> Iterator[Row]:
+    # The bound is the module's own, for all readers; a lower one of somebody else's stays where it suffices.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
+    told = _TOLD_SEPARATOR.fullmatch(first.rstrip("\r\n"))
+    if told is not None:
+        first = next(lines, "")
+    plain = _QUOTED.sub("", first)
+    separator = told[1] if told is not None else max(_SEPARATORS, key=plain.count)
+    source = _RowLines(first, lines)
+    reader = csv.reader(source, delimiter=separator, strict=True)
+    try:
+        columns = _columns(next(reader, []), name)
+    except csv.Error as error:
+        fault = _csv_fault(error, lines.number, source.held, separator)
+        raise ExchangeError(f"{name} has no readable line of columns. {fault}") from None
+    while True:
+        line = lines.number + 1
+        source.held.clear()
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            yield Row(line, line, fault=_csv_fault(error, lines.number, source.held, separator))
+            continue
+        except NoFileError:
+            raise
+        except TextFileError as error:
+            yield Row(lines.number, lines.number, fault=str(error))
+            continue
+        if cells is None:
+            return
+        if any(cell.strip() for cell in cells):
+            yield _csv_row(cells, columns, line)
+
+
+def _csv_fault(error: csv.Error, last: int, held: Sequence[str], separator: str) -> str:
+    """What is wrong with a row, as a sentence.
+
+    Args:
+        error: what the reader says of it.
+        last: number of the line in which that was found.
+        held: the lines of the row up to there.
+        separator: what parts its cells.
+    """
+    first = last - len(held) + 1
+    span = f"lines {first} to {last} were read as one row" if first < last else ""
+    if "unexpected end" in str(error):
+        open_cell = next(csv.reader(held, delimiter=separator))[-1]  # not strict, it gives what there is
+        opened = last + 1 - len(_LINES.findall(open_cell))
+        what = f"The quote opened in line {opened} is closed nowhere{f': {span}' if span else ''}"
+    elif "larger than field limit" in str(error):
+        what = f"A cell has more than {MAX_BYTES >> 20} MB: {span}"
+    elif span:
+        what = f"L{span[1:]}, which cannot be read as CSV: {error}"
+    else:
+        what = f"The line cannot be read as CSV: {error}"
+    return f"{what}. Close every quote, and double those inside a cell."
+
+
+class _RowLines:
+    """Lines with the first one put back, those of a row held. A generator would end with the first fault.
+
+    Attributes:
+        held: what was read since it was emptied.
+    """
+
+    def __init__(self, first: str, rest: Iterator[str]) -> None:
+        self._first: str | None = first
+        self._rest = rest
+        self.held: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line, self._first = self._first, None
+        if line is None:
+            line = next(self._rest)
+        self.held.append(line)
+        return line
+
+
+def _columns(cells: Sequence[str], name: str) -> list[str]:
+    columns = [cell.strip() for cell in cells]
+    columns = [one.lower() if one.lower() in _COLUMNS else one for one in columns]
+    if not {"id", "prompt", "picks", "text"} & set(columns):
+        raise ExchangeError(
+            f"{name} begins with no line of columns: none is id, text, picks or prompt. Write them into its "
+            "first line, such as id,text,picks"
+        )
+    meant = [
+        f"{SET}{setting_name(one[len(SET) :])}" if one.lower().startswith(SET) else one for one in columns
+    ]
+    for column, one in zip(columns, meant, strict=True):
+        if column and meant.count(one) > 1 and not column.lower().startswith(EXPECT):
+            raise ExchangeError(f"{name} has the column {column!r} twice; rename one")
+    return columns
+
+
+def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
+    found = dict(zip(columns, cells, strict=False))
+    given = found.get("id", "").strip()
+    name: str | int = given or line
+    if len(cells) > len(columns) and any(cell.strip() for cell in cells[len(columns) :]):
+        fault = (
+            f"The row has {len(cells)} cells, and there are {len(columns)} columns. Put quotes round a cell "
+        )
+        return Row(line, name, fault=f"{fault}that holds the separator.", named=bool(given))
+    if len(cells) < len(columns) and not any(
+        cell.strip() for column, cell in found.items() if column != "id"
+    ):
+        fault = f"The row has {len(cells)} of {len(columns)} cells, and asks for nothing. Put quotes round a "
+        return Row(line, name, fault=f"{fault}cell that holds a line break.", named=bool(given))
+    if found.get("", "").strip():
+        fault = "A cell stands in a column without a name. Name it in the first line."
+        return Row(line, name, fault=fault, named=bool(given))
+    arguments = {
+        column: cell
+        for column, cell in found.items()
+        if column
+        and column not in _COLUMNS
+        and not column.startswith(_OWN)
+        and not extra_column(column)
+        and cell
+    }
+    try:
+        values = _checked(
+            prompt=found.get("prompt") or None,
+            schema=found.get("schema", "").strip(),
+            picks=split_picks(found.get("picks", "")),
+            arguments=arguments,
+            text=found.get("text", ""),
+            **extra_cells((c, cell) for c, cell in zip(columns, cells, strict=False) if extra_column(c)),
+        )
+    except (_RowError, CellError) as error:
+        column = getattr(error, "column", "")
+        return Row(line, name, fault=str(error), named=bool(given), column=column)
+    return Row(line, name, **values, named=bool(given))

@@ -1,0 +1,1 @@
+"""The folder of the store and its segment files."""

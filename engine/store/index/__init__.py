@@ -1,0 +1,1 @@
+"""The index of the store: one SQLite database and what it records."""
