@@ -1,6 +1,6 @@
-"""Schemas and prompts in other forms, and other forms as schemas and prompts.
+"""Converts schemas and prompts to and from other forms.
 
-`docs/exchange.md` says what each form can hold.
+`docs/exchange.md` lists what each form supports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The forms that a schema, or a prompt of it, can be exported to."""
+"""The export forms of a schema or of one of its prompts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,7 @@ _HEADINGS: Final = {"system": "System: ", "user": "User: ", "assistant": "Assist
 
 @dataclass(frozen=True)
 class Exported:
-    """A schema or prompt in another form.
-
-    Attributes:
-        text: the document.
-        filename: a name for it.
-        media_type: its media type.
-        notes: what got lost or needs attention, a sentence each.
-    """
+    """A schema or prompt in another form; `notes` has losses and warnings, one sentence each."""
 
     text: str
     filename: str
@@ -37,18 +30,19 @@ class Exported:
 
 
 def export(form: str, schema: Schema, prompt: Prompt | None = None, base: Path | None = None) -> Exported:
-    """Exports a schema, or a prompt of it.
+    """Exports a schema, or one of its prompts.
 
     Args:
         form: one of `FORMS`.
         schema: the schema, without errors.
-        prompt: the prompt; `openai`, `anthropic` and `text` need one, `jinja` then says what to render with.
+        prompt: the prompt; `openai`, `anthropic` and `text` require one, `jinja` adds its variables in a
+            comment.
         base: the folder of the schema's `src` files, to check a program against them.
 
     Raises:
-        ExchangeError: there is no such form, the prompt is missing, or the form cannot hold what is in it.
+        ExchangeError: the form is unknown, the prompt is missing, or the form does not support the content.
         PromptError: the prompt does not fit the schema.
-        PromptCacheError: the schema cannot be written in this form.
+        PromptCacheError: the form does not support the schema.
     """
     if form not in _EXPORTERS:
         raise ExchangeError(f"there is no form {form!r}; there are {', '.join(FORMS)}")
@@ -74,7 +68,7 @@ def _pml(schema: Schema, _bound: Bound | None, _base: Path | None) -> Exported:
 
 
 def _without_files(schema: Schema) -> Schema:
-    """The schema with the text of `src` files in their modules."""
+    """The schema with the text of `src` files copied into its modules."""
     done: dict[int, Any] = {}
     pending: list[tuple[Any, bool]] = [(schema, False)]
     while pending:
@@ -113,7 +107,7 @@ def _text(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
     if all(message.role is None for message in messages):
         text = "".join(message.text for message in messages)
     else:
-        text = "\n\n".join(f"{_HEADINGS.get(one.role or '', '')}{one.text}" for one in messages)
+        text = "\n\n".join(f"{_HEADINGS.get(message.role or '', '')}{message.text}" for message in messages)
     return Exported(text, _name(schema, ".txt"), "text/plain")
 
 
@@ -145,5 +139,4 @@ _EXPORTERS: Final[dict[str, Exporter]] = {
     "jinja": _jinja,
     "text": _text,
 }
-FORMS: Final = tuple(_EXPORTERS)
-"""The forms that `export` knows."""
+FORMS: Final = tuple(_EXPORTERS)  # the forms that `export` supports

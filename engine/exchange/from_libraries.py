@@ -1,4 +1,4 @@
-"""Prompts of LangChain, Langfuse and promptfoo as schemas: templates in JSON or YAML, and turns of them."""
+"""Converts prompts of LangChain, Langfuse and promptfoo, which are templates and turns in JSON or YAML."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _DEEPEST: Final = 20
 
 
 def library_of(value: Any) -> str | None:
-    """Which library a parsed document is of: `langchain`, `langfuse`, `promptfoo`, or None."""
-    if isinstance(value, list) and value and all(library_of(one) == "langfuse" for one in value):
+    """Returns the library of a parsed document: `langchain`, `langfuse`, `promptfoo`, or None."""
+    if isinstance(value, list) and value and all(library_of(item) == "langfuse" for item in value):
         return "langfuse"
     if not isinstance(value, dict):
         return None
@@ -40,8 +40,8 @@ def library_of(value: Any) -> str | None:
     if "prompts" in value:
         return "promptfoo"
     if isinstance(value.get("prompt"), (str, list)):
-        told = {"labels", "version", "config", "tags"} & set(value)
-        return "langfuse" if told or value.get("type") in ("chat", "text") else None
+        langfuse_fields = {"labels", "version", "config", "tags"} & set(value)
+        return "langfuse" if langfuse_fields or value.get("type") in ("chat", "text") else None
     return None
 
 
@@ -49,10 +49,10 @@ def library_of(value: Any) -> str | None:
 
 
 def from_langchain(value: Any, name: str, length: int) -> Imported:
-    """Reads a prompt that LangChain has written, by `dumps` or by `save`.
+    """Reads a LangChain prompt, written by `dumps` or by `save`.
 
     Raises:
-        ExchangeError: it holds no prompt, or its templates cannot be read.
+        ExchangeError: there is no prompt, or its templates are invalid.
     """
     notes = Notes()
     turns = tuple(_langchain(value, None, {}, notes, 0))
@@ -67,31 +67,31 @@ def _langchain(
     if not isinstance(value, dict) or depth > _DEEPEST:
         return
     kind = _kind(value)
-    held: dict[Any, Any] = value["kwargs"] if isinstance(value.get("kwargs"), dict) else value
-    given = held.get("partial_variables")
-    for key, one in given.items() if isinstance(given, dict) else ():
-        if isinstance(one, str | int | float):  # a template asks whether 0 and false hold
-            constants = {**constants, key: text_of(one) if one and one is not True else one}
+    fields: dict[Any, Any] = value["kwargs"] if isinstance(value.get("kwargs"), dict) else value
+    partial = fields.get("partial_variables")
+    for key, item in partial.items() if isinstance(partial, dict) else ():
+        if isinstance(item, str | int | float):  # a template tests whether 0 and false are true
+            constants = {**constants, key: text_of(item) if item and item is not True else item}
         else:
             notes.count("value", "of a variable left out (it is no text; give it as an argument)", str(key))
-    if isinstance(held.get("template"), str):
-        form = str(held.get("template_format") or "f-string")
+    if isinstance(fields.get("template"), str):
+        form = str(fields.get("template_format") or "f-string")
         form = {"jinja2": "jinja"}.get(form, form)
         if form not in FORMS:
             known = "there are f-string, mustache, jinja2"
             raise ExchangeError(f"the template format {form[:40]!r} is unknown; {known}")
-        yield TemplateTurn(role, held["template"], cast(Form, form), constants=constants)
+        yield TemplateTurn(role, fields["template"], cast(Form, form), constants=constants)
         return
-    own = _MESSAGES.get(kind) or ROLES.get(str(held.get("role") or "").lower())
-    role = cast(RoleName, own) if own else role
-    if isinstance(held.get("content"), str):
-        yield TemplateTurn(role, held["content"], "plain")
+    named_role = _MESSAGES.get(kind) or ROLES.get(str(fields.get("role") or "").lower())
+    role = cast(RoleName, named_role) if named_role else role
+    if isinstance(fields.get("content"), str):
+        yield TemplateTurn(role, fields["content"], "plain")
         return
-    inner = [held.get(key) for key in ("messages", "first", "prompt")]
+    inner = [fields.get(key) for key in ("messages", "first", "prompt")]
     held_in = [part if isinstance(part, list) else [part] for part in inner if part is not None]
-    found = [one for part in held_in for one in part]
-    parts = [turn for one in found for turn in _langchain(one, role, constants, notes, depth + 1)]
-    if own and parts:  # a message of several parts is one turn
+    items = [item for part in held_in for item in part]
+    parts = [turn for item in items for turn in _langchain(item, role, constants, notes, depth + 1)]
+    if named_role and parts:  # a message of several parts is one turn
         whole = replace(parts[0], text="".join(part.text for part in parts))
         if all(replace(part, text=whole.text) == whole for part in parts):
             parts = [whole]
@@ -99,34 +99,34 @@ def _langchain(
             notes.say(f"a message of the {role} has parts of several kinds, and each became a turn")
     yield from parts
     for key in ("middle", "last", "schema_", "examples"):
-        if held.get(key):
+        if fields.get(key):
             notes.count("part", "of the chain left out (PML holds its prompt)", key)
-    if not found:
-        shown = str(held.get("variable_name") or kind or value.get("_type") or "?")
+    if not items:
+        shown = str(fields.get("variable_name") or kind or value.get("_type") or "?")
         notes.count("part", "left out (it holds no template of text)", shown)
 
 
 def _kind(value: dict[Any, Any]) -> str:
-    found = value.get("id")
-    return str(found[-1]) if isinstance(found, list) and found else ""
+    identity = value.get("id")
+    return str(identity[-1]) if isinstance(identity, list) and identity else ""
 
 
 # Langfuse
 
 
 def from_langfuse(value: Any, name: str, length: int, row: int = 1) -> Imported:
-    """Reads a prompt of Langfuse, or one of a list.
+    """Reads a Langfuse prompt, or one of a list.
 
     Raises:
-        ExchangeError: it holds no prompt, or its templates cannot be read.
+        ExchangeError: there is no prompt, or its templates are invalid.
     """
     notes = Notes()
-    one = picked(value, row, "prompt", notes) if isinstance(value, list) else value
-    if not isinstance(one, dict):
+    prompt = picked(value, row, "prompt", notes) if isinstance(value, list) else value
+    if not isinstance(prompt, dict):
         raise ExchangeError("there is no prompt of Langfuse in it")
-    if one.get("config"):
+    if prompt.get("config"):
         notes.count("field", "left out (settings are given to a run)", "config")
-    turns = tuple(_chat(one.get("prompt"), "mustache", notes))
+    turns = tuple(_chat(prompt.get("prompt"), "mustache", notes))
     for named in (name for turn in turns for name in _OTHER.findall(turn.text)):
         notes.count("other prompt", "not put in its place (its name stays in the text)", named)
     if not turns:
@@ -135,7 +135,7 @@ def from_langfuse(value: Any, name: str, length: int, row: int = 1) -> Imported:
 
 
 def _chat(prompt: Any, form: Form, notes: Notes) -> Iterator[TemplateTurn]:
-    """A prompt that is a text, or a list of messages."""
+    """A prompt that is a text or a list of messages."""
     if isinstance(prompt, str):
         yield TemplateTurn("user", prompt, form)
         return
@@ -144,14 +144,14 @@ def _chat(prompt: Any, form: Form, notes: Notes) -> Iterator[TemplateTurn]:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, list):
             texts = [part.get("text") for part in content if isinstance(part, dict)]
-            content = "".join(one for one in texts if isinstance(one, str))
+            content = "".join(item for item in texts if isinstance(item, str))
             notes.count("message", "of several parts kept as its text", f"message {place}")
         if role is not None and isinstance(content, str):
             yield TemplateTurn(cast(RoleName, role), content, form, f"message {place}")
         else:
             shown = message.get("name") if isinstance(message, dict) else None
-            what = "left out (a place for others, or of no role PML has)"
-            notes.count("message", what, str(shown or place))
+            problem = "left out (a place for others, or of no role PML has)"
+            notes.count("message", problem, str(shown or place))
 
 
 # promptfoo
@@ -161,22 +161,22 @@ def from_promptfoo(value: Any, name: str, length: int, row: int = 1) -> Imported
     """Reads a prompt of promptfoo's configuration.
 
     Raises:
-        ExchangeError: it holds no prompt, or its templates cannot be read.
+        ExchangeError: there is no prompt, or its templates are invalid.
     """
     notes = Notes()
-    given = value.get("prompts") if isinstance(value, dict) else None
-    prompts = [given] if isinstance(given, str) else list(given) if isinstance(given, (list, dict)) else []
-    held: list[Any] = []
+    entry = value.get("prompts") if isinstance(value, dict) else None
+    prompts = [entry] if isinstance(entry, str) else list(entry) if isinstance(entry, (list, dict)) else []
+    usable: list[Any] = []
     for prompt in prompts:
         if isinstance(prompt, dict):
             prompt = prompt.get("raw", prompt.get("prompt", prompt.get("id")))
         if isinstance(prompt, str) and _is_file(prompt):
             notes.count("prompt", "left out (it is in a file of its own; import that)", prompt)
         elif prompt:
-            held.append(prompt)
-    if not held:
+            usable.append(prompt)
+    if not usable:
         raise ExchangeError("; ".join(["there is no prompt in it", *notes.told()[:3]]))
-    prompt = picked(held, row, "prompt", notes)
+    prompt = picked(usable, row, "prompt", notes)
     for key, other in (value if isinstance(value, dict) else {}).items():
         if key in ("tests", "providers", "scenarios") and isinstance(other, list):
             for place, _ in enumerate(other, 1):

@@ -1,7 +1,7 @@
-"""Conversations as a schema and the prompt that spells them.
+"""Converts conversations to a schema and a prompt that gives the same text.
 
-The last turn of the user is new text; what comes before it is the schema. Where a turn has several blocks,
-each becomes a module, and so do documents and what tools have answered; a blank line sets them apart.
+The last user turn is new text; everything before it is the schema. If a turn has several blocks, each becomes
+a module. Documents and results of tools always do. Blank lines separate them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _SHORT: Final = 60
 
 
 def picked(found: list[Any], row: int, noun: str, notes: Notes) -> Any:
-    """One of several, as a schema is made of one.
+    """Returns one of several items, because a schema is made of one.
 
     Raises:
         ExchangeError: there is no such row.
     """
     if not 1 <= row <= len(found):
-        held = f"it holds {len(found):,}; give --row 1 to {len(found)}"
-        raise ExchangeError(f"there is no {noun} {row}: {held}")
+        available = f"it holds {len(found):,}; give --row 1 to {len(found)}"
+        raise ExchangeError(f"there is no {noun} {row}: {available}")
     if len(found) > 1:
         notes.say(f"it holds {len(found):,} {noun}s, and number {row} is imported; --row gives another")
     return found[row - 1]
@@ -43,36 +43,33 @@ def picked(found: list[Any], row: int, noun: str, notes: Notes) -> Any:
 def from_messages(source: str, name: str, row: int = 1) -> Imported:
     """Reads a conversation from JSON.
 
-    Args:
-        source: JSON: a list of messages, the body of a request to a chat service, a row of a data set, or
-            lines or a list of these.
-        name: name of the schema.
-        row: which conversation, from 1.
+    The source is a list of messages, the body of a request to a chat service, a row of a data set, or lines
+    or a list of these; `row` counts from 1.
 
     Raises:
-        ExchangeError: it is not JSON, holds no messages, or a message is none.
+        ExchangeError: it is not JSON, has no messages, or a message is invalid.
     """
     return from_conversation(parsed_json(source), name, row)
 
 
 def from_conversation(value: Any, name: str, row: int = 1) -> Imported:
-    """Reads a conversation from a document that is parsed.
+    """Reads a conversation from a parsed document.
 
     Raises:
-        ExchangeError: it holds no messages, or a message is none.
+        ExchangeError: there are no messages, or a message is invalid.
     """
     notes = Notes()
     several = rows(value)
     body = value if several is None else picked(several, row, "conversation", notes)
-    found = _joined(turns(body, notes), notes)
-    if not found:
+    turns_read = _joined(turns(body, notes), notes)
+    if not turns_read:
         nothing = "the messages hold no text, so there is nothing to make a schema of"
         raise ExchangeError("; ".join([nothing, *notes.told()[:3]]))
-    return _build(found, name, notes)
+    return _build(turns_read, name, notes)
 
 
 def _joined(found: Iterable[Turn], notes: Notes) -> list[Turn]:
-    """The turns that hold something; what a tool has answered joins the turn of the user before it."""
+    """The turns with content; a tool's result joins the user turn before it."""
     result: list[Turn] = []
     for turn in found:
         last = result[-1] if result else None
@@ -117,19 +114,19 @@ def _contents(found: tuple[Block, ...], taken: dict[str, int], names: list[str])
 
 
 def _seam(before: str, after: str) -> str:
-    """What sets two blocks apart: a blank line, where no white space stands between them already."""
+    """The separator between two blocks: a blank line unless white space separates them already."""
     return "" if before[-1:] in SPACE or after[:1] in SPACE else BLANK_LINE
 
 
 def _new_text(words: str, before: Module, seam: str) -> tuple[Text, ...]:
-    """The last words of a turn, set apart from the module before them, which may bring a seam itself."""
+    """The last words of a turn, separated from the module before them, which may have its own separator."""
     if seam and normalise(words) == words:
         return (Text(seam, NOWHERE, seam=True), *text(words))
     return text(words if own_seam(before) else seam + words)
 
 
 def _modules(found: tuple[Block, ...], taken: dict[str, int], names: list[str]) -> tuple[Any, ...]:
-    """A module of each block, with the seam that sets it apart from the next."""
+    """A module for each block, with the separator before the next."""
     made: list[Module] = []
     for block in found:
         if block.title:

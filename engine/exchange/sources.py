@@ -1,4 +1,4 @@
-"""What can be imported, and which it is."""
+"""Imports any supported source and recognises its kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS: Final = (
     *("messages", "jinja", "folder", "python", "text"),
     *("prompty", "langchain", "langfuse", "promptfoo"),
 )
-"""What `import_from` reads."""
+"""The kinds that `import_from` reads."""
 
 _ENDINGS: Final = {
     ".jinja": "jinja",
@@ -51,21 +51,20 @@ def import_from(
     folder: FolderOptions | None = None,
     progress: Progress | None = None,
 ) -> Imported:
-    """Makes a schema of a file or folder in another form. Nothing in it is run.
+    """Converts a file or folder in another form to a schema. Nothing in it is executed.
 
     Args:
         source: the file or folder.
-        kind: one of `KINDS`; by default what its name or what stands in it tells.
-        name: name of the schema; by default that of the source. A program names its own schema; there, `name`
-            picks the function where the file holds several.
+        kind: one of `KINDS`; by default recognised by name or content.
+        name: name of the schema; by default that of the source. A program names its own schema, so `name`
+            selects one of several functions.
         length: length of a template's parameters, in tokens.
-        row: which conversation or prompt of a file that holds several, from 1.
-        folder: for a folder, which of its files are wanted, and how they become modules; for a text, how
-            it is cut.
-        progress: told of each file of a folder before it is read; what it raises ends the import.
+        row: number of the conversation or prompt in a file with several, from 1.
+        folder: for a folder, the selection of files and their conversion; for a text, how it is cut.
+        progress: called before each file of a folder is read; its exceptions end the import.
 
     Raises:
-        ExchangeError: a folder cannot be read, or nothing in the source can become a schema.
+        ExchangeError: a folder is unreadable, or nothing in the source can become a schema.
         TextFileError: there is no such file or folder, or the file cannot be read as text.
         ProgramError: the program cannot be compiled; the error names the line.
     """
@@ -109,10 +108,10 @@ def import_from(
 
 
 def _recognised(source: Path, content: str) -> tuple[str, Any]:
-    """The kind of a file, and what its JSON or YAML says.
+    """The kind of a file, and its parsed JSON or YAML.
 
     Raises:
-        ExchangeError: nothing tells, or it cannot be parsed.
+        ExchangeError: the kind is unknown, or the file cannot be parsed.
     """
     ending = source.suffix.lower()
     known = _ENDINGS.get(ending)
@@ -143,7 +142,7 @@ def _recognised(source: Path, content: str) -> tuple[str, Any]:
 
 
 def _value(source: Path, content: str, kind: str) -> Any:
-    """What the JSON or YAML of a file says; None for kinds that are neither."""
+    """The parsed JSON or YAML of a file; None for other kinds."""
     if kind in ("jinja", "prompty", "python", "text"):
         return None
     written_in_yaml = source.suffix.lower() in (".yaml", ".yml") or kind == "promptfoo"
@@ -153,24 +152,24 @@ def _value(source: Path, content: str, kind: str) -> Any:
 
 
 def _row(source: Path, row: int) -> tuple[Any, int]:
-    """A row of a file with a line for each, and how many rows it has.
+    """A row of a file of lines, and the total number of rows.
 
     Raises:
-        ExchangeError: there is no such row, or it is no JSON.
+        ExchangeError: there is no such row, or it is invalid JSON.
     """
-    found, total = "", 0
+    text, total = "", 0
     with open_file(source) as file:
         for line in Lines(file, str(source), limit=MAX_BYTES):
             if line.strip():
                 total += 1
-                found = line if total == row else found
+                text = line if total == row else text
             if total == _MOST_ROWS:
                 break
     if not total:
         raise ExchangeError("it is empty, so no schema comes of it; name another file")
     if row > total:
         raise ExchangeError(f"there is no conversation {row}: it holds {total:,}; give --row 1 to {total}")
-    return parsed_json(found), total
+    return parsed_json(text), total
 
 
 def _with_total(found: Imported, row: int, total: int) -> Imported:

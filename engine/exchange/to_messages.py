@@ -1,7 +1,7 @@
-"""A bound prompt as the request of a chat service, with the places at which a service may cache.
+"""Converts a bound prompt to the request of a chat service, with cache breakpoints.
 
-Such services reuse a prompt's beginning only: whatever comes after the first word that changes is read anew.
-The *stable prefix* is what stands before the first argument or new text.
+Such services reuse only a prompt's prefix: text after the first change is computed again. The *stable prefix*
+is the text before the first argument or new text.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from engine.pml import ArgumentText, NewText, Part, RoleClose, RoleOpen, SchemaT
 from engine.pml.tree.conversation import conversation
 from engine.pml.tree.parts import part_text
 
-MAX_BREAKPOINTS: Final = 4
-"""How many cache breakpoints a request to Anthropic may have."""
+MAX_BREAKPOINTS: Final = 4  # limit of cache breakpoints in a request to Anthropic
 
 
 @dataclass(frozen=True)
 class ContentBlock:
-    """Text of one turn that comes from one place.
+    """Text of one turn from one source.
 
     Attributes:
-        turn: number of the turn, text between turns counted as one.
+        turn: number of the turn; text between turns counts as one turn.
         role: its role.
         module: path of the outermost module; empty for text that every prompt has.
         text: the text.
@@ -39,20 +38,20 @@ class ContentBlock:
 
 
 def to_openai(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The `messages` of a request to OpenAI or a service like it, and notes.
+    """Returns the `messages` of a request to OpenAI or a compatible service, and notes.
 
     Raises:
         ExchangeError: the prompt is empty.
     """
     parts = tuple(parts)
-    messages = [{"role": one.role or "user", "content": one.text} for one in conversation(parts) if one.text]
+    messages = [{"role": m.role or "user", "content": m.text} for m in conversation(parts) if m.text]
     if not messages:
         raise ExchangeError("the prompt is empty, and a service takes no empty request; import a module")
     return {"messages": messages}, (_stable_note(_blocks(parts)), *_turn_notes(parts))
 
 
 def to_openai_marked(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """As `to_openai`, with the content of turns in parts, at most four of which end in a cache breakpoint.
+    """Returns the same with contents in parts, of which at most four end in a cache breakpoint.
 
     The breakpoints are those of `to_anthropic`.
 
@@ -76,10 +75,10 @@ def to_openai_marked(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, 
 
 
 def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The `system` and `messages` of a request to Anthropic, and notes.
+    """Returns the `system` and `messages` of a request to Anthropic, and notes.
 
-    At most four blocks end in a cache breakpoint: the end of the stable prefix, and borders of modules before
-    it, where prompts with other picks still share what is before.
+    At most four blocks end in a cache breakpoint: the end of the stable prefix, and earlier module
+    boundaries, up to which prompts with other picks still share the text.
 
     Raises:
         ExchangeError: the prompt is empty.
@@ -116,7 +115,7 @@ def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]
 
 
 def _follows_other(block: ContentBlock, blocks: list[ContentBlock]) -> bool:
-    return any(one.turn < block.turn and one.role != "system" for one in blocks)
+    return any(other.turn < block.turn and other.role != "system" for other in blocks)
 
 
 def _turn_notes(parts: tuple[Part, ...]) -> tuple[str, ...]:
@@ -126,7 +125,7 @@ def _turn_notes(parts: tuple[Part, ...]) -> tuple[str, ...]:
 
 
 def _blank_note(parts: tuple[Part, ...], sent: list[ContentBlock]) -> tuple[str, ...]:
-    """What is said of turns that hold nothing but white space, which are not among the blocks sent."""
+    """A note on turns with only white space, which are not sent."""
     blank = len({block.turn for block in _blocks(parts)} - {block.turn for block in sent})
     left = "turn of white space alone is left out, as the service refuses it"
     several = "turns of white space alone are left out, as the service refuses them"
@@ -134,7 +133,7 @@ def _blank_note(parts: tuple[Part, ...], sent: list[ContentBlock]) -> tuple[str,
 
 
 def _blocks(parts: tuple[Part, ...]) -> list[ContentBlock]:
-    """The parts as blocks: neighbours of one turn, module and stability are joined."""
+    """The parts as blocks: neighbours with the same turn, module and stability are joined."""
     blocks: list[ContentBlock] = []
     turn, role = 0, "user"
     for part in parts:
@@ -155,7 +154,7 @@ def _blocks(parts: tuple[Part, ...]) -> list[ContentBlock]:
 
 
 def _stable_first(blocks: list[ContentBlock]) -> list[ContentBlock]:
-    """After the first change nothing is stable, and what follows in a turn is one block."""
+    """Marks everything after the first change as unstable and joins it to one block per turn."""
     result: list[ContentBlock] = []
     stable = True
     for block in blocks:
@@ -169,7 +168,7 @@ def _stable_first(blocks: list[ContentBlock]) -> list[ContentBlock]:
 
 
 def _with_words(blocks: list[ContentBlock]) -> list[ContentBlock]:
-    """Blocks of white space are refused by the service: each joins its neighbour in the turn."""
+    """Joins blocks of white space to a neighbour in their turn, because the service refuses them."""
     result: list[ContentBlock] = []
     pending = ""
     for place, block in enumerate(blocks):
@@ -188,10 +187,10 @@ def _with_words(blocks: list[ContentBlock]) -> list[ContentBlock]:
 
 
 def breakpoints(blocks: list[ContentBlock]) -> set[int]:
-    """The blocks after which the service shall cache: at most four, in the stable prefix.
+    """Returns the indexes of at most four blocks in the stable prefix that should end in a breakpoint.
 
-    The end of the stable prefix is one, the end of what every prompt has another; the others are borders of
-    modules as far from the chosen ones as can be, in characters.
+    These are the end of the stable prefix, the end of the text that every prompt has, and module boundaries
+    as far from the chosen ones as possible, in characters.
     """
     stable = 0
     while stable < len(blocks) and blocks[stable].stable:

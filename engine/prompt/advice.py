@@ -115,10 +115,10 @@ def _rewritten(
     if computed:
         message += f", and every request computes {computed} tokens of the schema"
     hint = "“What the model reads” in the studio shows its text"
-    added_spans = (
+    spans = (
         turns[number].node.span for numbers in by_fate.values() for number in numbers if turns[number].new
     )
-    yield make("W612", message, next(added_spans, _start(prompt)), prompt.lines, hint)
+    yield make("W612", message, next(spans, _start(prompt)), prompt.lines, hint)
 
 
 def _fate(rendering: Rendering, turn: int, content: str) -> str:
@@ -161,18 +161,17 @@ def _tokens(
     spec: ModelSpec, ours: Sequence[int], theirs: Sequence[int], prompt: Prompt
 ) -> Iterator[Diagnostic]:
     """Reports tokens that differ from those of the whole text."""
-    differences = list(_differences(ours, theirs))
-    if not differences:
+    diffs = list(_differences(ours, theirs))
+    if not diffs:
         return
     shown = "; ".join(
-        f"{_spelled(spec, ours[a:b])} for {_spelled(spec, theirs[c:d])}"
-        for a, b, c, d in differences[:_SHOWN]
+        f"{_spelled(spec, ours[a:b])} for {_spelled(spec, theirs[c:d])}" for a, b, c, d in diffs[:_SHOWN]
     )
-    more = f" and at {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
-    places = "place" if len(differences) == 1 else "places"
+    more = f" and at {len(diffs) - _SHOWN} more" if len(diffs) > _SHOWN else ""
+    places = "place" if len(diffs) == 1 else "places"
     message = (
         "modules, arguments and earlier turns are cut into tokens by themselves, which in "
-        f"{len(differences)} {places} gives others than the text as a whole: {shown}{more}; nothing is to be "
+        f"{len(diffs)} {places} gives others than the text as a whole: {shown}{more}; nothing is to be "
         "mended, and `pml fidelity` measures what it changes"
     )
     yield make("W611", message, _start(prompt), prompt.lines)

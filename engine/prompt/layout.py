@@ -29,8 +29,7 @@ class TextRun:
         path: the path of the module, "" for the anonymous one.
         token_ids: the tokens; stand-in tokens fill the slots of parameters.
         cacheable: False for `cache="false"`, for text that depends on the end of the conversation, and for
-            the
-            token that begins a prompt if the schema has no text.
+            the token that begins a prompt if the schema has no text.
         start: position of the first token under the schema's own positions.
         seam: number of separator tokens at its end, which some prompts skip.
         turn: index of its turn in the schema, -1 outside turns.
@@ -132,8 +131,7 @@ def ancestors(path: str) -> set[str]:
     return {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
 
 
-Encoded = dict[Together, list[list[int]]]
-"""Tokens of texts that stand side by side, by these texts and where they stand."""
+Encoded = dict[Together, list[list[int]]]  # token lists of adjacent texts
 
 
 def lay_out(
@@ -149,10 +147,8 @@ def lay_out(
     """Tokenizes a schema and gives every node its place.
 
     Adjacent texts that always occur together are tokenized together: the text of a module up to a parameter
-    or a
-    possible module, and the text around turns with the anonymous text next to it. A separator is tokenized on
-    its
-    own, so that its neighbours have the same tokens if a prompt skips it.
+    or a possible module, and the text around turns with the anonymous text next to it. A separator is
+    tokenized on its own, so that its neighbours have the same tokens if a prompt skips it.
 
     Args:
         schema: a tree without errors.
@@ -283,11 +279,9 @@ class _Builder:
         for child in module.children:
             self._place(child)
         self._flush()
-        own_tokens = sum(run.tokens for run in self.runs[first_run:] if run.path == module.path)
+        size = sum(run.tokens for run in self.runs[first_run:] if run.path == module.path)
         params = {param.name: param.length for param in module.params()}
-        self.modules[module.path] = ModuleExtent(
-            module.path, start, own_tokens, self.position - start, params
-        )
+        self.modules[module.path] = ModuleExtent(module.path, start, size, self.position - start, params)
         self._enter(*outer)
 
     def _enter(self, path: str, cacheable: bool = True) -> None:

@@ -93,12 +93,7 @@ def saw_all(passages: Sequence[Passage]) -> bool:
 
 
 class Reader:
-    """Splits planned prompts into passages.
-
-    Args:
-        chat: the tokenizer and the chat template of the model.
-        bytes_per_token: the size of the keys and values of one token.
-    """
+    """Splits planned prompts into passages."""
 
     def __init__(self, chat: ChatFormat, bytes_per_token: int) -> None:
         self._chat, self._bytes_per_token = chat, bytes_per_token

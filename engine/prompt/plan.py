@@ -1,10 +1,8 @@
 """Plans a bound prompt: which tokens come from segments, which are computed, and all positions.
 
 In compact placement, omitted modules take no positions, so a prompt has positions 0..n-1 without a gap. In
-schema
-placement, schema text stands at the schema's own positions (paper, section 3.3), with gaps for omitted
-modules.
-The cached and the uncached side always read the same tokens at the same positions.
+schema placement, schema text stands at the schema's own positions (paper, section 3.3), with gaps for omitted
+modules. The cached and the uncached side always read the same tokens at the same positions.
 """
 
 from __future__ import annotations
@@ -43,14 +41,7 @@ REWRITTEN = "the chat template rewrites this text, or text of the schema before 
 
 @dataclass(frozen=True)
 class _Unsettled:
-    """New text that is not tokenized yet.
-
-    Attributes:
-        piece: without its tokens and its position.
-        begins: whether it begins a turn that the prompt adds.
-        stretch: the index of its stretch.
-        fragment: the text.
-    """
+    """New text that is not tokenized yet; `piece` lacks tokens and position, `stretch` is an index."""
 
     piece: Piece
     begins: bool
@@ -293,11 +284,10 @@ class _Planner:
         name, length = part.param.name, part.param.length
         if len(ids) > length and (part.module, name) not in self.too_long:
             self.too_long.add((part.module, name))
-            subject = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
+            text = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
             self._fault(
                 "E501",
-                f"{subject} is {len(ids)} tokens long; the schema reserves {length}; shorten it, or "
-                "raise the "
+                f"{text} is {len(ids)} tokens long; the schema reserves {length}; shorten it, or raise the "
                 f"parameter's len to {len(ids)}",
                 part.span,
                 "",
@@ -310,7 +300,7 @@ class _Planner:
         self.reached = max(self.reached, self.position)
 
     def _trimmed(self, part: Part, cut: Cut) -> None:
-        """Adds a text that loses characters. Tokens that the whole text has too come from the segment."""
+        """Adds a text that loses characters; the segment still serves tokens shared with the whole text."""
         text = part_text(part)
         remaining = text[cut[0] : len(text) - cut[1]]
         if isinstance(part, ArgumentText):

@@ -9,17 +9,14 @@ scope decides which recipes a prompt uses:
   ancestors.
 - `preceding`: also the modules right before it in this prompt. These are the nearest modules with
   `PRECEDING_TOKENS` tokens in total, at least one module and at most `MOST_PRECEDING` runs. They attend to
-  each
-  other and to the anonymous text. Prompts with the same preceding modules share the segment.
+  each other and to the anonymous text. Prompts with the same preceding modules share the segment.
 - `scaffold`: everything before it in this prompt, including arguments and new text.
 
 Under the first three scopes, a scaffold of the schema replaces its members' own segments if a prompt imports
-all
-of its modules (paper, later version). Its modules, their ancestors, and the anonymous text attend to
-everything
-of this set that precedes them in the prompt. The scaffold with the most tokens is used first (the earlier one
-at
-a tie), then the next that shares no module with those. The anonymous text belongs to the first.
+all of its modules (paper, later version). Its modules, their ancestors, and the anonymous text attend to
+everything of this set that precedes them in the prompt. The scaffold with the most tokens is used first (the
+earlier one at a tie), then the next that shares no module with those. The anonymous text belongs to the
+first.
 
 No tensors, no files.
 """
@@ -38,7 +35,6 @@ from engine.prompt.pieces import Piece, PromptPlan
 
 KEY_VERSION = 2  # version of the digest's input
 TURN = "earlier turn"  # path of a segment of a conversation; no module has this name
-
 PRECEDING_TOKENS = 256  # size of the context under `preceding`
 MOST_PRECEDING = 8  # runs in that context; more are slow to plan
 
@@ -120,13 +116,9 @@ _Chains = dict[tuple[int, int, int], tuple[int, Recipe]]
 
 
 class RecipeBook:
-    """The recipes of one schema.
+    """The recipes of one schema for a model and a scope.
 
-    Args:
-        layout: the layout of the schema.
-        identity: the identity of the model.
-        scope: the scope of the segments.
-        spread: whether contexts use the schema's own distances (schema placement) or no gaps (compact).
+    With `spread`, contexts use the schema's own distances (schema placement), otherwise no gaps (compact).
     """
 
     def __init__(self, layout: SchemaLayout, identity: Identity, scope: Scope, *, spread: bool) -> None:
@@ -137,14 +129,12 @@ class RecipeBook:
         """Returns the recipes of every segment that prompts over this schema may use.
 
         Scaffolds are included unless they exceed the window. The scope `scaffold` gives no recipes, because
-        they depend
-        on the whole prompt.
+        they depend on the whole prompt.
 
         Args:
             window: maximum number of tokens of a prompt with its answer.
             turns_of: the path of a module with turns; only prompts that import no other such module count.
-                None for
-                all prompts that have the turns of this layout.
+                None for all prompts that have the turns of this layout.
         """
         if self.scope == "scaffold":
             return ()
@@ -152,9 +142,7 @@ class RecipeBook:
         runs = [run for run in self.layout.runs if run.cacheable and run.path.partition("/")[0] not in others]
         recipes = [self.of_run(run) for run in runs]
         if self.scope == "preceding":
-            recipes.extend(
-                neighbour for neighbour in self._after_neighbours(runs) if neighbour.reach < window
-            )
+            recipes.extend(near for near in self._after_neighbours(runs) if near.reach < window)
         for scaffold in self.layout.schema.scaffolds:
             recipes.extend(self.of_scaffold(scaffold.modules, window) or ())
         return tuple({recipe.key: recipe for recipe in recipes}.values())
@@ -166,14 +154,12 @@ class RecipeBook:
         return recipes if all(recipe.reach < window for recipe in recipes) else None
 
     def of_run(self, run: TextRun) -> Recipe:
-        """Returns the recipe of a run for all prompts: `isolated`, or `anchored` for other scopes."""
+        """Returns a run's recipe independent of prompts: `isolated`, or `anchored` for all other scopes."""
         scope: FixedScope = "isolated" if self.scope == "isolated" else "anchored"
         if run.index not in self._by_run:
             context = self.layout.context(run, scope)
-            seen = [self.layout.seen_of(earlier, run) for earlier in context]
-            self._by_run[run.index] = self._of_runs(
-                run, context, [self.of_run(earlier) for earlier in context], seen
-            )
+            seen = [self.layout.seen_of(r, run) for r in context]
+            self._by_run[run.index] = self._of_runs(run, context, [self.of_run(r) for r in context], seen)
         return self._by_run[run.index]
 
     def of_plan(self, plan: PromptPlan) -> tuple[RecipeSlice | None, ...]:
@@ -229,10 +215,8 @@ class RecipeBook:
         """Recipes for a prompt with every module and the first member of each union."""
         made: _Chains = {}
         for place, run in enumerate(runs):
-            before = [earlier for earlier in runs[:place] if self._together(earlier, run)]
-            yield self._after(
-                run, before, {earlier.index: self.layout.seen_of(earlier, run) for earlier in before}, made
-            )
+            before = [r for r in runs[:place] if self._together(r, run)]
+            yield self._after(run, before, {r.index: self.layout.seen_of(r, run) for r in before}, made)
 
     def _together(self, one: TextRun, run: TextRun) -> bool:
         """Whether both runs occur in that prompt."""
@@ -249,35 +233,29 @@ class RecipeBook:
     ) -> Recipe:
         """The recipe of a run that also attends to the nearest modules before it.
 
-        Args:
-            run: the run.
-            before: the runs before it, in order.
-            ends: how many tokens of each are read.
-            made: recipes by the number of their context, their run, and how much of it is read; new ones are
-                added. Contexts with a common beginning share recipes.
+        `ends` has how many tokens of each are read. `made` caches recipes by the number of their context,
+        their run, and how much of it is read, because contexts with a common beginning share recipes.
         """
-        known = {earlier.index for earlier in before if earlier.path in ancestors(run.path) | {""}}
+        known = {prior.index for prior in before if prior.path in ancestors(run.path) | {""}}
         nearest: list[TextRun] = []
-        for earlier in reversed(before):
-            if earlier.index in known:
+        for prior in reversed(before):
+            if prior.index in known:
                 continue
             if len(nearest) == MOST_PRECEDING:
                 break
-            if sum(near.tokens for near in nearest) >= PRECEDING_TOKENS and earlier.path != nearest[-1].path:
+            if sum(near.tokens for near in nearest) >= PRECEDING_TOKENS and prior.path != nearest[-1].path:
                 break
-            nearest.append(earlier)
-        shown = known.union(earlier.index for earlier in nearest)
-        context = [earlier for earlier in before if earlier.index in shown]
+            nearest.append(prior)
+        shown = known.union(prior.index for prior in nearest)
+        context = [prior for prior in before if prior.index in shown]
         recipes: list[Recipe] = []
         lengths: list[int] = []
         number = 0
-        for place, earlier in enumerate(context):
-            read = earlier.tokens - (
-                earlier.seam if ends[earlier.index] <= earlier.tokens - earlier.seam else 0
-            )
-            step = (number, earlier.index, read)
+        for place, prior in enumerate(context):
+            read = prior.tokens - (prior.seam if ends[prior.index] <= prior.tokens - prior.seam else 0)
+            step = (number, prior.index, read)
             if step not in made:
-                recipe = self._of_runs(earlier, context[:place], recipes, lengths, kept=False)
+                recipe = self._of_runs(prior, context[:place], recipes, lengths, kept=False)
                 made[step] = (len(made) + 1, recipe)
             number, recipe = made[step]
             recipes.append(recipe)
@@ -298,14 +276,10 @@ class RecipeBook:
     def _of_group(
         self, group: frozenset[str], runs: Iterable[TextRun], ends: Mapping[int, int] | None = None
     ) -> dict[int, Recipe]:
-        """Recipes of a scaffold's runs and of the anonymous ones.
+        """Recipes of the runs of a scaffold (modules and ancestors) and of the anonymous runs.
 
-        Args:
-            group: the modules of the scaffold and their ancestors.
-            runs: in reading order.
-            ends: how many tokens of each run the prompt reads; without it, separators are read except at the
-                end of
-                a turn.
+        `ends` has how many tokens of each run the prompt reads; without it, separators are read except at the
+        end of a turn.
         """
         order = [run for run in runs if run.path in group or not run.path]
         by_run: dict[int, Recipe] = {}
@@ -340,10 +314,7 @@ class RecipeBook:
         """The recipe of a piece whose context is everything before it."""
         start = 0 if self.identity.relocatable else piece.start
         away = start - piece.start
-        context = tuple(
-            RecipeSlice(piece_slice.recipe, piece_slice.lo, piece_slice.hi, piece_slice.start + away)
-            for piece_slice in before
-        )
+        context = tuple(RecipeSlice(s.recipe, s.lo, s.hi, s.start + away) for s in before)
         path = TURN if piece.turn else piece.path
         return self._recipe(piece.token_ids, path, context, start, kept=piece.cached)
 

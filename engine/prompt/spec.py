@@ -1,4 +1,4 @@
-"""What of a model decides a document's tokens, positions and names of segments. No tensors."""
+"""The properties of a model that determine a document's tokens, positions and segment names. No tensors."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from engine.prompt.window import Window
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What documents are laid out for.
+    """The properties of a model that a layout depends on.
 
     Attributes:
-        name: the name of the model, as the user wrote it.
-        tokenizer: a tokenizer of transformers.
-        chat: what stands around turns, and the tokenizer's own copies.
+        name: the name of the model, as written by the user.
+        tokenizer: a transformers tokenizer.
+        chat: the chat template, with private copies of the tokenizer.
         stand_in: the token that fills a parameter's slot.
-        context_length: how many tokens a prompt and its answer may have together.
-        identity: what goes into the names of segments.
-        unknown: the tokens that the model does not know; None where it knows all.
+        context_length: maximum number of tokens of a prompt with its answer.
+        identity: the model's part in the names of segments.
+        unknown: the tokens that the model does not know; None if it knows all.
     """
 
     name: str
@@ -36,9 +36,9 @@ class ModelSpec:
 
     @property
     def window(self) -> Window:
-        """What fits."""
+        """The context window."""
         return Window(self.name, self.context_length)
 
     def placement(self, wanted: PlacementPolicy = "compact") -> PlacementPolicy:
-        """How prompts are laid out: as wanted, but by the schema where segments cannot be moved."""
+        """Returns the requested placement, or schema placement if segments cannot be relocated."""
         return wanted if self.identity.relocatable else "schema"

@@ -1,4 +1,4 @@
-"""What a schema or a prompt looks like along the positions, for people and pages. No tensors."""
+"""Summaries of schemas and prompts by position, for reports and pages. No tensors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ class ModuleLayout:
 
     Attributes:
         start: first position under the schema's own positions.
-        tokens: how many tokens its own text has, slots included.
-        total_tokens: with nested modules; of a union, the longest member.
+        tokens: number of tokens of its own text, including slots.
+        total_tokens: also counts nested modules; for a union, the longest member.
         bytes: size of its own keys and values.
-        cached: the farthest tier that any of its own text is in; seams by themselves do not count, as few
-            prompts read them.
+        cached: the slowest tier of its own text; ignores separate separators, because few prompts read them.
         params: length of each parameter, in tokens.
     """
 
@@ -57,7 +56,7 @@ class LayoutSummary:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """A prompt with positions, sizes, and where each part comes from."""
+    """A prompt with positions, sizes, and the origin of each part."""
 
     parts: tuple[dict[str, Any], ...]
     total_tokens: int
@@ -65,7 +64,7 @@ class PlanSummary:
 
     @property
     def new_tokens(self) -> int:
-        """Tokens that must be computed."""
+        """The number of tokens that must be computed."""
         return self.total_tokens - self.cached_tokens
 
     def strip(self) -> list[dict[str, Any]]:
@@ -76,7 +75,7 @@ class PlanSummary:
 def summarize_layout(
     layout: SchemaLayout, tier: Callable[[TextRun], Tier], bytes_per_token: int
 ) -> LayoutSummary:
-    """Describes a schema; `tier` says where a run's segment is."""
+    """Summarizes a schema; `tier` returns the tier of a run's segment."""
     modules = []
     for module in layout.modules:
         tiers = [tier(run) for run in layout.runs if run.path == module.path and run.seam < run.tokens]
@@ -96,7 +95,7 @@ def summarize_layout(
 
 
 def summarize_plan(plan: PromptPlan, tiers: Sequence[Tier], bytes_per_token: int) -> PlanSummary:
-    """Describes a prompt; `tiers` says for each piece where its segment is."""
+    """Summarizes a prompt; `tiers` has the tier of each piece."""
     parts = []
     for piece, tier in zip(plan.pieces, tiers, strict=True):
         parts.append(

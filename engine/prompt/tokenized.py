@@ -1,6 +1,6 @@
-"""A schema and a prompt for one model: tokenized and laid out once, planned once, and held.
+"""Schemas and prompts for one model: tokenized, laid out and planned once, then cached.
 
-Integers only. What can be wrong with a document is found here, before anything is computed.
+No tensors. All errors of a document are found here, before any computation.
 """
 
 from __future__ import annotations
@@ -39,19 +39,17 @@ from engine.prompt.template.turn_marks import (
 from engine.prompt.template.turns import ChatError
 from engine.prompt.window import TooLongError
 
-_MOST_VARIANTS: Final = 32
-"""The most layouts of one schema that are kept at a time."""
-_MOST_ORDERS: Final = 1024
-"""The most choices of turns of which the marks are kept at a time."""
+_MOST_VARIANTS: Final = 32  # cached layouts of one schema
+_MOST_ORDERS: Final = 1024  # cached choices of turns, with their marks
 
 
 class TokenizedSchema:
     """A schema's tokens, positions and recipes.
 
     Args:
-        tree: without errors.
-        spec: what of the model decides the tokens.
-        apart: whether a module has the same tokens wherever it stands, as of `lay_out`.
+        tree: a schema without errors.
+        spec: the properties of the model.
+        apart: whether a module has the same tokens at any place, as in `lay_out`.
 
     Raises:
         PromptError: the model's chat template refuses the schema's roles.
@@ -68,27 +66,23 @@ class TokenizedSchema:
 
     @property
     def label(self) -> str:
-        """The name under which the store lists its segments: those of a salt have one of their own."""
+        """The schema's name in the store; each salt has its own."""
         digest = self.spec.identity.salt_digest
         return f"{self.tree.name} #{digest[:12]}" if digest else self.tree.name
 
     @property
     def layout(self) -> SchemaLayout:
-        """The tokens and positions of a prompt that imports no turns; of this day, if the date is written."""
+        """The layout of a prompt that imports no turns; depends on the date if the template writes it."""
         with self._lock:
             self._follow_the_day()
             return self._layout
 
     def layout_of(self, turns: Sequence[Role], tools: Tools = NO_TOOLS) -> SchemaLayout:
-        """The tokens and positions of a prompt that has some of the schema's turns.
-
-        Args:
-            turns: these turns, in the order in which they are read.
-            tools: what the assistant may call.
+        """Returns the layout of a prompt with some of the schema's turns, in reading order.
 
         Raises:
-            ChatError: the model's chat template refuses them.
-            ToolsError: it has no place for tools.
+            ChatError: the model's chat template refuses the turns.
+            ToolsError: the template does not support tools.
         """
         with self._lock:
             self._follow_the_day()
@@ -102,12 +96,9 @@ class TokenizedSchema:
     def layout_as_written(
         self, layout: SchemaLayout, turns: Sequence[Role | None], rendering: Rendering
     ) -> SchemaLayout:
-        """The tokens and positions of a prompt for which the chat template writes other marks, if it does.
+        """Returns the layout of a prompt for which the chat template may write other marks than in `layout`.
 
-        Args:
-            layout: of the prompt's turns, as the template mostly writes them.
-            turns: the turns of the prompt in order, None for those that it adds itself.
-            rendering: what the template writes for the prompt.
+        `turns` has the prompt's turns in order, None for those that it adds.
         """
         number = {id(turn): place for place, (turn, _) in enumerate(self.tree.index.turns)}
         order = [-1 if turn is None else number[id(turn)] for turn in turns]
@@ -140,18 +131,18 @@ class TokenizedSchema:
         return self._variants[marks]
 
     def recipes(self, scope: Scope = "anchored", placement: PlacementPolicy = "compact") -> RecipeBook:
-        """The recipes of its segments under a scope, for prompts that are placed like this."""
+        """Returns the recipes of its segments for a scope and a placement."""
         return self.book(self.layout, scope, self.spec.placement(placement))
 
     def check(self, scope: Scope = "anchored") -> tuple[Diagnostic, ...]:
-        """Returns the faults that only a tokenizer can see, as segments are encoded under a scope."""
+        """Returns the errors that only a tokenizer can find, for segments of a scope."""
         book = self.recipes(scope)
         fits = self.spec.window.of_schema(book.layout, book)
         unknown = self.spec.unknown.of_schema(book.layout) if self.spec.unknown else ()
         return (*self._defaults(), *fits, *unknown, *advice.of_schema(self.spec, book.layout))
 
     def _defaults(self) -> Iterator[Diagnostic]:
-        """Yields which defaults have more tokens than their parameters leave room for."""
+        """Reports defaults with more tokens than their parameters allow."""
         for param in (param for module in self.tree.modules() for param in module.params()):
             tokens = len(self.spec.chat.tokens.plain(param.default or ""))
             if tokens > param.length:
@@ -160,12 +151,12 @@ class TokenizedSchema:
                     f'shorten it, or write len="{tokens}"'
                 )
                 place = param.length_span
-                own = place and param.span.start <= place.start and place.end <= param.span.end
-                fix = swap(place, str(tokens)) if place and own else ()
+                inside = place and param.span.start <= place.start and place.end <= param.span.end
+                fix = swap(place, str(tokens)) if place and inside else ()
                 yield make("E501", message, param.span, self.tree.lines, f'len="{tokens}"', fix=fix)
 
     def _laid_out(self) -> SchemaLayout:
-        """The layout without the turns of any module, or else with all, where the template wants some."""
+        """The layout without modules of turns, or with all of them if the template requires turns."""
         first: ChatError | None = None
         for turns in dict.fromkeys((fixed_turns(self.tree), most_turns(self.tree))):
             try:
@@ -175,22 +166,22 @@ class TokenizedSchema:
         raise PromptError((make("E505", str(first), self.tree.span, self.tree.lines),)) from first
 
     def encodings(self, scope: Scope) -> tuple[Recipe, ...]:
-        """The recipes of all segments that prompts with at most one module of turns may want, for encoding.
+        """Returns the recipes of all segments that prompts with at most one module of turns may use.
 
-        What stands before a segment can depend on which turns a prompt imports. A segment that only prompts
-        with several such modules read is encoded with the first of them.
+        The context of a segment can depend on the imported turns. A segment that requires several such
+        modules is encoded with the first of them.
         """
         length = self.spec.context_length
-        found = {recipe.key: recipe for recipe in self.recipes(scope).of_schema(length)}
+        by_key = {recipe.key: recipe for recipe in self.recipes(scope).of_schema(length)}
         for path in dict.fromkeys(path for _, path in self.tree.index.turns if path):
-            with contextlib.suppress(ChatError):  # prompts import another module of turns beside this one
+            with contextlib.suppress(ChatError):  # prompts need another module of turns with this one
                 layout = self.layout_of(turns_with(self.tree, path))
                 book = self.book(layout, scope, self.spec.placement())
-                found.update((recipe.key, recipe) for recipe in book.of_schema(length, turns_of=path))
-        return tuple(found.values())
+                by_key.update((recipe.key, recipe) for recipe in book.of_schema(length, turns_of=path))
+        return tuple(by_key.values())
 
     def book(self, layout: SchemaLayout, scope: Scope, placement: PlacementPolicy) -> RecipeBook:
-        """The recipes of segments on a layout that is held, whatever day it is now."""
+        """Returns the recipes of segments for an existing layout, regardless of the date."""
         with self._lock:
             variant = self._variants.get(layout.marks)
             books = variant.books if variant is not None and variant.layout is layout else {}
@@ -202,7 +193,7 @@ class TokenizedSchema:
 
 @dataclass(frozen=True)
 class _Variant:
-    """A layout, and the recipes on it as far as they were asked for."""
+    """A layout and its cached recipes."""
 
     layout: SchemaLayout
     books: dict[tuple[Scope, PlacementPolicy], RecipeBook] = field(default_factory=dict)
@@ -210,15 +201,15 @@ class _Variant:
 
 @dataclass(frozen=True)
 class Planned:
-    """A prompt along its positions, and what its cached pieces read.
+    """A planned prompt and the slices that it reads.
 
     Attributes:
         layout: the layout of the schema.
         plan: pieces by position.
-        slices: for each piece what it reads, or None where it is computed; empty for a side without segments.
+        slices: the slice for each piece, None if computed; empty for a side without segments.
         scope: the scope of the segments.
-        plan_ms: what binding and planning took, in milliseconds.
-        recipes_ms: what naming the segments took, in milliseconds.
+        plan_ms: time for binding and planning, in milliseconds.
+        recipes_ms: time for naming the segments, in milliseconds.
     """
 
     layout: SchemaLayout
@@ -230,12 +221,12 @@ class Planned:
 
 
 class TokenizedPrompt:
-    """A prompt over a schema, planned once for each way it is asked for.
+    """A prompt over a schema, planned once for each combination of options.
 
     Args:
-        schema: the schema it imports from.
-        tree: without errors; or a conversation, bound to this very schema.
-        tools: what the assistant may call.
+        schema: the schema that it imports from.
+        tree: a prompt without errors, or a conversation bound to this schema.
+        tools: the tools for the assistant.
 
     Raises:
         PromptError: it does not fit the schema.
@@ -259,7 +250,7 @@ class TokenizedPrompt:
 
     @property
     def continued(self) -> bool:
-        """Whether an answer goes on from its text: it has no turns, and no template invites one."""
+        """Whether the answer continues the prompt's text: no turns, and no template invites an answer."""
         return not self._turns and bool(self.bound.parts)
 
     def planned(
@@ -269,18 +260,18 @@ class TokenizedPrompt:
         *,
         turns_held: bool = True,
     ) -> Planned:
-        """Returns the plan, and what it reads under a scope.
+        """Returns the plan and the slices that it reads.
 
         Args:
-            scope: what modules see while they are encoded; None for a side that reads no segments.
-            placement: as wanted; by the schema where the model's segments cannot be moved.
-            turns_held: earlier turns of the conversation become segments; never those of a conversation of
-                blocks, which is found chunk by chunk.
+            scope: the context of modules during encoding; None for a side that reads no segments.
+            placement: the requested placement; schema placement if the model's segments cannot be relocated.
+            turns_held: whether earlier turns become segments; ignored for a conversation of blocks, which is
+                found by chunks.
 
         Raises:
-            PromptError: an argument is too long, the chat template refuses the turns, or the prompt or a
-                segment that it reads does not fit the context window.
-            ToolsError: the chat template has no place for tools.
+            PromptError: an argument is too long, the chat template refuses the turns, or the prompt or one of
+                its segments exceeds the context window.
+            ToolsError: the chat template does not support tools.
         """
         where = self.schema.spec.placement(placement)
         try:
@@ -293,7 +284,7 @@ class TokenizedPrompt:
         return self._planned_on(layout, scope, where, turns_held and self._blocks is None)
 
     def _rendering(self, day: datetime.date) -> Rendering:
-        """What the chat template writes for the prompt's turns."""
+        """The chat template's text for the prompt's turns."""
         if day not in self._renderings:
             parts = self.bound.parts
             chat = self.schema.spec.chat
@@ -319,7 +310,7 @@ class TokenizedPrompt:
     def check(
         self, scope: Scope = "anchored", placement: PlacementPolicy = "compact"
     ) -> tuple[Diagnostic, ...]:
-        """Returns its faults and advice on it, those of binding included."""
+        """Returns its errors, including those of binding, and advice."""
         try:
             planned = self.planned(scope, placement)
         except PromptError as error:

@@ -1,14 +1,14 @@
 """The trail of a prompt through its tokens: chunks of plain text, and placed segments.
 
-Prompts that begin alike go the same way for as long as they do. An edge of plain text is a chunk of `CHUNK`
-tokens, or of fewer where a segment or a gap follows, or where a block of a conversation ends; what is left at
-a prompt's end is no edge. Plain is what a prompt computes: its new text, its arguments, the answer. It is
-computed in sight of everything before it, as under the scope `scaffold`, so the keys and values of a chunk
-are those of a segment whose context is all of the trail before it. A chunk is named like one, but its context
-is one entry, the name of the edge before: so each token is hashed once, and two chunks have one name exactly
-when they have the same tokens behind the same trail.
+Prompts share the trail of their common beginning. An edge of plain text is a chunk of `CHUNK` tokens. A chunk
+is shorter before a segment, before a gap, and at the end of a conversation's block. The incomplete chunk at a
+prompt's end is no edge. Plain text is everything that a prompt computes: new text, arguments and the answer.
+It attends to everything before it, as in the scope `scaffold`. So the keys and values of a chunk equal those
+of a segment whose context is the whole trail before it. The name of a chunk has the form of a segment's name,
+but its context is one entry, the name of the edge before it. So each token is hashed once, and two chunks
+share a name exactly if they have the same tokens after the same trail.
 
-Pure integers and digests: no tensors, no files.
+No tensors, no files.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Chunk(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has."""
+        """The number of tokens."""
         return len(self.token_ids)
 
     @property
     def end(self) -> int:
-        """The position behind its last token."""
+        """The position after its last token."""
         return self.start + len(self.token_ids)
 
 
@@ -52,12 +52,12 @@ class Placed(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """How many tokens it places."""
+        """The number of tokens."""
         return self.hi - self.lo
 
     @property
     def end(self) -> int:
-        """The position behind its last token."""
+        """The position after its last token."""
         return self.start + self.hi - self.lo
 
 
@@ -70,8 +70,8 @@ class Trail:
 
     Attributes:
         edges: its chunks and placed segments; the last one is a chunk.
-        end: the position behind the prompt's last token.
-        borders: of a conversation, positions at which its blocks end.
+        end: the position after the prompt's last token.
+        borders: positions where the blocks of a conversation end.
     """
 
     edges: tuple[Edge, ...]
@@ -85,10 +85,10 @@ class Trail:
         """Cuts a prompt into edges.
 
         Args:
-            runs: plain text of any length, and placed segments, by position; those without tokens count for
-                nothing, and texts side by side are one.
-            end: the position behind the last token; None for the end of the last run.
-            borders: positions at which a chunk ends, if text stands there.
+            runs: plain text of any length, and placed segments, by position; empty runs are ignored, and
+                adjacent texts are joined.
+            end: the position after the last token; None for the end of the last run.
+            borders: positions where a chunk of text must end.
         """
         cuts = sorted(set(borders))
         edges: list[Edge] = []
@@ -125,16 +125,16 @@ class Trail:
         closed: bool = False,
         salt: str = "",
     ) -> Trail:
-        """The edges of a planned prompt, and of its answer.
+        """Returns the edges of a planned prompt and its answer.
 
         Args:
             plan: the plan of the prompt.
-            slices: what each of its pieces reads, None where it is computed; empty where all are computed.
-            answer: the tokens that were computed behind the prompt.
-            repaired: the position of the first cached token that is computed again, where there is one: what
-                stands behind it is not in sight of the segments as they are.
-            closed: a chunk ends where the answer does, as for the next request it is a block.
-            salt: stands at the beginning as an edge without tokens, so that another salt goes another way.
+            slices: the slice for each piece, None if computed; empty if all are computed.
+            answer: the tokens computed after the prompt.
+            repaired: the position of the first recomputed cached token, if any; later text does not attend to
+                the original segments.
+            closed: whether a chunk ends with the answer, because the answer is a block of the next request.
+            salt: an edge without tokens at the start, so that each salt has its own trail.
         """
         runs: list[Chunk | Placed] = []
         for piece, used in zip(plan.pieces, slices or [None] * len(plan.pieces), strict=True):
@@ -147,21 +147,21 @@ class Trail:
         else:
             runs.append(Chunk(plan.end, tuple(answer)))
         end = plan.end + len(answer)
-        found = cls.of_runs(runs, end, (*plan.borders, end) if closed else plan.borders)
-        return replace(found, edges=(Placed(0, salt, 0, 0), *found.edges)) if salt and found.edges else found
+        trail = cls.of_runs(runs, end, (*plan.borders, end) if closed else plan.borders)
+        return replace(trail, edges=(Placed(0, salt, 0, 0), *trail.edges)) if salt and trail.edges else trail
 
     def up_to(self, position: int) -> Trail:
-        """The edges that end at a position or before it."""
+        """Returns the edges that end at a position or before it."""
         edges = list(self.edges)
         while edges and (edges[-1].end > position or isinstance(edges[-1], Placed)):
             edges.pop()
         return Trail(tuple(edges), min(self.end, position), self.borders)
 
     def legible(self, position: int) -> int:
-        """Up to where a part of the trail is read that reaches up to a position.
+        """Returns the end of the part that is read from a trail that matches up to `position`.
 
-        What stands before a named block, such as the opening of its turn, is not read where another block
-        follows: so what is read are whole blocks, whatever their order.
+        The part before a named block, such as the opening of its turn, is not read if another block follows.
+        So only whole blocks are read, in any order.
         """
         if not self.borders or (self.edges and position == self.edges[-1].end):
             return position
@@ -174,13 +174,13 @@ class Trail:
 
 
 def names(identity: Identity, before: str, passed: int, edges: Iterable[Edge]) -> Iterator[str]:
-    """Names edges, each by the name of the one before and by what it is itself.
+    """Yields the names of edges; each name depends on the previous name and on the edge.
 
     Args:
         identity: the identity of the model.
-        before: the name of the edge before the first of these; "" at the beginning of a prompt.
-        passed: how many tokens stand before the first of these.
-        edges: the edges, one behind the other.
+        before: the name of the edge before the first one; "" at the beginning of a prompt.
+        passed: number of tokens before the first edge.
+        edges: consecutive edges.
     """
     for edge in edges:
         start = 0 if identity.relocatable else edge.start
@@ -196,7 +196,7 @@ def names(identity: Identity, before: str, passed: int, edges: Iterable[Edge]) -
 
 
 def _chunks(start: int, token_ids: Sequence[int], cuts: Sequence[int]) -> Iterator[Chunk]:
-    """Text from a position on, cut at some positions and every `CHUNK` tokens behind each."""
+    """Text from a position on, cut at given positions and every `CHUNK` tokens after each."""
     end = start + len(token_ids)
     inner = cuts[bisect_right(cuts, start) : bisect_left(cuts, end)]
     for lo, hi in pairwise((start, *inner, end)):

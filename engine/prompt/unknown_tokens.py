@@ -1,6 +1,6 @@
-"""Tokens that a tokenizer writes and its model cannot read: their ids are beyond the rows of the embedding.
+"""Tokens that a tokenizer produces but its model cannot read: their ids exceed the embedding.
 
-A model with such a tokenizer is of use all the same: what holds none of these tokens is read as ever.
+Such a model is still usable: prompts without these tokens work normally.
 """
 
 from __future__ import annotations
@@ -20,13 +20,7 @@ _HINT = "leave out what is spelled so, or use the tokenizer that belongs to the 
 
 @dataclass(frozen=True)
 class UnknownTokens:
-    """The tokens that a model does not know.
-
-    Attributes:
-        model: its name.
-        known: how many tokens it knows: those with lower ids.
-        spellings: of the tokens that it does not know, by id.
-    """
+    """The tokens that a model does not know: ids from `known` on, with their spellings."""
 
     model: str
     known: int
@@ -34,13 +28,13 @@ class UnknownTokens:
 
     @classmethod
     def of(cls, model: str, tokenizer: Any, known: int) -> UnknownTokens:
-        """Compares a tokenizer of transformers with the rows of an embedding."""
+        """Compares a transformers tokenizer with the rows of an embedding."""
         beyond = ((index, text) for text, index in tokenizer.get_vocab().items() if index >= known)
         return cls(model, known, dict(sorted(beyond)))
 
     @property
     def note(self) -> str:
-        """What there is to be said of them; empty where there are none."""
+        """A note on them; empty if there are none."""
         if not self.spellings:
             return ""
         return (
@@ -52,25 +46,19 @@ class UnknownTokens:
     def of_prompt(
         self, prompt: Prompt, plan: PromptPlan, uses: Sequence[RecipeSlice | None]
     ) -> Iterator[Diagnostic]:
-        """Yields which of them a prompt has, or what its segments are encoded from.
-
-        Args:
-            prompt: the prompt, where the fault is shown.
-            plan: the plan of the prompt.
-            uses: the slice that each of its pieces reads; () for a side that reads no segments.
-        """
+        """Reports unknown tokens of a prompt or of its segments' input; `uses` is empty without segments."""
         if self.spellings:
             read = _read(use.recipe for use in uses if use is not None)
-            found = self.spellings.keys() & {*plan.token_ids, *read}
-            if found:
-                yield make("E509", f"the prompt has {self._words(found)}", prompt.span, prompt.lines, _HINT)
+            unknown = self.spellings.keys() & {*plan.token_ids, *read}
+            if unknown:
+                yield make("E509", f"the prompt has {self._words(unknown)}", prompt.span, prompt.lines, _HINT)
 
     def of_schema(self, layout: SchemaLayout) -> Iterator[Diagnostic]:
-        """Yields which of them the modules of a schema have."""
-        schema, found = layout.schema, dict[str, set[int]]()
+        """Reports unknown tokens of a schema's modules."""
+        schema, by_path = layout.schema, dict[str, set[int]]()
         for run in layout.runs if self.spellings else ():
-            found.setdefault(run.path, set()).update(self.spellings.keys() & set(run.token_ids))
-        for path, ids in found.items():
+            by_path.setdefault(run.path, set()).update(self.spellings.keys() & set(run.token_ids))
+        for path, ids in by_path.items():
             module = schema.module(path) if path else None
             if ids:
                 name = f"module {path!r}" if path else "the fixed text"
@@ -84,17 +72,17 @@ class UnknownTokens:
         )
 
     def _listed(self, ids: Iterable[int]) -> str:
-        named = [f"{self.spellings[one]!r} ({one})" for one in ids]
+        named = [f"{self.spellings[token]!r} ({token})" for token in ids]
         more = len(named) - _SHOWN
         return ", ".join(named[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _read(recipes: Iterable[Recipe]) -> Iterator[int]:
-    """The tokens of recipes and of all that they see."""
+    """The tokens of recipes and of their contexts."""
     waiting, seen = list(recipes), set[str]()
     while waiting:
         recipe = waiting.pop()
         if recipe.key not in seen:
             seen.add(recipe.key)
             yield from recipe.token_ids
-            waiting.extend(one.recipe for one in recipe.context)
+            waiting.extend(item.recipe for item in recipe.context)

@@ -1,7 +1,7 @@
-"""What fits a model's context window: prompts, and every segment with all that it is encoded in sight of.
+"""Checks that prompts and segments with their contexts fit a model's context window.
 
-No tensors. What does not fit is a diagnostic before anything is computed: beyond the window a model reads
-other positions than it was made for, or none at all.
+No tensors. Errors are reported before any computation, because a model has no valid positions beyond its
+window.
 """
 
 from __future__ import annotations
@@ -23,12 +23,7 @@ _SEGMENT_HINT = (
 
 
 class TooLongError(PromptError):
-    """A prompt does not fit the context window.
-
-    Attributes:
-        tokens: that the prompt has, or positions that it takes where these are more.
-        most: that the model reads.
-    """
+    """A prompt has more tokens (or positions) than the context window allows."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], tokens: int, most: int) -> None:
         super().__init__(diagnostics)
@@ -37,31 +32,20 @@ class TooLongError(PromptError):
 
 @dataclass(frozen=True)
 class Window:
-    """The context window of a model.
-
-    Attributes:
-        model: its name.
-        length: how many tokens a prompt and its answer may have together.
-    """
+    """The context window of a model; `length` counts the tokens of a prompt with its answer."""
 
     model: str
     length: int
 
     @property
     def most(self) -> int:
-        """The most positions of a prompt: one is left for the answer."""
+        """The maximum number of positions of a prompt; one more is reserved for the answer."""
         return self.length - 1
 
     def of_prompt(
         self, prompt: Prompt, plan: PromptPlan, uses: Sequence[RecipeSlice | None]
     ) -> Iterator[Diagnostic]:
-        """Yields why a prompt, or a segment that it reads, does not fit.
-
-        Args:
-            prompt: the prompt, where the fault is shown.
-            plan: the plan of the prompt.
-            uses: the slice that each of its pieces reads; () for a side that reads no segments.
-        """
+        """Reports a prompt, or one of its segments, that does not fit; `uses` is empty without segments."""
         if plan.end > self.most:
             gaps = f" on {plan.end} positions of the schema" if plan.end > plan.total_tokens else ""
             message = (
@@ -75,15 +59,15 @@ class Window:
                 yield self._fault(path, longest, _place(prompt, path), prompt)
 
     def of_schema(self, layout: SchemaLayout, book: RecipeBook) -> Iterator[Diagnostic]:
-        """Yields which modules and scaffolds no prompt can use, as they are encoded under a scope."""
+        """Reports modules and scaffolds that no prompt can use in the scope of `book`."""
         schema, slots = layout.schema, _slot_tokens(layout)
         longest: dict[str, int] = {}
         for run in layout.runs:
             if run.cacheable and book.scope != "scaffold":
                 positions = book.of_run(run).reach
-            else:  # it is computed in a prompt, where an argument may be empty
+            else:  # computed inside a prompt, where an argument may be empty
                 before = layout.context(run, "anchored")
-                positions = sum(one.tokens - slots[one.index] for one in (*before, run))
+                positions = sum(earlier.tokens - slots[earlier.index] for earlier in (*before, run))
             longest[run.path] = max(longest.get(run.path, 0), positions)
         for path, positions in longest.items():
             module = schema.module(path) if path else None
@@ -105,20 +89,20 @@ class Window:
 
 
 def _place(prompt: Prompt, path: str) -> Span:
-    """Where a prompt imports a module, where one place can be told; else the whole of it."""
+    """The span of the prompt's import of a module if there is exactly one; otherwise of the whole prompt."""
     name = path.rpartition("/")[2]
-    found = []
+    spans = []
     waiting = [node for node in prompt.children if isinstance(node, Import)]
     while waiting:
         node = waiting.pop()
         waiting.extend(inner for inner in node.children if isinstance(inner, Import))
         if node.name == name:
-            found.append(node.name_span)
-    return found[0] if len(found) == 1 else prompt.span
+            spans.append(node.name_span)
+    return spans[0] if len(spans) == 1 else prompt.span
 
 
 def _slot_tokens(layout: SchemaLayout) -> Counter[int]:
-    """How many tokens of each run, by its index, are slots of parameters."""
+    """The number of slot tokens of each run, by index of the run."""
     slots: Counter[int] = Counter()
     for module in layout.schema.modules():
         for child in module.contents():

@@ -1,4 +1,4 @@
-"""The rows of a grid that ask for different things: two ways to choose modules may come to one prompt."""
+"""Removes rows of a grid that give the same prompt: different picks may be equivalent."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from engine.pml.whitespace.rules import normalise
 from engine.rows.row_prompts import prompt_text
 from engine.rows.rows import Row
 
-_ANY = "x"  # stands for an argument: whether two choices come to one prompt does not depend on its words
-
-Chosen = tuple[Any, ...]
-"""Which modules a row picks, and which arguments it gives."""
+_ANY = "x"  # stands for any argument, because its words do not decide whether two picks give one prompt
+Chosen = tuple[Any, ...]  # hashable picks and arguments of a row
 
 
 def distinct_rows(
@@ -25,30 +23,30 @@ def distinct_rows(
     settings: Callable[[Row], Any],
     known: MutableMapping[Chosen, str | None],
 ) -> Iterator[Row]:
-    """Yields the first row of each prompt with its settings, numbered anew from 1.
+    """Yields the first row of each prompt with its settings, numbered from 1.
 
-    A module inside one that is left out, or one that an argument brings anyway, changes no prompt.
+    A pick inside an omitted module, or of a module that an argument imports anyway, changes no prompt.
 
     Args:
-        rows: rows of picks, arguments, texts and settings, as a grid has them.
+        rows: rows of picks, arguments, texts and settings, as in a grid.
         schema: the schema of all rows.
-        over: the prompt that they change; None where each stands alone.
-        settings: the settings of a row, as something that can be compared.
-        known: what was found of this schema and prompt before; what is found is added.
+        over: the prompt that the rows change; None if each row is independent.
+        settings: returns a row's settings as a hashable value.
+        known: cache of results for this schema and prompt; new results are added.
     """
     seen: set[Any] = set()
     number = 0
     for row in rows:
-        asked = _asked(row, schema, over, known)
-        if asked is not None:
-            given = tuple(sorted((name, value) for name, value in row.arguments.items()))
+        prompt = _asked(row, schema, over, known)
+        if prompt is not None:
+            arguments = tuple(sorted((name, value) for name, value in row.arguments.items()))
             try:
-                one = asked, given, normalise(row.text), settings(row)
-            except PromptCacheError:  # a setting out of its range: it says so at its turn
-                one = None
-            if one is not None and one in seen:
+                key = prompt, arguments, normalise(row.text), settings(row)
+            except PromptCacheError:  # a setting out of range is reported when the row runs
+                key = None
+            if key is not None and key in seen:
                 continue
-            seen.add(one)
+            seen.add(key)
         number += 1
         yield replace(row, line=number, id=number)
 
@@ -56,7 +54,7 @@ def distinct_rows(
 def _asked(
     row: Row, schema: Schema, over: str | None, known: MutableMapping[Chosen, str | None]
 ) -> str | None:
-    """The prompt of a row but for the words of its arguments and its text; None of what makes none."""
+    """The prompt of a row without the words of its arguments and text; None for an invalid row."""
     arguments = {name: _ANY if value else "" for name, value in row.arguments.items()}
     chosen = row.picks, tuple(arguments.items())
     if chosen not in known:

@@ -1,7 +1,7 @@
-"""What an author expects of an answer, and whether an answer is so.
+"""An author's expectations of an answer, and how an answer is judged.
 
-A pattern and a JSON schema are the author's own and may take for ever on some answer, so both are judged
-within a time. Nothing that is written here is ever run as a program.
+Patterns and JSON schemas come from the author and may take very long on some answers, so both have a time
+limit. Nothing in them is executed as a program.
 """
 
 from __future__ import annotations
@@ -49,24 +49,17 @@ KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
         "max characters": "The answer has at most this many characters.",
     }
 )
-"""What can be expected, and what that means in a sentence."""
+"""Kinds of expectations, each with its meaning as a sentence."""
 
-JUDGED_SECONDS: Final = 1.0
-"""How long an answer is held against one expectation."""
-
-_SHOWN: Final = 120  # characters of an answer or a value that a sentence repeats
+JUDGED_SECONDS: Final = 1.0  # time limit for one expectation
+_SHOWN: Final = 120  # characters of an answer or a value in a message
 _FENCE: Final = "```"
-_DEEPEST: Final = 150  # rules of a JSON Schema inside each other
+_DEEPEST: Final = 150  # nesting of rules in a JSON Schema
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One thing that is expected of an answer. Made by `expected`, which checks it.
-
-    Attributes:
-        kind: what is looked at.
-        value: what is looked for, as the author wrote it.
-    """
+    """One expectation of an answer, as the author wrote it. Use `expected` to create a checked one."""
 
     kind: Kind
     value: str
@@ -76,38 +69,25 @@ class Expectation:
         return f"{self.kind} {value}"
 
     def fault(self, answer: str) -> str:
-        """Why an answer is not as expected, as a sentence; "" where it is.
-
-        Args:
-            answer: the answer's text.
-        """
+        """Returns why an answer does not meet the expectation, as a sentence; "" if it does."""
         return _JUDGES[self.kind](answer, self.value)
 
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer beside what was expected of it.
-
-    Attributes:
-        passed: whether the answer is as expected, all in all.
-        faults: of each expectation why it is not met, as a sentence; "" where it is.
-    """
+    """The verdict on an answer; `faults` has a sentence for each unmet expectation and "" for the others."""
 
     passed: bool
     faults: tuple[str, ...]
 
 
 def expected(kind: str, value: str) -> Expectation:
-    """Returns an expectation.
-
-    Args:
-        kind: one of `KINDS`.
-        value: what is looked for.
+    """Returns a checked expectation; `kind` is one of `KINDS`.
 
     Raises:
-        ExchangeError: there is no such kind, or the value is none of that kind's.
+        ExchangeError: the kind is unknown, or the value is invalid for it.
     """
-    known = next((one for one in KINDS if one == " ".join(kind.lower().split())), None)
+    known = next((name for name in KINDS if name == " ".join(kind.lower().split())), None)
     if known is None:
         raise ExchangeError(f"{kind!r} cannot be expected of an answer. Write one of {', '.join(KINDS)}.")
     if not value.strip():
@@ -122,20 +102,14 @@ def expected(kind: str, value: str) -> Expectation:
 
 
 def judge(answer: str, expectations: Iterable[Expectation], combine: Combine = "all") -> Judged | None:
-    """Holds an answer against what was expected of it; None where nothing was.
-
-    Args:
-        answer: the answer's text.
-        expectations: what is expected.
-        combine: whether all of it is to hold, or any of it is enough.
-    """
-    faults = tuple(one.fault(answer) for one in expectations)
+    """Judges an answer, which must meet all or any expectations; returns None without expectations."""
+    faults = tuple(expectation.fault(answer) for expectation in expectations)
     if not faults:
         return None
     return Judged((all if combine == "all" else any)(not fault for fault in faults), faults)
 
 
-# What is looked at
+# Kinds of checks
 
 
 def _contains(answer: str, value: str) -> str:
@@ -147,59 +121,59 @@ def _lacks(answer: str, value: str) -> str:
 
 
 def _contains_folded(answer: str, value: str) -> str:
-    found = value.casefold() in answer.casefold()
-    return "" if found else f"It does not have {_short(value)!r} in it, in capitals or not."
+    contains = value.casefold() in answer.casefold()
+    return "" if contains else f"It does not have {_short(value)!r} in it, in capitals or not."
 
 
 def _starts(answer: str, value: str) -> str:
-    found = answer.lstrip()
-    if found.startswith(value.strip()):
+    text = answer.lstrip()
+    if text.startswith(value.strip()):
         return ""
-    return f"It begins with {_short(found[: len(value.strip())])!r}, not with {_short(value.strip())!r}."
+    return f"It begins with {_short(text[: len(value.strip())])!r}, not with {_short(value.strip())!r}."
 
 
 def _equals(answer: str, value: str) -> str:
-    found, wanted = answer.strip(), value.strip()
-    if found == wanted:
+    text, wanted = answer.strip(), value.strip()
+    if text == wanted:
         return ""
-    same = next((i for i, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), None)
-    at = min(len(found), len(wanted)) if same is None else same
-    return f"It is another text from character {at + 1} on: {_short(found[at:]) or 'its end'!r}."
+    same = next((i for i, (a, b) in enumerate(zip(text, wanted, strict=False)) if a != b), None)
+    at = min(len(text), len(wanted)) if same is None else same
+    return f"It is another text from character {at + 1} on: {_short(text[at:]) or 'its end'!r}."
 
 
 def _matches(answer: str, value: str) -> str:
-    found, late = _search(answer, value)
-    return late or ("" if found else f"Nothing in it matches {_short(value)!r}.")
+    match, late = _search(answer, value)
+    return late or ("" if match else f"Nothing in it matches {_short(value)!r}.")
 
 
 def _matches_nowhere(answer: str, value: str) -> str:
-    found, late = _search(answer, value)
-    return late or (f"{_short(found)!r} in it matches {_short(value)!r}." if found is not None else "")
+    match, late = _search(answer, value)
+    return late or (f"{_short(match)!r} in it matches {_short(value)!r}." if match is not None else "")
 
 
 def _search(answer: str, value: str) -> tuple[str | None, str]:
-    """What a pattern matches, and why that is not known where it took too long."""
+    """The text that a pattern matches, and an error after a timeout."""
     try:
-        found = _pattern(value).search(answer, timeout=JUDGED_SECONDS)
+        match = _pattern(value).search(answer, timeout=JUDGED_SECONDS)
     except TimeoutError:
         return None, (
             f"Matching {_short(value)!r} took more than {JUDGED_SECONDS:g} s and was given up. Write a "
             "pattern without repetitions inside repetitions."
         )
-    return (None, "") if found is None else (found[0] or "an empty text", "")
+    return (None, "") if match is None else (match[0] or "an empty text", "")
 
 
 def _is_json(answer: str, value: str) -> str:
     from referencing.exceptions import Unresolvable
 
     try:
-        found = read_json(_unfenced(answer))
+        value_read = read_json(_unfenced(answer))
     except JsonError as error:
         return f"It is no JSON: {error}."
     schema = _schema(value)
     schema.until = time.monotonic() + JUDGED_SECONDS
     try:
-        fault = next(iter(schema.faults(found)), None)
+        fault = next(iter(schema.faults(value_read)), None)
     except Unresolvable as error:
         return (
             f"The JSON Schema refers to {_short(str(error.ref))!r}, which is not in it; nothing is fetched."
@@ -215,7 +189,7 @@ def _is_json(answer: str, value: str) -> str:
 
 
 def _unfenced(answer: str) -> str:
-    """JSON without the fence of code blocks that models like to put round it."""
+    """JSON without the code fence that models often add."""
     text = answer.strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE) and "\n" in text:
         return text.split("\n", 1)[1].removesuffix(_FENCE)
@@ -263,7 +237,7 @@ _JUDGES: Final[Mapping[Kind, Callable[[str, str], str]]] = MappingProxyType(
 )
 
 
-# What the author wrote
+# Values of the author
 
 
 @lru_cache(maxsize=256)
@@ -287,14 +261,14 @@ def _length(kind: str, value: str) -> None:
 
 
 class _LateError(Exception):
-    """Judging took too long."""
+    """A time limit was exceeded."""
 
 
 class _Schema:
-    """A JSON Schema that is read within a time, and fetches nothing from anywhere.
+    """A JSON Schema with a time limit, which fetches nothing.
 
     Attributes:
-        until: when it is given up, by `time.monotonic`.
+        until: the deadline, by `time.monotonic`.
     """
 
     def __init__(self, document: Any) -> None:
@@ -307,13 +281,13 @@ class _Schema:
         known.check_schema(document)
         rules = {name: self._bounded(rule) for name, rule in known.VALIDATORS.items()}
         rules |= {name: self._bounded(rule) for name, rule in _OWN_RULES.items() if name in rules}
-        own = _sound(document)  # one that is named below would bring rules without a bound
-        self._validator = validators.extend(known, rules)(own, registry=Registry())
+        checked = _sound(document)  # a schema named below would add unlimited rules
+        self._validator = validators.extend(known, rules)(checked, registry=Registry())
 
     def faults(self, found: Any) -> Iterator[str]:
-        """What is wrong with a value, a sentence each."""
+        """The errors of a value, one sentence each."""
         for error in self._validator.iter_errors(found):
-            path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in error.absolute_path)
+            path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path)
             yield f"By the JSON Schema {path.lstrip('.') or 'it'} is wrong: {_short(error.message)}."
 
     def _bounded(self, rule: Any) -> Any:
@@ -332,18 +306,18 @@ class _Schema:
 
 
 def _sound(node: Any) -> Any:
-    """A JSON Schema whose patterns can be read, and in which nothing names another set of rules."""
+    """A checked JSON Schema: its patterns are valid, and nothing in it refers to another set of rules."""
     if isinstance(node, list):
-        return [_sound(one) for one in node]
+        return [_sound(child) for child in node]
     if not isinstance(node, dict):
         return node
-    for key, one in node.items():
-        patterns = [one] if key == "pattern" else one if key == "patternProperties" else ()
+    for key, child in node.items():
+        patterns = [child] if key == "pattern" else child if key == "patternProperties" else ()
         for pattern in patterns if isinstance(patterns, list | dict) else ():
             if isinstance(pattern, str):
                 _pattern(pattern)
-    kept = {key: one for key, one in node.items() if not (key == "$schema" and isinstance(one, str))}
-    return {key: _sound(one) for key, one in kept.items()}
+    rules = {key: child for key, child in node.items() if not (key == "$schema" and isinstance(child, str))}
+    return {key: _sound(child) for key, child in rules.items()}
 
 
 def _met(pattern: str, text: str) -> bool:
@@ -353,7 +327,7 @@ def _met(pattern: str, text: str) -> bool:
         raise _LateError from None
 
 
-# The rules with patterns, which the library judges without a bound, and one that it judges after rounding.
+# The library runs rules with patterns without a limit, and judges multiples after rounding.
 
 
 def _pattern_rule(_validator: Any, pattern: str, found: Any, _schema: Any) -> Iterator[Any]:
@@ -384,7 +358,7 @@ def _other_names(validator: Any, below: Any, found: Any, schema: Any) -> Iterato
 
 
 def _multiple_rule(validator: Any, divisor: Any, found: Any, _schema: Any) -> Iterator[Any]:
-    """Takes numbers as they are written: 19.99 is a multiple of 0.01, though not among floats."""
+    """Uses decimal numbers as written: 19.99 is a multiple of 0.01, though not as a float."""
     from jsonschema import ValidationError
 
     if not validator.is_type(found, "number"):
@@ -395,7 +369,7 @@ def _multiple_rule(validator: Any, divisor: Any, found: Any, _schema: Any) -> It
 
 _OWN_RULES: Final = {
     "multipleOf": _multiple_rule,
-    "divisibleBy": _multiple_rule,  # its name in the first drafts
+    "divisibleBy": _multiple_rule,  # its name in early drafts
     "pattern": _pattern_rule,
     "patternProperties": _named_by_pattern,
     "additionalProperties": _other_names,

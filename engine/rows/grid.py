@@ -1,4 +1,4 @@
-"""Rows of a batch out of lists of values: one row for each way to choose one value of each list."""
+"""Makes rows of a batch from lists of values: one row for each combination."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Varied = Literal["picks", "argument", "setting", "text"]
 
 @dataclass(frozen=True)
 class Axis:
-    """What varies from row to row.
+    """A list of values that vary from row to row.
 
     Attributes:
-        kind: what kind of thing it is.
-        name: the parameter or the setting; "" of picks and of text.
-        values: its values; of picks each is a list of modules in one text, which may be empty.
+        kind: the kind of values.
+        name: the parameter or the setting; "" for picks and text.
+        values: the values; a pick is a possibly empty list of modules as one text.
     """
 
     kind: Varied
@@ -30,15 +30,15 @@ class Axis:
 
 
 def grid_size(axes: Sequence[Axis]) -> int:
-    """How many rows a grid has; none without axes."""
+    """Returns the number of rows; 0 without axes."""
     return math.prod(len(axis.values) for axis in axes) if axes else 0
 
 
 def grid_rows(axes: Sequence[Axis]) -> Iterator[Row]:
-    """Yields the rows of a grid, the last axis changing fastest.
+    """Yields the rows of a grid; the last axis changes fastest.
 
     Raises:
-        ExchangeError: an axis has no values, or one twice, or two axes are of one parameter or setting.
+        ExchangeError: an axis has no values, a value repeats, or two axes have one parameter or setting.
     """
     _require_sound(axes)
     for number, values in enumerate(itertools.product(*(axis.values for axis in axes)), 1):

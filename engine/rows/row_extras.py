@@ -1,4 +1,4 @@
-"""What a row of a batch says besides its prompt: settings of its own, and what is expected of its answer."""
+"""Settings of a row in a batch, and expectations of its answer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,12 @@ from engine.base.strict_json import text_of
 from engine.exchange.base.errors import ExchangeError
 from engine.rows.expectations import Expectation, expected
 
-SET: Final = "set "
-"""Begins the name of a CSV's column whose cells are settings: "set temperature"."""
-
-EXPECT: Final = "expect "
-"""Begins the name of a CSV's column whose cells are expected of the answer: "expect contains"."""
+SET: Final = "set "  # prefix of CSV columns with settings: "set temperature"
+EXPECT: Final = "expect "  # prefix of CSV columns with expectations: "expect contains"
 
 
 class CellError(ExchangeError):
-    """Something is wrong with a cell of a row.
-
-    Attributes:
-        column: the name of its column.
-    """
+    """A cell of a row is invalid; `column` is the name of its column."""
 
     def __init__(self, column: str, message: str) -> None:
         super().__init__(message)
@@ -30,21 +23,18 @@ class CellError(ExchangeError):
 
 
 def extra_column(column: str) -> bool:
-    """Whether a column of a CSV is one of these."""
+    """Returns whether a CSV column has settings or expectations."""
     return column.lower().startswith((SET, EXPECT))
 
 
 def extra_cells(cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Reads cells of such columns, empty ones left out.
-
-    Args:
-        cells: the column's name and the text of each.
+    """Reads cells of such columns, given as column and text, and skips empty ones.
 
     Returns:
-        `settings`, as they are written, and `expect`, as a row has them.
+        `settings`, as written, and `expect`, as in a row.
 
     Raises:
-        CellError: one is wrong.
+        CellError: a cell is invalid.
     """
     settings: dict[str, Any] = {}
     expect: list[Expectation] = []
@@ -62,10 +52,10 @@ def extra_cells(cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 
 def extra_values(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads the keys `settings` and `expect` of a row of JSON.
+    """Reads the keys `settings` and `expect` of a JSON row.
 
     Raises:
-        CellError: one is wrong.
+        CellError: a value is invalid.
     """
     settings, expect = found.get("settings") or {}, found.get("expect") or {}
     if not isinstance(settings, dict):
@@ -81,10 +71,10 @@ def extra_values(found: Mapping[str, Any]) -> dict[str, Any]:
             except ExchangeError as error:
                 raise CellError("expect", str(error)) from None
     named: dict[str, Any] = {}
-    for name, one in settings.items():
+    for name, setting in settings.items():
         if setting_name(name) in named:
             raise CellError("settings", f"The setting {name!r} is given twice. Give it once.")
-        named[setting_name(name)] = one
+        named[setting_name(name)] = setting
     return {"settings": named, "expect": tuple(wanted)}
 
 
@@ -99,5 +89,5 @@ def _text_of(kind: str, value: object) -> str:
 
 
 def setting_name(name: str) -> str:
-    """Returns the setting that a column or a key names, in whatever way it is spelled."""
+    """Returns the setting that a column or a key names, in any spelling."""
     return "_".join(name.strip().lower().replace("-", "_").split())

@@ -1,4 +1,4 @@
-"""The prompt that a row of a batch spells: its picks, arguments and text over a schema."""
+"""Builds the prompt of a batch row: its picks, arguments and text over a schema."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from engine.pml.whitespace.rules import normalise
 from engine.rows.row_extras import CellError
 from engine.rows.rows import Row
 
-_SHOWN = 5  # possible readings that a sentence names
+_SHOWN = 5  # possible meanings in a message
 
 
 @dataclass
 class _Picked:
-    """A module that a row imports, and what it imports inside it."""
+    """A module that a row imports, and its inner imports."""
 
     arguments: dict[str, str] = field(default_factory=dict)
     inside: dict[str, _Picked] = field(default_factory=dict)
@@ -30,21 +30,21 @@ class _Picked:
 def prompt_text(row: Row, schema: Schema, over: str | None = None) -> str:
     """Returns the document of a row.
 
-    A module is picked by its path or by any end of it that belongs to it alone, and so is a parameter. An
-    argument picks its module too, as in the language. Text begins a line behind the imports, with the white
-    space of a document: none at its ends, none in lines of nothing else.
+    Modules and parameters are named by their path or by any unique end of it. An argument also imports its
+    module, as in the language. Text begins on the line after the imports, with a document's white space: none
+    at its ends, none on blank lines.
 
     Args:
         row: the row.
         schema: the schema of all rows.
-        over: a prompt that the row changes: what it picks is picked there too, and its text takes the place
-            of the last one. None where the row is all there is.
+        over: a prompt that the row changes: its picks are added, and its text replaces the last text. None
+            for an independent row.
 
     Raises:
-        CellError: a cell names what the schema does not have, or what it has several of.
-        ExchangeError: the row has a fault, or is written for another schema.
-        PromptEditError: the prompt cannot be changed as the row asks.
-        WriteError: a text holds what no document may hold.
+        CellError: a cell has an unknown or an ambiguous name.
+        ExchangeError: the row is invalid, or is for another schema.
+        PromptEditError: the prompt cannot be changed this way.
+        WriteError: a text contains invalid characters.
     """
     if row.fault:
         raise CellError(row.column, row.fault) if row.column else ExchangeError(row.fault)
@@ -74,10 +74,10 @@ def _alone(row: Row, schema: Schema) -> str:
             )
         _place(root, path)
     for path, name, value in _arguments(row, schema):
-        given = _place(root, path).arguments
-        if name in given:
+        arguments = _place(root, path).arguments
+        if name in arguments:
             raise CellError(name, f"The argument {quote(f'{path}/{name}')} is given twice. Give it once.")
-        given[name] = _lines(value)
+        arguments[name] = _lines(value)
     children: list[Any] = _imports(root)
     words = normalise(_lines(row.text))
     if words:
@@ -96,7 +96,7 @@ def _changed(row: Row, schema: Schema, over: str) -> str:
 
 
 def _picks(row: Row, schema: Schema) -> Iterator[tuple[str, bool]]:
-    """The paths that a row names, each once, with whether it is picked or left out."""
+    """The paths that a row names, each once, and whether each is picked or omitted."""
     taken = set()
     for name in row.picks:
         try:
@@ -110,7 +110,7 @@ def _picks(row: Row, schema: Schema) -> Iterator[tuple[str, bool]]:
 
 
 def _lines(text: str) -> str:
-    """A text with the line ends that a document has."""
+    """The text with a document's line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -124,17 +124,17 @@ def _imports(picked: _Picked) -> list[Any]:
     return [
         Import(
             name,
-            tuple(Argument(key, value, NOWHERE) for key, value in one.arguments.items()),
-            tuple(_imports(one)),
+            tuple(Argument(key, value, NOWHERE) for key, value in child.arguments.items()),
+            tuple(_imports(child)),
             NOWHERE,
             NOWHERE,
         )
-        for name, one in picked.inside.items()
+        for name, child in picked.inside.items()
     ]
 
 
 def _arguments(row: Row, schema: Schema) -> Iterable[tuple[str, str, str]]:
-    """The path of the module, the name and the value of each argument."""
+    """The module path, name and value of each argument."""
     known = [f"{module.path}/{param.name}" for module in schema.modules() for param in module.params()]
     for key, value in row.arguments.items():
         if isinstance(value, str):
@@ -148,10 +148,10 @@ def _arguments(row: Row, schema: Schema) -> Iterable[tuple[str, str, str]]:
             path = _module(key, schema)
         except ExchangeError as error:
             raise CellError("arguments", str(error)) from None
-        own = [one for one in known if one.rpartition("/")[0] == path]
+        siblings = [known_path for known_path in known if known_path.rpartition("/")[0] == path]
         for name, inner in value.items():
-            if f"{path}/{name}" not in own:
-                near = Speller().nearest(name, [one.rpartition("/")[2] for one in own])
+            if f"{path}/{name}" not in siblings:
+                near = Speller().nearest(name, [known_path.rpartition("/")[2] for known_path in siblings])
                 advice = f"It has {quote(near)}." if near else "Use one that it has."
                 message = f"The module {quote(path)} has no parameter {quote(name)}. {advice}"
                 raise CellError("arguments", message)
@@ -163,14 +163,14 @@ def _module(name: str, schema: Schema) -> str:
 
 
 def _meant(given: str, known: list[str], kind: str, schema: Schema) -> str:
-    """The one path that a name or an end of a path stands for."""
+    """The only path that matches a name or an end of a path."""
     if given in known:
         return given
-    found = [path for path in known if path.endswith(f"/{given}")]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        shown = " or ".join(quote(path) for path in found[:_SHOWN])
+    matches = [path for path in known if path.endswith(f"/{given}")]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        shown = " or ".join(quote(path) for path in matches[:_SHOWN])
         raise ExchangeError(f"{quote(given)} could be several {kind}s. Write {shown}.")
     near = Speller().nearest(given, [*known, *(path.rpartition("/")[2] for path in known)])
     advice = (

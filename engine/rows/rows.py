@@ -1,6 +1,6 @@
-"""Rows of a batch: JSONL or CSV, read one by one, so that there may be any number of them.
+"""Reads the rows of a batch from JSONL or CSV one by one, so their number is unlimited.
 
-What is wrong with one row is said of that row, and the others are read on.
+An error in one row is stored in that row, and reading continues.
 """
 
 from __future__ import annotations
@@ -29,13 +29,10 @@ from engine.rows.row_extras import (
 )
 
 KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text", "settings", "expect")
-"""What a row of JSON may hold.
-
-A CSV has a column for each parameter, setting and expectation in place of `arguments`, `settings`, `expect`.
-"""
+"""Keys of a JSON row. A CSV has a column for each argument, setting and expectation."""
 
 _COLUMNS: Final = tuple(key for key in KEYS if key not in ("arguments", "settings", "expect"))
-_OWN: Final = "_"  # begins the name of what is the author's, and is not read
+_OWN: Final = "_"  # prefix of an author's own columns, which are ignored
 _LINES: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
 _QUOTED: Final = re.compile('"[^"]*"')
 _SEPARATORS: Final = (",", ";", "\t")
@@ -48,17 +45,17 @@ class Row:
 
     Attributes:
         line: number of its first line in the file, from 1.
-        id: its id; the line where it gives none.
-        prompt: a whole prompt; None where it gives picks, arguments and text.
-        schema: name of the schema that it is written for; "" where it names none.
-        picks: names or paths of modules; one behind a minus sign is left out of the prompt that is changed.
-        arguments: by the name or path of a parameter, or by that of a module and the parameter's name.
+        id: its id, or its line number.
+        prompt: a whole prompt; None if it has picks, arguments and text.
+        schema: name of its schema; "" if it names none.
+        picks: names or paths of modules; a minus sign omits one from the changed prompt.
+        arguments: by the name or path of a parameter, or by module and parameter.
         text: new text.
-        fault: what is wrong with it, as a sentence; "" of a sound one.
-        named: whether its id is its own, and not the number of its line.
-        settings: settings of its own by name, as they are written.
-        expect: what is expected of its answer.
-        column: the column or key in which the fault is; "" where it is in none.
+        fault: its error, as a sentence; "" if it is valid.
+        named: whether it has its own id, not its line number.
+        settings: its own settings by name, as written.
+        expect: the expectations of its answer.
+        column: the column or key of the error; "" if it is in none.
     """
 
     line: int
@@ -76,40 +73,36 @@ class Row:
 
     @property
     def digest(self) -> str:
-        """A digest of what it asks for, its id left out, and white space at the ends of its text."""
+        """Returns a digest of its content, without its id and without white space at the ends of its text."""
         text = self.text.strip(SPACE)
         content: list[Any] = [self.prompt, self.schema, self.picks, self.arguments, text, self.fault]
         if self.settings or self.expect:
-            content += [dict(self.settings), [[one.kind, one.value] for one in self.expect]]
+            content += [dict(self.settings), [[item.kind, item.value] for item in self.expect]]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def takes_id(self) -> bool:
-        """Whether no other row may have its id; a line that cannot be read is only called by its number."""
+        """Whether no other row may have its id; a line number of an unreadable line does not count."""
         return not (self.fault and self.id == self.line)
 
 
 class _RowError(ExchangeError):
-    """Something is wrong with a row as a whole."""
+    """A row is invalid as a whole."""
 
 
 def read_rows(file: BinaryIO, name: str) -> Iterator[Row]:
-    """Reads the rows of a batch, JSONL where its first line begins with a brace, else CSV.
+    """Reads the rows of a batch: JSONL if the first line begins with a brace, otherwise CSV.
 
-    A CSV's first line names its columns; cells are parted by commas, semicolons or tabs, by which of them
-    that line has most, or as a line `sep=;` before it says. Blank lines are left out. No more than one row
-    is held.
-
-    Args:
-        file: the file, open at its beginning.
-        name: how messages call it.
+    The first line of a CSV names its columns. Commas, semicolons or tabs separate cells: the most frequent of
+    them in that line, or the one in a preceding line `sep=;`. Blank lines are skipped. At most one row is in
+    memory.
 
     Raises:
-        ExchangeError: the columns of a CSV are not those of a batch.
-        TextFileError: the file begins like UTF-16, or it cannot be read.
+        ExchangeError: a CSV has invalid columns.
+        TextFileError: the file begins like UTF-16, or is unreadable.
     """
     lines = Lines(file, name)
-    for first in lines:  # a fault in the very first line is the file's
+    for first in lines:  # an error in the very first line is the file's
         if not first.strip():
             continue
         if first.lstrip().startswith("{"):
@@ -145,16 +138,16 @@ def _json_rows(first: str, lines: Lines) -> Iterator[Row]:
 
 def _json_row(line: str, number: int) -> Row:
     try:
-        found = read_json(line.strip(), spelled=True)
+        fields = read_json(line.strip(), spelled=True)
     except JsonError as error:
         where = f"column {error.column}: " if error.column else ""
         of = f" ({error.path})" if error.path else ""
         fault = f"This is not valid JSON: {where}{error.what}{of}. Write one object a line."
         return Row(number, number, fault=fault)
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         fault = 'This is no JSON object. Write one such as {"id": 1, "picks": ["…"], "text": "…"}.'
         return Row(number, number, fault=fault)
-    name = found.get("id")
+    name = fields.get("id")
     named = name is not None and name != ""
     if not named:
         name = number
@@ -163,7 +156,7 @@ def _json_row(line: str, number: int) -> Row:
             number, number, fault="The id is neither text nor a whole number. Write it as one of these."
         )
     try:
-        return Row(number, name, **_values(found), named=named)
+        return Row(number, name, **_values(fields), named=named)
     except (_RowError, CellError) as error:
         return Row(number, name, fault=str(error), named=named, column=getattr(error, "column", ""))
 
@@ -176,7 +169,7 @@ def _values(found: Mapping[str, Any]) -> dict[str, Any]:
                 f"{key!r} is no key of a row. Write one of {known}, or {_OWN + key!r} to have it left alone."
             )
     picks = found.get("picks")
-    if isinstance(picks, list) and all(isinstance(one, str) for one in picks):
+    if isinstance(picks, list) and all(isinstance(pick, str) for pick in picks):
         picks = " ".join(picks)
     return _checked(
         prompt=_text(found, "prompt"),
@@ -209,19 +202,19 @@ def _arguments(found: Any, of: str = "") -> dict[str, Any]:
         raise _RowError(
             '"arguments" is no object. Write {"module/parameter": "…"} or {"module": {"parameter": "…"}}.'
         )
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for key, value in found.items():
         if isinstance(value, dict) and not of:
-            given[key] = _arguments(value, key)
+            arguments[key] = _arguments(value, key)
         elif not isinstance(value, bool) and (text := text_of(value)) is not None:
-            given[key] = text
+            arguments[key] = text
         elif value is not None:
             raise _RowError(f"The argument {key!r} is neither text nor a number. Write it in quotes.")
-    return given
+    return arguments
 
 
 def split_picks(picks: str) -> tuple[str, ...]:
-    """Returns the modules that a cell names, parted by blanks, commas or semicolons."""
+    """Returns the modules in a cell, separated by blanks, commas or semicolons."""
     return tuple(picks.replace(",", " ").replace(";", " ").split())
 
 
@@ -229,13 +222,13 @@ def split_picks(picks: str) -> tuple[str, ...]:
 
 
 def _csv_rows(first: str, lines: Lines, name: str) -> Iterator[Row]:
-    # The bound is the module's own, for all readers; a lower one of somebody else's stays where it suffices.
+    # The limit is global for all readers; a lower one of other code stays if it suffices.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
-    told = _TOLD_SEPARATOR.fullmatch(first.rstrip("\r\n"))
-    if told is not None:
+    header = _TOLD_SEPARATOR.fullmatch(first.rstrip("\r\n"))
+    if header is not None:
         first = next(lines, "")
     plain = _QUOTED.sub("", first)
-    separator = told[1] if told is not None else max(_SEPARATORS, key=plain.count)
+    separator = header[1] if header is not None else max(_SEPARATORS, key=plain.count)
     source = _RowLines(first, lines)
     reader = csv.reader(source, delimiter=separator, strict=True)
     try:
@@ -263,35 +256,24 @@ def _csv_rows(first: str, lines: Lines, name: str) -> Iterator[Row]:
 
 
 def _csv_fault(error: csv.Error, last: int, held: Sequence[str], separator: str) -> str:
-    """What is wrong with a row, as a sentence.
-
-    Args:
-        error: what the reader says of it.
-        last: number of the line in which that was found.
-        held: the lines of the row up to there.
-        separator: what parts its cells.
-    """
+    """The error of a row, as a sentence; `last` is its line, `held` are the row's lines so far."""
     first = last - len(held) + 1
     span = f"lines {first} to {last} were read as one row" if first < last else ""
     if "unexpected end" in str(error):
-        open_cell = next(csv.reader(held, delimiter=separator))[-1]  # not strict, it gives what there is
+        open_cell = next(csv.reader(held, delimiter=separator))[-1]  # not strict, returns the cells so far
         opened = last + 1 - len(_LINES.findall(open_cell))
-        what = f"The quote opened in line {opened} is closed nowhere{f': {span}' if span else ''}"
+        problem = f"The quote opened in line {opened} is closed nowhere{f': {span}' if span else ''}"
     elif "larger than field limit" in str(error):
-        what = f"A cell has more than {MAX_BYTES >> 20} MB: {span}"
+        problem = f"A cell has more than {MAX_BYTES >> 20} MB: {span}"
     elif span:
-        what = f"L{span[1:]}, which cannot be read as CSV: {error}"
+        problem = f"L{span[1:]}, which cannot be read as CSV: {error}"
     else:
-        what = f"The line cannot be read as CSV: {error}"
-    return f"{what}. Close every quote, and double those inside a cell."
+        problem = f"The line cannot be read as CSV: {error}"
+    return f"{problem}. Close every quote, and double those inside a cell."
 
 
 class _RowLines:
-    """Lines with the first one put back, those of a row held. A generator would end with the first fault.
-
-    Attributes:
-        held: what was read since it was emptied.
-    """
+    """Lines with the first one put back; `held` are the current row's. A generator would end at an error."""
 
     def __init__(self, first: str, rest: Iterator[str]) -> None:
         self._first: str | None = first
@@ -311,41 +293,40 @@ class _RowLines:
 
 def _columns(cells: Sequence[str], name: str) -> list[str]:
     columns = [cell.strip() for cell in cells]
-    columns = [one.lower() if one.lower() in _COLUMNS else one for one in columns]
+    columns = [meaning.lower() if meaning.lower() in _COLUMNS else meaning for meaning in columns]
     if not {"id", "prompt", "picks", "text"} & set(columns):
         raise ExchangeError(
             f"{name} begins with no line of columns: none is id, text, picks or prompt. Write them into its "
             "first line, such as id,text,picks"
         )
     meant = [
-        f"{SET}{setting_name(one[len(SET) :])}" if one.lower().startswith(SET) else one for one in columns
+        f"{SET}{setting_name(meaning[len(SET) :])}" if meaning.lower().startswith(SET) else meaning
+        for meaning in columns
     ]
-    for column, one in zip(columns, meant, strict=True):
-        if column and meant.count(one) > 1 and not column.lower().startswith(EXPECT):
+    for column, meaning in zip(columns, meant, strict=True):
+        if column and meant.count(meaning) > 1 and not column.lower().startswith(EXPECT):
             raise ExchangeError(f"{name} has the column {column!r} twice; rename one")
     return columns
 
 
 def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
-    found = dict(zip(columns, cells, strict=False))
-    given = found.get("id", "").strip()
-    name: str | int = given or line
+    row = dict(zip(columns, cells, strict=False))
+    own_id = row.get("id", "").strip()
+    name: str | int = own_id or line
     if len(cells) > len(columns) and any(cell.strip() for cell in cells[len(columns) :]):
         fault = (
             f"The row has {len(cells)} cells, and there are {len(columns)} columns. Put quotes round a cell "
         )
-        return Row(line, name, fault=f"{fault}that holds the separator.", named=bool(given))
-    if len(cells) < len(columns) and not any(
-        cell.strip() for column, cell in found.items() if column != "id"
-    ):
+        return Row(line, name, fault=f"{fault}that holds the separator.", named=bool(own_id))
+    if len(cells) < len(columns) and not any(cell.strip() for column, cell in row.items() if column != "id"):
         fault = f"The row has {len(cells)} of {len(columns)} cells, and asks for nothing. Put quotes round a "
-        return Row(line, name, fault=f"{fault}cell that holds a line break.", named=bool(given))
-    if found.get("", "").strip():
+        return Row(line, name, fault=f"{fault}cell that holds a line break.", named=bool(own_id))
+    if row.get("", "").strip():
         fault = "A cell stands in a column without a name. Name it in the first line."
-        return Row(line, name, fault=fault, named=bool(given))
+        return Row(line, name, fault=fault, named=bool(own_id))
     arguments = {
         column: cell
-        for column, cell in found.items()
+        for column, cell in row.items()
         if column
         and column not in _COLUMNS
         and not column.startswith(_OWN)
@@ -354,14 +335,14 @@ def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
     }
     try:
         values = _checked(
-            prompt=found.get("prompt") or None,
-            schema=found.get("schema", "").strip(),
-            picks=split_picks(found.get("picks", "")),
+            prompt=row.get("prompt") or None,
+            schema=row.get("schema", "").strip(),
+            picks=split_picks(row.get("picks", "")),
             arguments=arguments,
-            text=found.get("text", ""),
+            text=row.get("text", ""),
             **extra_cells((c, cell) for c, cell in zip(columns, cells, strict=False) if extra_column(c)),
         )
     except (_RowError, CellError) as error:
         column = getattr(error, "column", "")
-        return Row(line, name, fault=str(error), named=bool(given), column=column)
-    return Row(line, name, **values, named=bool(given))
+        return Row(line, name, fault=str(error), named=bool(own_id), column=column)
+    return Row(line, name, **values, named=bool(own_id))

@@ -1,4 +1,4 @@
-"""Conversations as services and data sets write them, each recognised by what it holds."""
+"""Reads conversations in the forms of services and data sets, recognised by their fields."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _NONE: Final = (
 
 
 def rows(value: Any) -> list[Any] | None:
-    """The rows of a data set: a list of objects that hold a conversation each; None where it is none."""
+    """Returns the rows of a data set, a list of objects with a conversation each; None for other values."""
     if not isinstance(value, list) or not value:
         return None
-    held = [isinstance(one, dict) and any(key in one for key in _CONVERSATIONS) for one in value]
-    return value if all(held) and not any("role" in one for one in value) else None
+    is_row = [isinstance(row, dict) and any(key in row for key in _CONVERSATIONS) for row in value]
+    return value if all(is_row) and not any("role" in row for row in value) else None
 
 
 def turns(body: Any, notes: Notes) -> Iterator[Turn]:
@@ -44,18 +44,18 @@ def turns(body: Any, notes: Notes) -> Iterator[Turn]:
     Args:
         body: the parsed document: messages or a request for OpenAI or Anthropic, a request to OpenAI's
             Responses or to Gemini, a row of ShareGPT, or messages of LangChain.
-        notes: told of what is left out.
+        notes: collects omissions.
 
     Raises:
-        ExchangeError: it holds no messages, or one of them is none.
+        ExchangeError: there are no messages, or a message is invalid.
     """
     if isinstance(body, list):
-        yield from _messages([_plain(one) for one in body], notes)
+        yield from _messages([_plain(message) for message in body], notes)
     elif not isinstance(body, dict):
         raise ExchangeError(_NONE)
     elif isinstance(body.get("messages"), list):
         yield from _system(body.get("system"), notes)
-        yield from _messages([_plain(one) for one in body["messages"]], notes)
+        yield from _messages([_plain(message) for message in body["messages"]], notes)
         rest(body, frozenset({"messages", "system"}), notes)
     elif "contents" in body:
         yield from _gemini(body, notes)
@@ -80,47 +80,47 @@ def _messages(messages: list[Any], notes: Notes) -> Iterator[Turn]:
 
 
 def _plain(message: Any) -> Any:
-    """A message of LangChain as others write it; any other message as it is."""
+    """Converts a LangChain message to the common form; returns other messages unchanged."""
     if not isinstance(message, dict) or "role" in message:
         return message
-    held, kind = message.get("data"), message.get("type")
+    fields, kind = message.get("data"), message.get("type")
     if isinstance(message.get("id"), list) and isinstance(message.get("kwargs"), dict):
-        held, kind = message["kwargs"], (message["id"] or [""])[-1]
+        fields, kind = message["kwargs"], (message["id"] or [""])[-1]
     known = _LANGCHAIN.get(str(kind).lower().removesuffix("chunk"))
-    if not isinstance(held, dict) or (known is None and "role" not in held):
+    if not isinstance(fields, dict) or (known is None and "role" not in fields):
         return message
-    left = {key: value for key, value in held.items() if key != "type"}
-    return {**left, "role": known or held["role"]}
+    left = {key: value for key, value in fields.items() if key != "type"}
+    return {**left, "role": known or fields["role"]}
 
 
 def _gemini(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
     for key in ("systemInstruction", "system_instruction"):
-        held = body.get(key)
-        if held is not None:
-            parts = held.get("parts") if isinstance(held, dict) else held
+        instruction = body.get(key)
+        if instruction is not None:
+            parts = instruction.get("parts") if isinstance(instruction, dict) else instruction
             yield Turn("system", tuple(_parts(parts, "system", notes)), _SYSTEM)
     contents = body["contents"]
-    for place, one in enumerate(contents if isinstance(contents, list) else [contents], 1):
+    for place, content in enumerate(contents if isinstance(contents, list) else [contents], 1):
         where = f"message {place}"
-        if isinstance(one, str):
-            one = {"parts": [{"text": one}]}
-        if not isinstance(one, dict):
+        if isinstance(content, str):
+            content = {"parts": [{"text": content}]}
+        if not isinstance(content, dict):
             raise ExchangeError(
                 f'{where} is no content; write {{"role": "user", "parts": [{{"text": "…"}}]}}'
             )
-        role = str(one.get("role") or "user")
-        found = tuple(_parts(one.get("parts"), where, notes))
+        role = str(content.get("role") or "user")
+        pieces = tuple(_parts(content.get("parts"), where, notes))
         if role == "model":
-            yield Turn("assistant", found, where)
+            yield Turn("assistant", pieces, where)
         elif role in ("user", "function", "tool"):
-            yield Turn("user", found, where, result=role != "user" or any(block.alone for block in found))
+            yield Turn("user", pieces, where, result=role != "user" or any(block.alone for block in pieces))
         else:
             notes.count("message", f"of the role {role!r} left out (PML has no such turn)", where)
     rest(body, frozenset({"contents", "systemInstruction", "system_instruction"}), notes)
 
 
 def _parts(parts: Any, where: str, notes: Notes) -> Iterator[Block]:
-    """The parts of a turn for Gemini: text, and what tools have answered."""
+    """The parts of a Gemini turn: text and results of tools."""
     if isinstance(parts, (str, dict)):
         parts = [parts]
     for part in parts if isinstance(parts, list) else []:
@@ -129,8 +129,8 @@ def _parts(parts: Any, where: str, notes: Notes) -> Iterator[Block]:
         )
         if isinstance(answered, dict):
             notes.count("result", "of tools became modules in turns of the user", where)
-            said = written(answered.get("response"))
-            yield from blocks(said, where, notes, alone=True, title=str(answered.get("name") or "result"))
+            response = written(answered.get("response"))
+            yield from blocks(response, where, notes, alone=True, title=str(answered.get("name") or "result"))
         elif isinstance(part, dict) and "text" not in part:
             kind = next(iter(part), None)
             yield from blocks({"type": kind}, where, notes)
@@ -144,11 +144,11 @@ def _sharegpt(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
     key = "conversations" if isinstance(body.get("conversations"), list) else "conversation"
     yield from _system(body.get("system"), notes)
     messages = []
-    for one in body[key]:
-        if isinstance(one, dict) and "from" in one:
-            left = {name: value for name, value in one.items() if name not in ("from", "value")}
-            one = {**left, "role": one["from"], "content": one.get("value")}
-        messages.append(one)
+    for message in body[key]:
+        if isinstance(message, dict) and "from" in message:
+            left = {name: value for name, value in message.items() if name not in ("from", "value")}
+            message = {**left, "role": message["from"], "content": message.get("value")}
+        messages.append(message)
     yield from _messages(messages, notes)
     if body.get("id") not in (None, ""):
         notes.count("id", "of the row left out (a schema has its name alone)", str(body["id"]))
@@ -157,15 +157,15 @@ def _sharegpt(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
 
 def _responses(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
     yield from _system(body.get("instructions"), notes)
-    given = body["input"]
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    input_value = body["input"]
+    items = [{"role": "user", "content": input_value}] if isinstance(input_value, str) else input_value
     for place, item in enumerate(items, 1):
         where = f"message {place}"
         kind = item.get("type") if isinstance(item, dict) else None
         if isinstance(item, dict) and "role" not in item and kind is not None:
-            found = tuple(blocks(item, where, notes))
-            if found or kind == "function_call_output":
-                yield Turn("user", found, where, result=True)
+            pieces = tuple(blocks(item, where, notes))
+            if pieces or kind == "function_call_output":
+                yield Turn("user", pieces, where, result=True)
             continue
         turn = of_message(item, where, notes)
         if turn is not None:

@@ -1,4 +1,4 @@
-"""What can be wrong with an export or an import."""
+"""Errors of an export or an import."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from engine.base.errors import PromptCacheError
 
 
 class ExchangeError(PromptCacheError):
-    """A document that another form cannot hold, or a source that cannot be read as one."""
+    """A document that another form does not support, or an unreadable source."""

@@ -1,4 +1,4 @@
-"""What an import gives, and the nodes it is made of."""
+"""The result of an import and its nodes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from engine.pml.whitespace.separators import ended, with_seam
 from engine.pml.xml.entities import forbidden_character
 from engine.programs.compile.naming import legible, unique
 
-BLANK_LINE: Final = "\n\n"
-"""The seam that sets documents apart."""
+BLANK_LINE: Final = "\n\n"  # the separator of documents
 
 _FIRST_WORDS: Final = re.compile(r"\w+")
 
@@ -25,11 +24,11 @@ class Imported:
     """A schema from another form.
 
     Attributes:
-        schema: the schema. The spans of its nodes point nowhere, as it was never a document.
-        prompt: the prompt that spells what was imported; None where the source holds none.
-        notes: what was left out or needs attention, a sentence each.
-        kind: what the source was read as.
-        always: names of the modules that the source has in every prompt, where it holds no prompt itself.
+        schema: the schema. Its spans are empty, because it is not from a document.
+        prompt: the prompt that gives the imported text; None if the source has none.
+        notes: omissions and warnings, one sentence each.
+        kind: the kind of the source.
+        always: for a source without a prompt, the names of modules that are always part of its text.
     """
 
     schema: Schema
@@ -40,18 +39,14 @@ class Imported:
 
 
 def text(value: str) -> tuple[Text, ...]:
-    """A text as the children of an element: none where it is empty."""
+    """Returns a text as children of an element; an empty text gives none."""
     return (Text(value, NOWHERE),) if value else ()
 
 
 def apart(children: Sequence[Any], seams: Sequence[str] = ()) -> tuple[Any, ...]:
-    """Modules as the children of a container, set apart from each other.
+    """Returns modules as children of a container, with separators (by default blank lines) between them.
 
-    The last one has the seam that is implied for it, as in a document.
-
-    Args:
-        children: the modules.
-        seams: what stands behind each; by default a blank line.
+    The last module has its implied separator, as in a document.
     """
     *before, last = children or (None,)
     if last is None:
@@ -63,31 +58,31 @@ def apart(children: Sequence[Any], seams: Sequence[str] = ()) -> tuple[Any, ...]
 
 
 def module(name: str, children: tuple[Any, ...]) -> Module:
-    """A module at the top of a schema."""
+    """Returns a top-level module."""
     return Module(name, name, children, True, None, NOWHERE, NOWHERE)
 
 
 def role(name: RoleName, children: tuple[Any, ...]) -> Role:
-    """A turn."""
+    """Returns a turn."""
     return Role(name, children, NOWHERE)
 
 
 def imports(names: Sequence[str]) -> tuple[Import, ...]:
-    """Imports of modules at the top of a schema."""
+    """Returns imports of top-level modules."""
     return tuple(Import(name, (), (), NOWHERE, NOWHERE) for name in names)
 
 
 def first_words(content: str, fallback: str, taken: dict[str, int]) -> str:
-    """A name for a module from the first words of its text."""
+    """Returns a module name from the first words of its text."""
     words = _FIRST_WORDS.findall(content[:200])[:3]
     return unique(legible("-".join(words).lower() or fallback), taken, 0)
 
 
 def require_characters(content: str, where: str) -> str:
-    """The text, if a document may hold it.
+    """Returns the text if a document may contain it.
 
     Raises:
-        ExchangeError: it holds a control character or half of a surrogate pair.
+        ExchangeError: it contains a control character or half of a surrogate pair.
     """
     bad = forbidden_character(content)
     if bad is not None:

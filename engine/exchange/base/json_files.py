@@ -1,4 +1,4 @@
-"""Documents of JSON, and lines of JSON, as plain values whose numbers remember how they are spelled."""
+"""Reads JSON documents and JSON lines as plain values; numbers retain their spelling."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _END: Final = re.compile(r"\r\n|\n|\r")
 
 
 def parsed_json(source: str) -> Any:
-    """Parses JSON, or lines of JSON as a list.
+    """Parses JSON, or JSON lines as a list.
 
     Raises:
-        ExchangeError: it is neither, a key stands twice, or a number is none or too large.
+        ExchangeError: it is neither, a key repeats, or a number is invalid or too large.
     """
     try:
         return read_json(source, spelled=True)

@@ -1,4 +1,4 @@
-"""What an import says of what it left out or changed: a line for each kind, however often it happened."""
+"""Notes of an import on omissions and changes: one line for each kind, with a count."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class _Kind:
 
 
 class Notes:
-    """Gathers notes, in the order in which their kinds first came up."""
+    """Collects notes in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], _Kind] = {}
 
     def say(self, sentence: str) -> None:
-        """Adds a sentence; the same one is told once."""
+        """Adds a sentence unless it is already noted."""
         self._kinds.setdefault(("", sentence), _Kind("", sentence))
 
     def count(self, noun: str, what: str, example: str, most: int = _SHOWN) -> None:
         """Counts one more of a kind.
 
         Args:
-            noun: what is counted, one of it.
-            what: what became of it, to stand behind the number and the noun.
-            example: which one it is; the first few are shown.
-            most: how many are shown.
+            noun: the counted thing, in the singular.
+            what: what happened to it, as a predicate after the number and the noun.
+            example: the concrete item; the first few are shown.
+            most: the maximum number of shown examples.
         """
         kind = self._kinds.setdefault((noun, what), _Kind(noun, what, most))
         kind.number += 1
@@ -51,22 +51,17 @@ class Notes:
             kind.examples.append(_printable(example))
 
     def left_out(self, where: str, role: str) -> None:
-        """Names a message without text, which becomes no turn.
-
-        Args:
-            where: which message it is.
-            role: its role.
-        """
+        """Notes a message without text, which becomes no turn."""
         self.count("message", "without text left out (PML has no empty turn)", f"{where} ({role})", _NAMED)
         if role == "system":
             self.say("a chat template may write a system text of its own where this one is empty")
 
     def told(self) -> tuple[str, ...]:
-        """The notes, a sentence each."""
+        """Returns the notes, one sentence each."""
         return tuple(kind.told() for kind in self._kinds.values())
 
 
 def _printable(example: str) -> str:
-    """An example on one line, and a bounded one."""
+    """An example on one line, with limited length."""
     shown = example if example.isprintable() else ascii(example)
     return shown if len(shown) <= 80 else f"{shown[:79]}…"

@@ -1,4 +1,4 @@
-"""What the bodies of chat services have in common: turns of blocks, and what PML has no place for."""
+"""Common parts of chat services' bodies: turns of blocks, and features that PML does not support."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ ROLE_LINE: Final = re.compile(
     r"^[ \t]*#{0,2}[ \t]*(system|developer|user|human|assistant|ai)[ \t]*(?:\[[^\]\n]*\])?[ \t]*:[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of a template that names the role of what follows it."""
-RESULTS: Final = ("tool", "function", "ipython", "observation", "function_response")
-"""Roles of messages that hold what a tool has answered."""
+"""A template line that names the role of the next lines."""
+RESULTS: Final = ("tool", "function", "ipython", "observation", "function_response")  # roles of tool results
 
 _TEXT_TYPES: Final = ("text", "input_text", "output_text")
 _NO_TURN: Final = "(a turn of PML is text)"
@@ -45,10 +44,10 @@ class Block:
     """A piece of a turn.
 
     Attributes:
-        text: what it says.
-        title: what it is called; empty where nothing tells.
-        alone: whether it becomes a module even where it is all of its turn: a document, what a tool has
-            answered, or what ends in a cache mark.
+        text: the text.
+        title: its title; empty if unknown.
+        alone: whether it becomes a module even as the only block of a turn: a document, a tool's result, or a
+            block with a cache mark.
     """
 
     text: str
@@ -62,9 +61,9 @@ class Turn:
 
     Attributes:
         role: its role.
-        blocks: what it says; none where it is left out.
-        where: what messages call it.
-        result: whether a tool has answered, which joins the user's turn before it.
+        blocks: its content; empty if omitted.
+        where: its name in messages.
+        result: whether it is a tool's result, which joins the user turn before it.
     """
 
     role: RoleName
@@ -74,14 +73,14 @@ class Turn:
 
 
 def of_message(message: Any, where: str, notes: Notes) -> Turn | None:
-    """Reads a message with a role and content; None where PML has no turn for it.
+    """Reads a message with a role and content; returns None if PML has no such turn.
 
     Raises:
         ExchangeError: it has no role, or its content is neither text nor blocks.
     """
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise ExchangeError(f'{where} has no role; write {{"role": "user", "content": "…"}}')
-    given = message["role"]
+    role_name = message["role"]
     content = message.get("content")
     for key, value in message.items():
         if key == "cache_control" and value not in _EMPTY:
@@ -90,36 +89,31 @@ def of_message(message: Any, where: str, notes: Notes) -> Turn | None:
             shown = f"{where} ({value})" if isinstance(value, str) and key == "name" else where
             notes.count("message", f"without {key} now {_NO_TURN}", shown)
     marked = message.get("cache_control") not in _EMPTY
-    if given.lower() in RESULTS:
-        found = tuple(blocks(content, where, notes, alone=True, title=str(message.get("name") or "result")))
-        if found:
+    if role_name.lower() in RESULTS:
+        pieces = tuple(blocks(content, where, notes, alone=True, title=str(message.get("name") or "result")))
+        if pieces:
             notes.count("result", "of tools became modules in turns of the user", where)
-        return Turn("user", found, where, result=True)
-    role = ROLES.get(given.lower())
+        return Turn("user", pieces, where, result=True)
+    role = ROLES.get(role_name.lower())
     if role is None:
-        notes.count("message", f"of the role {given!r} left out (PML has no such turn)", where)
+        notes.count("message", f"of the role {role_name!r} left out (PML has no such turn)", where)
         return None
     answered = isinstance(content, list) and any(
-        isinstance(one, dict) and one.get("type") == "tool_result" for one in content
+        isinstance(item, dict) and item.get("type") == "tool_result" for item in content
     )
-    found = tuple(blocks(content, where, notes, alone=marked))
-    return Turn(cast(RoleName, role), found, where, result=answered)
+    pieces = tuple(blocks(content, where, notes, alone=marked))
+    return Turn(cast(RoleName, role), pieces, where, result=answered)
 
 
 def blocks(
     content: Any, where: str, notes: Notes, *, alone: bool = False, title: str = ""
 ) -> Iterator[Block]:
-    """The blocks of a turn's content.
+    """Yields the blocks of a content that is a text, a block, or a list of both.
 
-    Args:
-        content: a text, a block, or a list of both.
-        where: which message it is of.
-        notes: told of what is left out.
-        alone: whether each becomes a module anyway.
-        title: what the blocks are called.
+    With `alone`, each block becomes a module; `title` is the default title.
 
     Raises:
-        ExchangeError: it is none of these, or holds characters that no document may hold.
+        ExchangeError: the content has another type, or contains invalid characters.
     """
     if isinstance(content, (str, dict)) or content is None:
         content = [content or ""]
@@ -135,9 +129,9 @@ def blocks(
             notes.count("cache mark", "became a border of modules, which are all cached", where)
         if block.get("citations") not in _EMPTY:
             notes.count("block", "without citations now (PML has none)", where)
-        for one in _of_block(block, where, notes):
-            require_characters(one.text, where)
-            yield Block(one.text, one.title or title, one.alone or alone or marked)
+        for piece in _of_block(block, where, notes):
+            require_characters(piece.text, where)
+            yield Block(piece.text, piece.title or title, piece.alone or alone or marked)
 
 
 def _of_block(block: dict[str, Any], where: str, notes: Notes) -> Iterator[Block]:
@@ -148,69 +142,69 @@ def _of_block(block: dict[str, Any], where: str, notes: Notes) -> Iterator[Block
             yield Block(words)
         return
     if kind == "document":
-        found = tuple(_document(block, where, notes))
+        pieces = tuple(_document(block, where, notes))
     elif kind == "search_result":
         title = str(block.get("title") or block.get("source") or "")
-        found = tuple(_titled(blocks(block.get("content"), where, notes), title))
-        if not found:
+        pieces = tuple(_titled(blocks(block.get("content"), where, notes), title))
+        if not pieces:
             notes.count("search result", "without text left out", where)
     elif kind in ("tool_result", "function_call_output"):
         inner = block.get("content") if kind == "tool_result" else block.get("output")
-        found = tuple(blocks(inner, where, notes, alone=True, title="result"))
-        if found:
+        pieces = tuple(blocks(inner, where, notes, alone=True, title="result"))
+        if pieces:
             notes.count("result", "of tools became modules in turns of the user", where)
         else:
             notes.count("result", "of a tool left out (it has no text)", where)
     else:
         notes.count("block", f"of type {str(kind)[:40]!r} left out {_NO_TURN}", where)
         return
-    for one in found:
-        yield Block(one.text, one.title, True)
+    for piece in pieces:
+        yield Block(piece.text, piece.title, True)
 
 
 def _document(block: dict[str, Any], where: str, notes: Notes) -> Iterator[Block]:
-    """The text of a document block, behind its title and context, as the service has the model read it."""
+    """The text of a document block after its title and context, in the service's order."""
     source = block.get("source")
     kind = source.get("type") if isinstance(source, dict) else None
     data = source.get("data") if isinstance(source, dict) else None
     if kind == "text" and isinstance(data, str):
-        found = [Block(data)] if data else []
+        pieces = [Block(data)] if data else []
     elif kind == "content" and isinstance(source, dict):
-        found = list(blocks(source.get("content"), where, notes))
+        pieces = list(blocks(source.get("content"), where, notes))
     else:
         notes.count("document", f"left out (its source is {str(kind)[:40]!r}, and no text)", where)
         return
-    if not found:
+    if not pieces:
         notes.count("document", "without text left out", where)
     context = block.get("context")
-    if isinstance(context, str) and context and found:
-        found[0] = Block(f"{context}\n\n{found[0].text}")
-    yield from _titled(found, str(block.get("title") or ""))
+    if isinstance(context, str) and context and pieces:
+        pieces[0] = Block(f"{context}\n\n{pieces[0].text}")
+    yield from _titled(pieces, str(block.get("title") or ""))
 
 
 def _titled(found: Any, title: str) -> Iterator[Block]:
-    """Blocks under a title: one line before the first."""
-    for place, one in enumerate(found):
-        yield Block(f"Document: {title}\n\n{one.text}" if title and not place else one.text, title, True)
+    """Blocks under a title, a line before the first."""
+    for place, piece in enumerate(found):
+        yield Block(f"Document: {title}\n\n{piece.text}" if title and not place else piece.text, title, True)
 
 
 def tools(given: Any, notes: Notes) -> None:
-    """Notes the tools of a request; a data set may have them as JSON in a text, Gemini in groups."""
+    """Notes the tools of a request; a data set may have them as JSON text, Gemini in groups."""
     if isinstance(given, str):
         given = _parsed(given)
     for tool in given if isinstance(given, list) else [given]:
         group = tool if isinstance(tool, dict) else {}
         declared = group.get("functionDeclarations") or group.get("function_declarations")
-        for one in declared if isinstance(declared, list) else [tool]:
-            inner = one.get("function") if isinstance(one, dict) else None
-            named = inner if isinstance(inner, dict) else one
+        for declaration in declared if isinstance(declared, list) else [tool]:
+            inner = declaration.get("function") if isinstance(declaration, dict) else None
+            named = inner if isinstance(inner, dict) else declaration
             name = (named.get("name") or named.get("type")) if isinstance(named, dict) else None
-            what = "left out (PML has none; describe it in a turn)"
-            notes.count("tool", what, str(name or "without a name"))
+            outcome = "left out (PML has none; describe it in a turn)"
+            notes.count("tool", outcome, str(name or "without a name"))
 
 
 def rest(body: Mapping[str, Any], known: frozenset[str], notes: Notes) -> None:
-    """Notes what a request holds besides its conversation."""
+    """Notes the other fields of a request."""
     for key, value in body.items():
         if key in known or value in _EMPTY:
             continue

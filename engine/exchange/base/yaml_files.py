@@ -1,7 +1,7 @@
-"""YAML as plain values: nothing in it is made or run, and what unfolds without bounds is refused.
+"""Reads YAML as plain values, without constructing objects; unlimited expansion is refused.
 
-Words without quotes are texts as they are spelled: 1.10, 0x10, 12:30, yes, 2024-01-01. Only `true`, `false`
-and null are values.
+Unquoted words are texts as spelled: 1.10, 0x10, 12:30, yes, 2024-01-01. Only `true`, `false` and null are
+values.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import yaml
 
 from engine.exchange.base.errors import ExchangeError
 
-MAX_CHARACTERS: Final = 1 << 18
-"""The longest YAML that is read."""
+MAX_CHARACTERS: Final = 1 << 18  # size limit of YAML
 
 _MOST_VALUES: Final = 200_000
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml tells no types
-    """Takes words as they are spelled, and each key once."""
+    """Loads words as spelled, and refuses repeated keys."""
 
     yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {
         None: [
@@ -31,14 +30,14 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml tells no types
     }
 
     def compose_mapping_node(self, anchor: Any) -> Any:
-        """Refuses a key that stands twice."""
+        """Refuses a repeated key."""
         node: Any = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    what = f"the key {key.value!r} stands twice; write it once"
-                    raise yaml.composer.ComposerError(None, None, what, key.start_mark)
+                    problem = f"the key {key.value!r} stands twice; write it once"
+                    raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
                 seen.add(key.value)
         return node
 
@@ -47,8 +46,7 @@ def parsed_yaml(source: str) -> Any:
     """Parses YAML.
 
     Raises:
-        ExchangeError: it is not valid, too long, too deep, names a key twice, or parts of itself again and
-            again.
+        ExchangeError: it is invalid, too long or too deep, repeats a key, or expands without limit.
     """
     if len(source) > MAX_CHARACTERS:
         raise ExchangeError(f"this YAML has more than {MAX_CHARACTERS:,} characters; split it into several")
@@ -62,17 +60,17 @@ def parsed_yaml(source: str) -> Any:
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        what = getattr(error, "problem", None) or (str(error).splitlines() or ["it cannot be read"])[0]
-        raise ExchangeError(f"this is not valid YAML: {where}{what}") from None
+        problem = getattr(error, "problem", None) or (str(error).splitlines() or ["it cannot be read"])[0]
+        raise ExchangeError(f"this is not valid YAML: {where}{problem}") from None
     return value
 
 
 def _size(value: Any, known: dict[int, int]) -> int:
-    """How many values a value unfolds to; what holds itself unfolds without end."""
+    """The number of values after expansion; a recursive value exceeds the limit."""
     if not isinstance(value, (list, dict)):
         return 1
     if id(value) not in known:
-        known[id(value)] = _MOST_VALUES + 1  # as long as it is under way
+        known[id(value)] = _MOST_VALUES + 1  # while it is being counted
         inner = value if isinstance(value, list) else [*value.keys(), *value.values()]
-        known[id(value)] = min(1 + sum(_size(one, known) for one in inner), _MOST_VALUES + 1)
+        known[id(value)] = min(1 + sum(_size(child, known) for child in inner), _MOST_VALUES + 1)
     return known[id(value)]

@@ -1,4 +1,4 @@
-"""The documents of a folder: which of its files are texts to read, and why the others are left out."""
+"""Selects the text documents of a folder, and reports why other files are skipped."""
 
 from __future__ import annotations
 
@@ -20,13 +20,10 @@ from engine.files.text_files import MAX_BYTES, EncodingError, TextFileError, dec
 from engine.pml.xml.entities import forbidden_character
 
 Progress = Callable[[int, int, str], None]
-"""Told how much is done, of how much, and what is next; what it raises ends the work."""
+"""Called with done, total and the next item; its exceptions end the work."""
 
-MOST_SEEN: Final = 200_000
-"""How many files and folders are looked at."""
-
-MOST_DEEP: Final = 64
-"""How deep folders are gone into."""
+MOST_SEEN: Final = 200_000  # maximum number of files and folders
+MOST_DEEP: Final = 64  # maximum depth of folders
 
 _SECRETS: Final = (
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.env", "*.tfstate"),
@@ -49,13 +46,13 @@ _FOR_PROGRAMS: Final = "left out (drawings, notebooks, locks, and what programs 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which files of a folder are wanted.
+    """A selection of files in a folder.
 
     Attributes:
-        include: patterns as in `.gitignore`; without any, all that is prose. One without a wildcard, which is
-            a path, takes its file whatever it is.
-        exclude: patterns of what is left out.
-        outputs: files that the import writes, which are none of its documents.
+        include: patterns as in `.gitignore`; without any, all prose. A pattern without a wildcard is a path
+            and includes its file in any case.
+        exclude: patterns of files to skip.
+        outputs: files that the import writes, which are skipped.
     """
 
     include: tuple[str, ...] = ()
@@ -65,12 +62,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Document:
-    """A text of a folder.
-
-    Attributes:
-        path: its path in the folder, with / between the parts.
-        text: what it says, verbatim.
-    """
+    """A text of a folder, verbatim, and its path in the folder, with / as separator."""
 
     path: str
     text: str
@@ -79,16 +71,10 @@ class Document:
 def documents(
     folder: Path, choice: Choice, notes: Notes, progress: Progress | None = None
 ) -> Iterator[Document]:
-    """Reads the documents of a folder, in the order of their paths.
-
-    Args:
-        folder: the folder.
-        choice: which files are wanted.
-        notes: told of what is left out, by reason.
-        progress: told how many files were read, of how many, and which is next.
+    """Reads the selected documents of a folder, ordered by path; `notes` collects omissions by reason.
 
     Raises:
-        ExchangeError: a pattern is none, or the folder holds too many files to look at.
+        ExchangeError: a pattern is invalid, or the folder has too many files.
     """
     folder = folder.resolve() if folder.is_symlink() else folder
     files = _Files(folder, choice, notes)
@@ -108,29 +94,29 @@ class _Files:
         self._folder, self._notes = folder, notes
         self._include = compiled(choice.include, "--include")
         self._exclude = compiled(choice.exclude, "--exclude")
-        self._named = {one.removeprefix("/") for one in choice.include if not _GLOB.search(one)}
-        self._outputs = {os.path.realpath(one) for one in choice.outputs}
-        self._output_names = {os.path.basename(one) for one in self._outputs}  # noqa: PTH119
+        self._named = {path.removeprefix("/") for path in choice.include if not _GLOB.search(path)}
+        self._outputs = {os.path.realpath(path) for path in choice.outputs}
+        self._output_names = {os.path.basename(path) for path in self._outputs}  # noqa: PTH119
         self._secrets, self._no_prose = (
             GitIgnoreSpec.from_lines(_SECRETS),
             GitIgnoreSpec.from_lines(_NO_PROSE),
         )
 
     def named(self, path: str) -> bool:
-        """Whether an include pattern is this very path."""
+        """Whether an include pattern is exactly this path."""
         return path in self._named
 
     def found(self) -> Iterator[str]:
-        """The files that are wanted, by their names."""
+        """The selected files, by name."""
         ignored = Ignored(self._folder.resolve(), self._notes)
         seen = 0
-        # fwalk opens folder from folder, so that none that is exchanged meanwhile leads it elsewhere.
+        # fwalk opens each folder relative to its parent, so a folder replaced meanwhile cannot redirect it.
         walk: Any = getattr(os, "fwalk", os.walk)(self._folder, onerror=self._failed)
         for above, folders, files, *_ in walk:
             seen += len(folders) + len(files)
             if seen > MOST_SEEN:
-                what = f"{self._folder} holds more than {MOST_SEEN:,} files, too many to look at"
-                raise ExchangeError(f"{what}; import a folder inside it")
+                problem = f"{self._folder} holds more than {MOST_SEEN:,} files, too many to look at"
+                raise ExchangeError(f"{problem}; import a folder inside it")
             inner = Path(above).relative_to(self._folder).as_posix()
             inner = "" if inner == "." else f"{inner}/"
             if RULES in files:
@@ -149,7 +135,7 @@ class _Files:
 
     def _is_entered(self, above: str, inner: str, name: str, ignored: Ignored) -> bool:
         path = f"{inner}{name}/"
-        if any(one.startswith(path) for one in self._named):
+        if any(named.startswith(path) for named in self._named):
             return True
         why = ""
         if os.path.islink(os.path.join(above, name)):  # noqa: PTH114, PTH118 - names need not be UTF-8
@@ -190,7 +176,7 @@ class _Files:
 
 
 def _read(folder: Path, path: str, notes: Notes, *, named: bool) -> str | None:
-    """The text of a file, or None where it has none."""
+    """The text of a file, or None."""
     try:
         content, why = _content(folder, path)
     except OutsideError:
@@ -208,7 +194,7 @@ def _read(folder: Path, path: str, notes: Notes, *, named: bool) -> str | None:
 
 
 def _content(folder: Path, path: str) -> tuple[str, str]:
-    """The text of a file, or why it has none."""
+    """The text of a file, and otherwise the reason why there is none."""
     descriptor = open_beneath(folder, path)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -222,7 +208,7 @@ def _content(folder: Path, path: str) -> tuple[str, str]:
 
 
 def _fault(content: str, *, named: bool) -> str:
-    """Why a text becomes no module; empty where it does."""
+    """Why a text becomes no module; empty if it does."""
     if not content.strip():
         return "left out (empty)"
     if forbidden_character(content) is not None:

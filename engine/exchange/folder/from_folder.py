@@ -1,4 +1,4 @@
-"""A folder of documents as a schema: each text is a module, each folder inside a module round its own."""
+"""Converts a folder of documents to a schema: each text is a module, nested in the modules of its folders."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from engine.pml.whitespace.separators import ended, with_seam
 from engine.pml.xml.escaping import escaped_text
 from engine.programs.compile.naming import legible
 
-MAX_MODULES: Final = 8000
-"""How many modules a folder may give: a document holds five times as many elements and attributes."""
-
-_DEEPEST: Final = 24  # folders below are one module, named after all of them
-_ROOM: Final = MAX_BYTES - (MAX_BYTES >> 4)  # bytes of texts in a document; tags take the rest
-_LONGEST_NAME: Final = 60  # so that paths of modules are not longer than they may be
+MAX_MODULES: Final = 8000  # maximum per folder; a document allows five times as many elements and attributes
+_DEEPEST: Final = 24  # deeper folders are merged into one module with a joined name
+_ROOM: Final = MAX_BYTES - (MAX_BYTES >> 4)  # bytes of texts in a document; the rest is for tags
+_LONGEST_NAME: Final = 60  # limits the length of module paths
 _CHOOSE: Final = "choose with --include and --exclude, or import folders inside it one by one"
 _MOST_MODULES: Final = f"and a schema of a folder holds {MAX_MODULES:,} modules; {_CHOOSE}"
 _MOST_TEXT: Final = f"and a schema reads at most {MAX_TOTAL >> 20} MB; {_CHOOSE}"
@@ -34,15 +32,14 @@ _ENDINGS: Final = (".md", ".markdown", ".mdx", ".rst", ".txt")
 
 @dataclass(frozen=True)
 class FolderOptions:
-    """How a folder becomes a schema.
+    """Options for the conversion of a folder.
 
     Attributes:
-        choice: which files are wanted.
-        refer: modules refer to their files with `src`, and no text is copied.
-        beside: the folder that the schema will be saved in, for modules that refer to files; None where it is
-            not saved.
-        titles: begin each text that is copied with a line that says which document it is.
-        split: how long texts are cut; None to leave them whole.
+        choice: the selection of files.
+        refer: whether modules refer to their files with `src` instead of copies.
+        beside: the folder of the saved schema, for modules that refer to files; None if it is not saved.
+        titles: whether each copied text begins with a line that names its document.
+        split: how long texts are cut; None for whole texts.
     """
 
     choice: Choice = field(default_factory=Choice)
@@ -54,7 +51,7 @@ class FolderOptions:
 
 @dataclass
 class _Page:
-    """A document on its way to a module: its parts, and whether the module refers to the file."""
+    """A document before it becomes a module: its parts, and whether the module refers to the file."""
 
     path: str
     sections: tuple[Section, ...]
@@ -62,38 +59,32 @@ class _Page:
 
     @property
     def size(self) -> int:
-        """Bytes of its text in a schema, with room for names, tags and a title."""
-        texts = sum(len(escaped_text(one.text).encode("utf-8")) + 200 for one in self.sections)
+        """The size of its text in a schema in bytes, with an allowance for names, tags and a title."""
+        texts = sum(len(escaped_text(section.text).encode("utf-8")) + 200 for section in self.sections)
         return texts + 2 * len(self.path.encode("utf-8"))
 
     @property
     def weight(self) -> int:
-        """Bytes of its text in the file."""
-        return sum(len(one.text.encode("utf-8")) for one in self.sections)
+        """The size of its text in the file in bytes."""
+        return sum(len(section.text.encode("utf-8")) for section in self.sections)
 
 
 def from_folder(
     folder: Path, name: str, options: FolderOptions | None = None, progress: Progress | None = None
 ) -> Imported:
-    """Makes modules of the documents below a folder, in the order of their paths.
+    """Makes modules of the documents in a folder, in the order of their paths.
 
-    What a document cannot hold all of is referred to by `src`, the longest texts first. Between two
-    documents, and between a title and its text, is a blank line, whatever a prompt leaves out.
-
-    Args:
-        folder: the folder.
-        name: name of the schema.
-        options: which documents, and how.
-        progress: told of each file before it is read.
+    If the texts exceed a document, the longest ones are referred to by `src`. A blank line separates two
+    documents, and a title from its text, regardless of omitted modules.
 
     Raises:
-        ExchangeError: the folder holds no text, or too much to be one schema, or what has to be referred to
-            does not lie below the schema.
+        ExchangeError: the folder has no text, or too much for one schema, or a file to refer to is outside
+            the schema's folder.
     """
     options = options or FolderOptions()
     notes = Notes()
     below = _Below(folder, options.beside) if options.refer else None
-    pages = [_page(found, options, below) for found in _bounded(folder, options.choice, notes, progress)]
+    pages = [_page(doc, options, below) for doc in _bounded(folder, options.choice, notes, progress)]
     if not pages:
         nothing = f"{folder} holds no text that could become a module"
         raise ExchangeError("; ".join([nothing, *notes.told()[:3]]))
@@ -105,8 +96,8 @@ def from_folder(
         if len(folders) > _DEEPEST:
             folders = [*folders[:_DEEPEST], "-".join(folders[_DEEPEST:])]
         inner = shelf
-        for one in folders:
-            inner = inner.shelf(one)
+        for folder_name in folders:
+            inner = inner.shelf(folder_name)
         inner.items.append((inner.name(_stem(last)), page))
     modules = tuple(shelf.modules("", titles=options.titles))
     schema = Schema(name, (role("user", apart(modules)),), (), NOWHERE)
@@ -115,11 +106,7 @@ def from_folder(
 
 
 class _Below:
-    """Paths of files from the folder of the schema on.
-
-    Raises:
-        ExchangeError: the folder does not lie in that of the schema.
-    """
+    """Paths of files relative to the schema's folder; raises an ExchangeError for a folder outside it."""
 
     def __init__(self, folder: Path, above: Path | None) -> None:
         try:
@@ -134,9 +121,9 @@ class _Below:
             raise ExchangeError(message) from None
 
     def src(self, path: str) -> str | None:
-        """What a module refers to a file by; None where no document can."""
-        found = str(self._prefix / path)
-        return None if "\\" in found or found[1:2] == ":" or found.startswith("~") else found
+        """The `src` of a file; None if no document can express it."""
+        joined = str(self._prefix / path)
+        return None if "\\" in joined or joined[1:2] == ":" or joined.startswith("~") else joined
 
 
 def _page(found: Document, options: FolderOptions, below: _Below | None) -> _Page:
@@ -151,21 +138,21 @@ def _page(found: Document, options: FolderOptions, below: _Below | None) -> _Pag
 
 
 def _bounded(folder: Path, choice: Choice, notes: Notes, progress: Progress | None) -> Iterator[Document]:
-    """The documents of a folder, as long as they may be one schema; no more of them is held.
+    """Yields the documents of a folder, up to the limit of one schema; stores none of them.
 
     Raises:
-        ExchangeError: there are too many, or they are too much.
+        ExchangeError: there are too many documents, or they are too large.
     """
     number = size = 0
-    for found in documents(folder, choice, notes, progress):
-        number, size = number + 1, size + len(found.text)
+    for document in documents(folder, choice, notes, progress):
+        number, size = number + 1, size + len(document.text)
         if number > MAX_MODULES:
             raise ExchangeError(f"{folder} has more than {MAX_MODULES:,} documents, {_MOST_MODULES}")
         if size > MAX_TOTAL + MAX_BYTES:
             raise ExchangeError(
                 f"{folder} has more than {(MAX_TOTAL + MAX_BYTES) >> 20} MB of text, {_MOST_TEXT}"
             )
-        yield found
+        yield document
 
 
 def _require_few(folder: Path, pages: Sequence[_Page]) -> None:
@@ -176,10 +163,10 @@ def _require_few(folder: Path, pages: Sequence[_Page]) -> None:
 
 
 def _fit(folder: Path, pages: list[_Page], options: FolderOptions, notes: Notes) -> None:
-    """Has the longest texts referred to until the others fit into a document.
+    """Makes modules refer to the longest texts until the others fit into a document.
 
     Raises:
-        ExchangeError: they do not fit, and cannot be referred to, or are too many bytes even so.
+        ExchangeError: they do not fit and files cannot be referred to, or references are too large too.
     """
     left = sum(page.size for page in pages if page.src is None) - _ROOM
     whole = sum(page.weight for page in pages)
@@ -202,7 +189,7 @@ def _fit(folder: Path, pages: list[_Page], options: FolderOptions, notes: Notes)
             left -= page.size
             if len(page.sections) > 1:
                 notes.count("text", "not cut (referred to by src)", page.path)
-            page.sections = (Section("", "".join(one.text for one in page.sections)),)
+            page.sections = (Section("", "".join(section.text for section in page.sections)),)
             page.src = src
             notes.count("text", f"referred to by src, as a document holds {MAX_BYTES >> 20} MB", page.path)
     referred = sum(page.weight for page in pages if page.src is not None)
@@ -213,7 +200,7 @@ def _fit(folder: Path, pages: list[_Page], options: FolderOptions, notes: Notes)
 
 
 class _Shelf:
-    """A folder on its way to a module: what lies in it, in order, and the names that are taken."""
+    """A folder before it becomes a module: its ordered content and the used names."""
 
     def __init__(self) -> None:
         self.items: list[tuple[str, _Page | _Shelf]] = []
@@ -222,35 +209,33 @@ class _Shelf:
         self._numbers: dict[str, int] = {}
 
     def shelf(self, folder: str) -> _Shelf:
-        """The shelf of a folder inside."""
-        found = self._shelves.get(folder)
-        if found is None:
-            found = self._shelves[folder] = _Shelf()
-            self.items.append((self.name(folder), found))
-        return found
+        child = self._shelves.get(folder)
+        if child is None:
+            child = self._shelves[folder] = _Shelf()
+            self.items.append((self.name(folder), child))
+        return child
 
     def name(self, words: str) -> str:
-        """A name like these words that nothing else here has."""
-        base = found = legible(words)[:_LONGEST_NAME]
+        """A unique name here, derived from these words."""
+        base = candidate = legible(words)[:_LONGEST_NAME]
         number = self._numbers.get(base, 1)
-        while found in self._taken:
+        while candidate in self._taken:
             number += 1
-            found = f"{base}-{number}"
+            candidate = f"{base}-{number}"
         self._numbers[base] = number
-        self._taken.add(found)
-        return found
+        self._taken.add(candidate)
+        return candidate
 
     def modules(self, above: str, *, titles: bool) -> list[Module]:
-        """The modules, each with its path."""
-        found = []
+        made = []
         for name, item in self.items:
             path = f"{above}/{name}" if above else name
             if isinstance(item, _Shelf):
                 children: tuple[Any, ...] = apart(item.modules(path, titles=titles))
-                found.append(Module(name, path, children, True, None, NOWHERE, NOWHERE))
+                made.append(Module(name, path, children, True, None, NOWHERE, NOWHERE))
             else:
-                found.append(_module(name, path, item, titles=titles))
-        return found
+                made.append(_module(name, path, item, titles=titles))
+        return made
 
 
 def _module(name: str, path: str, page: _Page, *, titles: bool) -> Module:
@@ -266,17 +251,17 @@ def _module(name: str, path: str, page: _Page, *, titles: bool) -> Module:
 
 
 def _parts(page: _Page, path: str, title: str) -> tuple[Any, ...]:
-    """The parts of a document as modules under its title; one that was cut within a line is not set apart."""
+    """A document's parts as modules under its title; a part cut inside a line has no separator."""
     names = _Shelf()
-    found: list[Any] = [*text(title), Text(BLANK_LINE, NOWHERE, seam=True)] if title else []
-    sections = [one for one in page.sections if one.text.strip()]  # parts are set apart anyway
+    nodes: list[Any] = [*text(title), Text(BLANK_LINE, NOWHERE, seam=True)] if title else []
+    sections = [s for s in page.sections if s.text.strip()]  # a separator follows each part anyway
     for section in sections:
-        own = names.name(section.title or "part")
+        part_name = names.name(section.title or "part")
         last, ends = section is sections[-1], section.text.endswith("\n")
         words = section.text.rstrip("\n") if ends or last else section.text
-        part = Module(own, f"{path}/{own}", text(words), True, None, NOWHERE, NOWHERE)
-        found.append(with_seam(part, BLANK_LINE, NOWHERE) if ends and not last else part)
-    return ended(found)
+        part = Module(part_name, f"{path}/{part_name}", text(words), True, None, NOWHERE, NOWHERE)
+        nodes.append(with_seam(part, BLANK_LINE, NOWHERE) if ends and not last else part)
+    return ended(nodes)
 
 
 def _one_line(path: str) -> str:
@@ -284,18 +269,18 @@ def _one_line(path: str) -> str:
 
 
 def _stem(name: str) -> str:
-    ending = next((one for one in _ENDINGS if name.lower().endswith(one)), "")
+    ending = next((suffix for suffix in _ENDINGS if name.lower().endswith(suffix)), "")
     return (name[: -len(ending)] if ending else name) or name
 
 
 def _imports(modules: Sequence[Module]) -> tuple[Import, ...]:
     return tuple(
         Import(
-            one.name,
+            parent.name,
             (),
-            _imports([child for child in one.children if isinstance(child, Module)]),
+            _imports([child for child in parent.children if isinstance(child, Module)]),
             NOWHERE,
             NOWHERE,
         )
-        for one in modules
+        for parent in modules
     )

@@ -1,4 +1,4 @@
-"""A text or a Markdown file as a schema: a module for each of its sections."""
+"""Converts a text or a Markdown file to a schema with a module for each section."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.programs.compile.naming import legible, unique
 
 ENDINGS: Final = (".md", ".markdown", ".mdx", ".rst", ".txt", ".text")
 
-_LEAST: Final = 80  # a section with fewer characters stays with what follows
+_LEAST: Final = 80  # a section with fewer characters joins the next
 _MOST: Final = 8_000
 _LONGEST_NAME: Final = 60
 _BLANK_LINES: Final = re.compile(r"(?:[ \t\r]*\n)*")
@@ -33,23 +33,18 @@ _FIELD: Final = re.compile(r"(?<!\{)\{[A-Za-z_]\w*\}(?!\})")
 
 
 def is_template(content: str) -> bool:
-    """Whether a text has marks of Jinja."""
+    """Returns whether a text has Jinja markup."""
     return _JINJA.search(content) is not None
 
 
 def from_text(content: str, name: str, split: Split | None = None) -> Imported:
-    """Makes modules of the sections of a text, in a turn of the user; the prompt imports all of them.
+    """Makes modules of the sections of a text, in a user turn; the prompt imports all of them.
 
-    Between two sections is what the text has there, a line break or a blank line, of several blank lines one;
-    where it is cut by tokens, all of it. Blank lines at the ends of the text are left out.
-
-    Args:
-        content: the text.
-        name: name of the schema.
-        split: how it is cut; by default at its headings.
+    By default, the text is cut at headings. Sections stay separated by a line break or one blank line, as in
+    the text. Sections cut by tokens keep all white space. Blank lines at the ends of the text are removed.
 
     Raises:
-        ExchangeError: it holds what no document may hold, or too many sections.
+        ExchangeError: it has invalid characters, or too many sections.
     """
     require_characters(content, "the text")
     content = _without_blank_ends(content.replace("\r\n", "\n"))
@@ -60,29 +55,29 @@ def from_text(content: str, name: str, split: Split | None = None) -> Imported:
             f"it has {len(sections):,} sections, and a schema takes {_MOST:,}; split the file"
         )
     taken: dict[str, int] = {}
-    names = [_name(one, name, taken, only=len(sections) == 1) for one in sections]
-    texts = [one.text if by_tokens else _ended(one.text) for one in sections]
-    modules = [module(*one) for one in zip(names, map(text, texts), strict=True)]
+    names = [_name(item, name, taken, only=len(sections) == 1) for item in sections]
+    texts = [item.text if by_tokens else _ended(item.text) for item in sections]
+    modules = [module(*item) for item in zip(names, map(text, texts), strict=True)]
     notes: list[str] = []
-    if found := _FIELD.search(content):
+    if field := _FIELD.search(content):
         notes.append(
-            f"{found[0]} stands as text; for a parameter write <param name=… len=…/> in its place, or "
+            f"{field[0]} stands as text; for a parameter write <param name=… len=…/> in its place, or "
             "{{ … }} and --from jinja"
         )
-    seams = [separator(one.text[len(own) :]) for one, own in zip(sections, texts, strict=True)]
+    seams = [separator(item.text[len(own) :]) for item, own in zip(sections, texts, strict=True)]
     body = tuple(modules) if by_tokens else apart(modules, seams)
     schema = Schema(name, (role("user", body),), (), NOWHERE)
     return Imported(schema, Prompt(name, imports(names), NOWHERE), tuple(notes))
 
 
 def _without_blank_ends(content: str) -> str:
-    """A text without the blank lines at its ends; the indentation of its first line stays."""
+    """The text without blank lines at its ends; the first line stays indented."""
     begins = _BLANK_LINES.match(content)
     return _ended(content[begins.end() if begins else 0 :])
 
 
 def _ended(content: str) -> str:
-    """A text without the line break and the blank lines that end it."""
+    """The text without line breaks and blank lines at its end."""
     last = len(content.rstrip(SPACE))
     line_break = content.find("\n", last)
     return content if line_break < 0 else content[:line_break]

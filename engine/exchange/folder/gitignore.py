@@ -1,4 +1,4 @@
-"""Which paths of a folder patterns name, as `.gitignore` has them."""
+"""Matches paths of a folder against patterns, as in `.gitignore`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from engine.files.text_files import TextFileError, decode, read_stream
 RULES: Final = ".gitignore"
 _MOST_BYTES: Final = 1 << 18
 _MOST_RULES: Final = 1000
-_MOST_STARS: Final = 3  # each more multiplies what a hostile name can cost
+_MOST_STARS: Final = 3  # each more star multiplies the cost of a hostile name
 _MOST_FOLDERS_ABOVE: Final = 64
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """Why a pattern cannot be used, to stand behind it; None where it can."""
+    """Returns why a pattern is unusable, as a predicate for messages; None if it is valid."""
     parts = pattern.split("/")
     if parts.count("**") > _MOST_STARS or any(
         part.count("*") > _MOST_STARS for part in parts if part != "**"
@@ -36,14 +36,10 @@ def pattern_fault(pattern: str) -> str | None:
 
 
 def compiled(patterns: Iterable[str], option: str) -> GitIgnoreSpec | None:
-    """Patterns that somebody has given; None where there are none.
-
-    Args:
-        patterns: each as a line of `.gitignore`.
-        option: how the message calls where they come from.
+    """Compiles a user's patterns, lines as in `.gitignore`; returns None without patterns.
 
     Raises:
-        ExchangeError: one of them is none.
+        ExchangeError: a pattern is invalid; the message names `option` as its source.
     """
     lines = []
     for pattern in patterns:
@@ -57,14 +53,10 @@ def compiled(patterns: Iterable[str], option: str) -> GitIgnoreSpec | None:
 
 
 class Ignored:
-    """The rules of the `.gitignore` files in a folder and in those round it, up to the repository's root.
+    """The `.gitignore` rules in a resolved folder and in its parents, up to the repository's root.
 
-    The rule that stands deepest decides, and in one file the last. Rules round the folder that would leave
-    out all of it do not count, as somebody has named the folder.
-
-    Args:
-        folder: the folder, resolved.
-        notes: told of rules that cannot be used.
+    The deepest rule decides, and within one file the last. Rules of parents that exclude the whole folder are
+    ignored, because the user named the folder.
     """
 
     def __init__(self, folder: Path, notes: Notes) -> None:
@@ -73,11 +65,7 @@ class Ignored:
         self._above = list(self._round())
 
     def enter(self, inner: str) -> None:
-        """Reads the rules of a folder inside.
-
-        Args:
-            inner: its path, empty or ending in /.
-        """
+        """Reads the rules of an inner folder; its path is empty or ends in /."""
         path = f"{inner}{RULES}"
         try:
             spec = self._read(self._folder, path)
@@ -88,23 +76,23 @@ class Ignored:
             self._inside[inner] = spec
 
     def __contains__(self, path: str) -> bool:
-        """Whether the rules leave out a path; that of a folder ends in /."""
+        """Returns whether the rules exclude a path; that of a folder ends in /."""
         end = len(path) - 1 if path.endswith("/") else len(path)
         while True:
             end = path.rfind("/", 0, end)
             above = path[: end + 1]
             spec = self._inside.get(above)
-            if spec is not None and (found := spec.check_file(path[len(above) :]).include) is not None:
-                return found
+            if spec is not None and (verdict := spec.check_file(path[len(above) :]).include) is not None:
+                return verdict
             if end < 0:
                 break
         for prefix, spec in self._above:
-            if (found := spec.check_file(prefix + path).include) is not None:
-                return found
+            if (verdict := spec.check_file(prefix + path).include) is not None:
+                return verdict
         return False
 
     def _round(self) -> Iterable[tuple[str, GitIgnoreSpec]]:
-        """The rules of the folders round this one, the nearest first, each with the path from there."""
+        """The rules of parent folders, nearest first, each with the relative path."""
         above: list[tuple[str, GitIgnoreSpec]] = []
         folder, prefix = self._folder, ""
         for _ in range(_MOST_FOLDERS_ABOVE):
@@ -129,7 +117,7 @@ class Ignored:
             return None
         with os.fdopen(descriptor, "rb") as file:
             lines = decode(read_stream(file, path, limit=_MOST_BYTES), path).split("\n")
-        ended = [line.removesuffix("\r") for line in lines]  # as git ends lines
+        ended = [line.removesuffix("\r") for line in lines]  # git's line ends
         rules = [line for line in ended if line.strip() and not line.startswith("#")]
         usable = [line for line in rules[:_MOST_RULES] if pattern_fault(line) is None]
         if len(usable) < len(rules):
@@ -138,7 +126,7 @@ class Ignored:
 
 
 def _leaves_out(check: Callable[[str], object], prefix: str) -> bool:
-    """Whether rules leave out a folder, or one on the way to it."""
+    """Whether rules exclude a folder or one of its parents."""
     parts = prefix.rstrip("/").split("/")
     paths = ("/".join(parts[: place + 1]) + "/" for place in range(len(parts)))
     return any(getattr(check(path), "include", None) for path in paths)

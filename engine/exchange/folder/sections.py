@@ -1,4 +1,4 @@
-"""A long text cut into parts that are worth a module each; the parts joined are the text."""
+"""Cuts a long text into parts, each for a module; the joined parts equal the text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Final
 
 from engine.exchange.base.errors import ExchangeError
 
-LONG: Final = 4000
-"""Characters up to which a text is not cut at its headings."""
-
-_SHORT: Final = 600  # a section with fewer characters stays with what follows
+LONG: Final = 4000  # a text of up to this number of characters is not cut at headings
+_SHORT: Final = 600  # a section with fewer characters joins the next
 _LEAST_TOKENS: Final = 16
 _HASHES: Final = re.compile(r" {0,3}(#{1,3})[ \t]+(.+?)[ \t]*#*[ \t]*$")
 _UNDERLINE: Final = re.compile(r"([=\-~^\"*+#])\1{2,}[ \t]*$")
@@ -30,12 +28,7 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a text.
-
-    Attributes:
-        title: what it is about, in a few words; empty where nothing tells.
-        text: verbatim.
-    """
+    """A part of a text, verbatim, and its topic in a few words; the title is empty if unknown."""
 
     title: str
     text: str
@@ -43,21 +36,16 @@ class Section:
 
 @dataclass(frozen=True)
 class Split:
-    """How long texts are cut.
-
-    Attributes:
-        most: the most tokens of a part; None to cut at headings.
-        count: how many tokens a text has, by the tokenizer of the model that will read it.
-    """
+    """How long texts are cut: into parts of at most `most` tokens, or at headings if it is None."""
 
     most: int | None = None
     count: Count | None = None
 
     def __call__(self, text: str) -> tuple[Section, ...]:
-        """The parts of a text, one where it is short enough.
+        """Returns the parts of a text; a short text is one part.
 
         Raises:
-            ExchangeError: parts of so few tokens make no sense, or nothing counts tokens.
+            ExchangeError: the maximum is too small, or there is no token counter.
         """
         if self.most is None:
             return by_headings(text)
@@ -67,37 +55,34 @@ class Split:
 
 
 def by_headings(text: str, *, long: int = LONG, short: int = _SHORT) -> tuple[Section, ...]:
-    """Cuts a text at headings of Markdown and reStructuredText.
+    """Cuts a text of more than `long` characters at headings of Markdown and reStructuredText.
 
-    Args:
-        text: the text.
-        long: characters up to which it is not cut.
-        short: a section with fewer characters goes with the one behind it.
+    A section with fewer than `short` characters joins the next.
     """
     if len(text) <= long:
         return (Section("", text),)
     borders = list(_headings(text))
     if not borders or borders[0][0] > 0:
         borders.insert(0, (0, ""))
-    found: list[Section] = []
+    sections: list[Section] = []
     title, start = "", 0
     ends = [at for at, _ in borders[1:]] + [len(text)]
     for (_, words), end in zip(borders, ends, strict=True):
         title = title or words
         if end - start >= short or end == len(text):
-            found.append(Section(title, text[start:end]))
+            sections.append(Section(title, text[start:end]))
             title, start = "", end
-    if len(found) > 1 and len(found[-1].text) < short:
-        last = found.pop()
-        found[-1] = Section(found[-1].title, found[-1].text + last.text)
-    return tuple(found)
+    if len(sections) > 1 and len(sections[-1].text) < short:
+        last = sections.pop()
+        sections[-1] = Section(sections[-1].title, sections[-1].text + last.text)
+    return tuple(sections)
 
 
 def _headings(text: str) -> Iterator[tuple[int, str]]:
-    """Where headings begin, with their words; front matter, code and comments of HTML have none."""
+    """The offsets of headings and their words; skips front matter, code and HTML comments."""
     front = _FRONT_MATTER.match(text)
-    end: re.Pattern[str] | None = None  # of the block that shows no headings
-    above = before = (0, "")  # the two lines before, each with its place
+    end: re.Pattern[str] | None = None  # of the current block without headings
+    above = before = (0, "")  # the two previous lines, each with its offset
     for match in _LINES.finditer(text, front.end() if front else 0):
         line = match[0].rstrip("\r\n")
         behind = 0
@@ -106,8 +91,8 @@ def _headings(text: str) -> Iterator[tuple[int, str]]:
         if end is not None:
             end = None if end.search(line, behind) else end
             line = ""
-        elif found := _HASHES.match(line):
-            yield match.start(), found[2]
+        elif hashes := _HASHES.match(line):
+            yield match.start(), hashes[2]
         elif _UNDERLINE.match(line) and _is_title(before[1], line):
             over = above[1].strip() == line.strip()
             yield (above if over else before)[0], before[1].strip()
@@ -115,30 +100,30 @@ def _headings(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _opened(line: str) -> tuple[re.Pattern[str] | None, int]:
-    """What ends the block without headings that a line begins, and from where on; None if it begins none."""
-    if found := _FENCE.match(line):
-        return re.compile(rf"^ {{0,3}}{found[1]}{found[1][0]}*[ \t]*$"), found.end()
-    if found := _COMMENT.match(line):
-        return _END_OF_COMMENT, found.end()
-    if found := _VERBATIM.match(line):
-        return _END_OF_VERBATIM, found.end()
+    """For a line that begins a block without headings, the pattern that ends it and where to search."""
+    if match := _FENCE.match(line):
+        return re.compile(rf"^ {{0,3}}{match[1]}{match[1][0]}*[ \t]*$"), match.end()
+    if match := _COMMENT.match(line):
+        return _END_OF_COMMENT, match.end()
+    if match := _VERBATIM.match(line):
+        return _END_OF_VERBATIM, match.end()
     return None, 0
 
 
 def _is_title(words: str, underline: str) -> bool:
-    """Whether a line with another below it is a heading: rules and borders of tables have blanks or bars."""
+    """Whether an underlined line is a heading; rules and table borders have blanks or bars."""
     stripped = words.strip()
     return (
         bool(stripped)
         and words[:1] not in " \t|>-*+"
         and len(underline.rstrip()) >= len(stripped)
         and not _UNDERLINE.match(words)
-        and any(one.isalnum() for one in stripped)
+        and any(letter.isalnum() for letter in stripped)
     )
 
 
 def by_tokens(text: str, most: int, count: Count) -> tuple[Section, ...]:
-    """Cuts a text into parts of at most so many tokens, between paragraphs where that is possible.
+    """Cuts a text into parts of at most `most` tokens, between paragraphs if possible.
 
     Raises:
         ExchangeError: `most` is too small.
@@ -153,27 +138,27 @@ def by_tokens(text: str, most: int, count: Count) -> tuple[Section, ...]:
 
 
 def _fitting(text: str, most: int, count: Count, borders: Sequence[re.Pattern[str]]) -> Iterator[str]:
-    """Parts of a text, cut at the first kind of border, and at finer ones what is still too long."""
+    """Cuts a text at the first kind of boundary; parts that are still too long are cut at finer ones."""
     if not borders:
         yield from _halves(text, most, count)
         return
-    pieces = [found[0] for found in borders[0].finditer(text) if found[0]]
-    held, held_tokens = "", 0
+    pieces = [match[0] for match in borders[0].finditer(text) if match[0]]
+    joined, joined_tokens = "", 0
     for piece in pieces:
         tokens = count(piece)
-        if held and held_tokens + tokens > most:
-            yield from _checked(held, most, count, borders[1:])
-            held, held_tokens = "", 0
+        if joined and joined_tokens + tokens > most:
+            yield from _checked(joined, most, count, borders[1:])
+            joined, joined_tokens = "", 0
         if tokens > most:
             yield from _fitting(piece, most, count, borders[1:])
             continue
-        held, held_tokens = held + piece, held_tokens + tokens
-    if held:
-        yield from _checked(held, most, count, borders[1:])
+        joined, joined_tokens = joined + piece, joined_tokens + tokens
+    if joined:
+        yield from _checked(joined, most, count, borders[1:])
 
 
 def _checked(text: str, most: int, count: Count, finer: Sequence[re.Pattern[str]]) -> Iterator[str]:
-    """A part whose pieces were counted one by one: together they may have a token more."""
+    """Checks a part whose pieces were counted separately: joined, they may have one token more."""
     if count(text) <= most:
         yield text
     else:

@@ -1,4 +1,4 @@
-"""Which modules of an imported template belong together, as one variable decides on them."""
+"""Finds modules of an imported template that belong together because one variable decides on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LISTED: Final = 20
 
 @dataclass(frozen=True)
 class _Choice:
-    """Modules between which one statement chooses, by their paths; the variables it asks; where it stands."""
+    """The module paths of one statement's alternatives, its variables, and its place."""
 
     modules: tuple[str, ...]
     variables: tuple[str, ...]
@@ -25,11 +25,11 @@ class _Choice:
 
 
 class Choices:
-    """Gathers what the modules of a template depend on.
+    """Collects the conditions of a template's modules.
 
     Attributes:
-        written: the conditions, over what a prompt gives, that have to hold for the text of each module to be
-            written, by the module's path.
+        written: by module path, the conditions on the prompt's variables under which the module's text is
+            written.
     """
 
     def __init__(self) -> None:
@@ -38,22 +38,22 @@ class Choices:
         self.written: dict[str, tuple[nodes.Expr, ...]] = {}
 
     def between(self, modules: Sequence[str], tests: Sequence[nodes.Expr], where: str) -> None:
-        """Notes that one statement chooses between modules."""
+        """Records that one statement chooses between modules."""
         variables = dict.fromkeys(path for test in tests for path in paths_in(test))
         self._choices.append(_Choice(tuple(modules), tuple(variables), where))
 
     def use(self, name: str, module: str) -> None:
-        """Notes that a variable is an argument of a module."""
+        """Records that a variable is an argument of a module."""
         self._uses.setdefault(name, {})[module] = None
 
     def always(self, defaults: Mapping[str, str]) -> tuple[str, ...]:
-        """The names of the modules that the template writes where it is given nothing but defaults."""
+        """Returns the names of modules that the template writes with only default values."""
         bare = cache(partial(_bare, defaults=defaults))
         outermost = ((path, tests) for path, tests in self.written.items() if "/" not in path)
         return tuple(path for path, tests in outermost if all(map(bare, tests)))
 
     def told(self) -> Iterator[str]:
-        """A sentence for the variables that decide on several modules, or are arguments of several."""
+        """Yields a sentence for the variables that decide on several modules, or are arguments of several."""
         groups: dict[tuple[str, str], list[str]] = {}
         for name in dict.fromkeys(
             (*(one for choice in self._choices for one in choice.variables), *self._uses)
@@ -70,19 +70,19 @@ class Choices:
             argument = (
                 f"{'is an argument' if one else 'are arguments'} of the modules {listed}" if listed else ""
             )
-            what = " and ".join(filter(None, (decides, argument)))
+            uses = " and ".join(filter(None, (decides, argument)))
             fits = f"import those that fit one value of {'it' if one else 'each'}"
-            yield f"{' and '.join(names)} {what}; {fits if shown else 'give them the same value'}"
+            yield f"{' and '.join(names)} {uses}; {fits if shown else 'give them the same value'}"
 
 
 def _bare(test: nodes.Expr, defaults: Mapping[str, str]) -> bool:
-    given = {path: defaults.get(path) for path in paths_in(test)}
-    held = {path: UNDEFINED if value is None else nodes.Const(value) for path, value in given.items()}
-    return decided(Values(held).condition(test)) is True
+    values = {path: defaults.get(path) for path in paths_in(test)}
+    constants = {path: UNDEFINED if value is None else nodes.Const(value) for path, value in values.items()}
+    return decided(Values(constants).condition(test)) is True
 
 
 def _inside(path: str, above: list[str]) -> bool:
-    return any(path == one or path.startswith(f"{one}/") for one in above)
+    return any(path == parent or path.startswith(f"{parent}/") for parent in above)
 
 
 def _listed(names: list[str]) -> str:

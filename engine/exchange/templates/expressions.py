@@ -1,4 +1,4 @@
-"""Expressions of templates: what they name, what they are worth, and conditions made of others."""
+"""Expressions of templates: their variables, their values, and compound conditions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import Any, Final
 
 from jinja2 import nodes
 
-_MOST_NODES: Final = 200
-"""The largest expression that a variable may stand for."""
-
-UNDEFINED: Final = nodes.Concat([])
-"""What an inline if without else gives where its condition does not hold."""
+_MOST_NODES: Final = 200  # size limit of a variable's expression
+UNDEFINED: Final = nodes.Concat([])  # value of an inline if without else if its condition is false
 
 SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "eq": operator.eq,
@@ -23,7 +20,7 @@ SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "in": lambda left, right: left in right,
     "notin": lambda left, right: left not in right,
 }
-"""The signs between two values."""
+"""Comparison operators."""
 
 _CARRIED: Final = (
     *(nodes.TemplateData, nodes.Concat, nodes.CondExpr, nodes.Filter, nodes.Keyword),
@@ -32,7 +29,7 @@ _CARRIED: Final = (
 
 
 def path_of(node: nodes.Node) -> str | None:
-    """The variable that an expression names: `a`, `a.b`, `a["b"]`."""
+    """Returns the variable that an expression names: `a`, `a.b`, `a["b"]`; None for others."""
     match node:
         case nodes.Name(name=name):
             return name
@@ -45,7 +42,7 @@ def path_of(node: nodes.Node) -> str | None:
 
 
 def paths_in(node: nodes.Node) -> Iterator[str]:
-    """The variables from which an expression is computed, the longest path of each."""
+    """Yields the variables of an expression, the longest path of each."""
     path = path_of(node)
     if path is not None:
         yield path
@@ -55,22 +52,22 @@ def paths_in(node: nodes.Node) -> Iterator[str]:
 
 
 def adds_text(node: nodes.Node) -> bool:
-    """Whether `+` joins texts; between numbers or variables it may be a sum."""
+    """Returns whether `+` joins texts; between numbers or variables it may be a sum."""
     return isinstance(node, nodes.Add) and any(
-        isinstance(one, nodes.Concat | nodes.TemplateData)
-        or (isinstance(one, nodes.Const) and isinstance(one.value, str))
-        or adds_text(one)
-        for one in (node.left, node.right)
+        isinstance(side, nodes.Concat | nodes.TemplateData)
+        or (isinstance(side, nodes.Const) and isinstance(side.value, str))
+        or adds_text(side)
+        for side in (node.left, node.right)
     )
 
 
 def decided(test: nodes.Expr) -> bool | None:
-    """Whether a condition holds; None where that depends on the prompt."""
+    """Returns whether a condition is true; None if it depends on the prompt."""
     return bool(test.value) if isinstance(test, nodes.Const) else None
 
 
 def negation(test: nodes.Expr) -> nodes.Expr:
-    """The condition that holds where another does not."""
+    """Returns the opposite of a condition."""
     match test:
         case nodes.Const(value=value):
             return nodes.Const(not value)
@@ -80,28 +77,28 @@ def negation(test: nodes.Expr) -> nodes.Expr:
 
 
 def both(first: nodes.Expr, second: nodes.Expr) -> nodes.Expr:
-    """The condition that holds where two do."""
-    for one, other in ((first, second), (second, first)):
-        if decided(one) is not None:
-            return other if decided(one) else one
+    """Returns the conjunction of two conditions."""
+    for known, other in ((first, second), (second, first)):
+        if decided(known) is not None:
+            return other if decided(known) else known
     return first if key(first) == key(second) else nodes.And(first, second, lineno=first.lineno)
 
 
 def either(first: nodes.Expr, second: nodes.Expr) -> nodes.Expr:
-    """The condition that holds where one of two does."""
-    for one, other in ((first, second), (second, first)):
-        if decided(one) is not None:
-            return one if decided(one) else other
+    """Returns the disjunction of two conditions."""
+    for known, other in ((first, second), (second, first)):
+        if decided(known) is not None:
+            return known if decided(known) else other
     return first if key(first) == key(second) else nodes.Or(first, second, lineno=first.lineno)
 
 
 def key(node: nodes.Node) -> str:
-    """What two expressions that are the same have in common; nodes themselves hold 1 and True equal."""
+    """Returns a key that is equal for equal expressions; nodes themselves treat 1 and True as equal."""
     return repr(node)
 
 
 def choice(test: nodes.Expr, first: nodes.Expr, second: nodes.Expr) -> nodes.Expr:
-    """One expression where a condition holds, and another where it does not."""
+    """Returns an expression with the value `first` if `test` is true, otherwise `second`."""
     known = decided(test)
     if known is not None or key(first) == key(second):
         return second if known is False else first
@@ -109,7 +106,7 @@ def choice(test: nodes.Expr, first: nodes.Expr, second: nodes.Expr) -> nodes.Exp
 
 
 def branched(test: nodes.Expr, first: nodes.Expr, second: nodes.Expr) -> nodes.Expr:
-    """The condition that is one where a third holds, and another where it does not."""
+    """Returns a condition that equals `first` if `test` is true, otherwise `second`."""
     match decided(test), decided(first), decided(second):
         case None, True, _:
             return either(test, second)
@@ -123,60 +120,61 @@ def branched(test: nodes.Expr, first: nodes.Expr, second: nodes.Expr) -> nodes.E
 
 
 def undefined(node: nodes.Node) -> bool:
-    """Whether an expression is certain to be undefined."""
+    """Returns whether an expression is certainly undefined."""
     return isinstance(node, nodes.Concat) and not node.nodes
 
 
 def said(node: nodes.Node) -> bool | None:
-    """Whether a text has characters; None where that depends on the prompt."""
+    """Returns whether a text has characters; None if it depends on the prompt."""
     match node:
         case nodes.TemplateData(data=data):
             return bool(data)
         case nodes.Const(value=value):
             return bool(str(value))
         case nodes.Concat(nodes=parts):
-            told = [said(part) for part in parts]
-            return True if True in told else None if None in told else False
+            has_text = [said(part) for part in parts]
+            return True if True in has_text else None if None in has_text else False
     return None
 
 
 def is_text(node: nodes.Node) -> bool:
-    """Whether an expression has a value whatever the prompt gives."""
+    """Returns whether an expression has a value for every prompt."""
     return isinstance(node, nodes.Const | nodes.TemplateData | nodes.Concat | nodes.Add) or (
         isinstance(node, nodes.Filter) and node.name in ("default", "d")
     )
 
 
 def steady(test: nodes.Expr) -> bool:
-    """Whether a condition is the same wherever it stands."""
+    """Returns whether a condition has the same value everywhere."""
     inside = (test, *test.find_all((nodes.Call, nodes.Filter)))
     return not any(
-        isinstance(one, nodes.Call) or (isinstance(one, nodes.Filter) and one.name == "random")
-        for one in inside
+        isinstance(inner, nodes.Call) or (isinstance(inner, nodes.Filter) and inner.name == "random")
+        for inner in inside
     )
 
 
 def plain(node: Any) -> Any:
-    """The value of a constant."""
-    return node.value if isinstance(node, nodes.Const) else [one.value for one in node.items]
+    """Returns the value of a constant."""
+    return node.value if isinstance(node, nodes.Const) else [item.value for item in node.items]
 
 
 def constant(node: nodes.Node) -> bool:
-    """Whether the template itself says all of an expression."""
+    """Returns whether an expression has no variables."""
     return isinstance(node, nodes.Const) or (
-        isinstance(node, nodes.List | nodes.Tuple) and all(isinstance(one, nodes.Const) for one in node.items)
+        isinstance(node, nodes.List | nodes.Tuple)
+        and all(isinstance(item, nodes.Const) for item in node.items)
     )
 
 
 def carried(node: nodes.Node) -> bool:
-    """Whether an expression is one of texts and conditions."""
+    """Returns whether an expression consists of texts and conditions."""
     if path_of(node) is not None or constant(node):
         return True
     return (isinstance(node, _CARRIED) or adds_text(node)) and all(map(carried, node.iter_child_nodes()))
 
 
 def small(node: nodes.Node) -> bool:
-    """Whether an expression is small enough to stand in many places."""
+    """Returns whether an expression is small enough to be repeated."""
     pending, seen = [node], 0
     while pending and seen <= _MOST_NODES:
         pending.extend(pending.pop().iter_child_nodes())
@@ -185,9 +183,9 @@ def small(node: nodes.Node) -> bool:
 
 
 def default(node: nodes.Filter) -> nodes.Expr:
-    """The filter default, which gives its argument only where there is nothing else."""
+    """Returns the default filter as an expression: its argument replaces an empty or undefined value."""
     inner, fallback = node.node, node.args[0]
-    flags = [*node.args[1:], *(one.value for one in node.kwargs)]
+    flags = [*node.args[1:], *(argument.value for argument in node.kwargs)]
     if inner is None or not all(map(constant, flags)):
         return node
     if undefined(inner):
@@ -208,7 +206,7 @@ def _with_inner(node: nodes.Filter, inner: nodes.Expr) -> nodes.Filter:
 
 
 def words(test: nodes.Node) -> str:
-    """A condition in a few words, from which a module gets its name."""
+    """Returns a condition in a few words, for the name of a module."""
     match test:
         case nodes.Not(node=nodes.And(left=left, right=right)):
             return f"{words(nodes.Not(left))}-or-{words(nodes.Not(right))}"

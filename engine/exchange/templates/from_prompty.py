@@ -1,4 +1,4 @@
-"""A Prompty file as a schema: what its head says of inputs, and turns that are templates."""
+"""Converts a Prompty file to a schema: the inputs in its head, and turns that are templates."""
 
 from __future__ import annotations
 
@@ -24,45 +24,40 @@ _DESCRIBES: Final = frozenset({"name", "description", "authors", "author", "vers
 
 
 def is_prompty(source: str) -> bool:
-    """Whether a text has a head of YAML and, behind it, lines that name roles."""
+    """Returns whether a text has a YAML head followed by lines that name roles."""
     head = HEAD.match(source)
     return head is not None and bool(role_turns(source[head.end() :], "system"))
 
 
 def from_prompty(source: str, name: str, length: int) -> Imported:
-    """Reads a Prompty file.
-
-    Args:
-        source: its text.
-        name: name of the schema.
-        length: length of the parameters, in tokens.
+    """Reads a Prompty file; `length` is that of each parameter, in tokens.
 
     Raises:
-        ExchangeError: its head is no YAML, its turns are no templates, or there is no turn.
+        ExchangeError: its head is invalid YAML, its turns are invalid templates, or there is no turn.
     """
     head = HEAD.match(source)
     if head is None:
         raise ExchangeError("this is no Prompty file: it begins with no head between two lines of ---")
-    given = parsed_yaml(head[1])
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
+    settings = parsed_yaml(head[1])
+    if settings is None:
+        settings = {}
+    if not isinstance(settings, dict):
         raise ExchangeError("the head of this Prompty file is no mapping; write name: …, model: …, inputs: …")
     notes = Notes()
-    defaults = _defaults(given, notes)
-    for key in given:
+    defaults = _defaults(settings, notes)
+    for key in settings:
         if key in _DESCRIBES:
             notes.count("field", "of the head left out (a schema has the name of its file alone)", str(key))
         elif key not in _READ:
             notes.count("field", "of the head left out (settings are given to a run)", str(key))
     body = source[head.end() :]
-    for key in _inputs(given):
+    for key in _inputs(settings):
         if re.search(rf"\b{re.escape(str(key))}\b", body) is None:
             notes.count("input", "left out (no text has it)", str(key))
-    form = _form(given)
+    form = _form(settings)
     above = source.count("\n", 0, head.end())
     turns = role_turns(body, "system", above) or (TemplateTurn("user", body.strip()),)
-    turns = tuple(replace(one, form=form) for one in turns)
+    turns = tuple(replace(turn, form=form) for turn in turns)
     return from_turns(turns, name, length, defaults=defaults, notes=notes)
 
 
@@ -79,13 +74,13 @@ def _form(given: dict[Any, Any]) -> Form:
 
 
 def _defaults(given: dict[Any, Any], notes: Notes) -> dict[str, str]:
-    """The defaults of inputs; samples are noted, for they are no defaults."""
+    """The defaults of inputs; samples are no defaults and are noted."""
     defaults: dict[str, str] = {}
-    for key, told in _inputs(given).items():
-        if isinstance(told, dict):
-            if (text := text_of(told.get("default"))) is not None:
+    for key, spec in _inputs(given).items():
+        if isinstance(spec, dict):
+            if (text := text_of(spec.get("default"))) is not None:
                 defaults[str(key)] = text
-            if told.get("sample") is not None:
+            if spec.get("sample") is not None:
                 notes.count("sample", "of an input left out (give it as an argument)", str(key))
     samples = given.get("sample")
     for key in samples if isinstance(samples, dict) else {}:
@@ -96,5 +91,5 @@ def _defaults(given: dict[Any, Any], notes: Notes) -> dict[str, str]:
 def _inputs(given: dict[Any, Any]) -> dict[Any, Any]:
     inputs = given.get("inputs")
     if isinstance(inputs, list):
-        inputs = {one.get("name"): one for one in inputs if isinstance(one, dict)}
+        inputs = {item.get("name"): item for item in inputs if isinstance(item, dict)}
     return inputs if isinstance(inputs, dict) else {}

@@ -1,4 +1,4 @@
-"""Turns of templates as a schema: Jinja, Mustache, and the fields of Python's format strings."""
+"""Converts turns of templates to a schema: Jinja, Mustache, and Python's format strings."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class TemplateTurn:
     """A turn whose text is a template.
 
     Attributes:
-        role: its role; None for text outside of turns.
+        role: its role; None for text outside turns.
         text: the template.
-        form: what marks its variables.
-        where: what messages call it; empty where lines are enough.
-        line: its first line in the source; 0 where it goes by what messages call it.
-        continues: whether it is a part of the same template as the turn before.
-        constants: values that variables have, whatever a prompt says.
+        form: the syntax of its variables.
+        where: its name in messages; empty if line numbers suffice.
+        line: its first line in the source; 0 if messages use its name.
+        continues: whether it belongs to the same template as the previous turn.
+        constants: fixed values of variables.
     """
 
     role: RoleName | None
@@ -57,34 +57,34 @@ class TemplateTurn:
 
 
 def role_turns(source: str, before: RoleName | None, above: int = 0) -> tuple[TemplateTurn, ...]:
-    """Cuts a template at lines that name a role; none where no such line stands in it.
+    """Cuts a template at lines that name a role; returns none without such lines.
 
     Args:
         source: the template.
-        before: the role of text before the first such line; None where there has to be none but comments and
-            values that are set.
-        above: how many lines stand above the template.
+        before: the role of text before the first such line; None if only comments and assignments are allowed
+            there.
+        above: number of source lines before the template.
     """
     headers = list(ROLE_LINE.finditer(source))
     if not headers or _BLOCKS.search(source):
         return ()
-    found: list[TemplateTurn] = []
+    turns: list[TemplateTurn] = []
     if source[: headers[0].start()].strip():
         if _SETS.fullmatch(source, 0, headers[0].start()):
             before = None
         elif before is None:
             return ()
-        found.append(_cut(source, 0, headers[0].start(), before, "the text before the first role", above))
+        turns.append(_cut(source, 0, headers[0].start(), before, "the text before the first role", above))
     for place, header in enumerate(headers):
         end = headers[place + 1].start() if place + 1 < len(headers) else len(source)
         line = source.count("\n", 0, header.start()) + above + 1
         role = cast(RoleName, ROLES[header[1].lower()])
-        found.append(_cut(source, header.end(), end, role, f"the turn of line {line}", above))
-    return tuple(replace(turn, continues=place > 0) for place, turn in enumerate(found))
+        turns.append(_cut(source, header.end(), end, role, f"the turn of line {line}", above))
+    return tuple(replace(turn, continues=place > 0) for place, turn in enumerate(turns))
 
 
 def _cut(source: str, start: int, end: int, role: RoleName | None, where: str, above: int) -> TemplateTurn:
-    """The turn of a part of a template, without the white space at its ends."""
+    """The turn of a template's part, without white space at its ends."""
     text = source[start:end]
     begins = start + len(text) - len(text.lstrip())
     return TemplateTurn(role, text.strip(), where=where, line=source.count("\n", 0, begins) + above + 1)
@@ -98,32 +98,25 @@ def from_turns(
     defaults: Mapping[str, str] | None = None,
     notes: Notes | None = None,
 ) -> Imported:
-    """Makes a schema of turns.
-
-    Args:
-        turns: in their order.
-        name: name of the schema.
-        length: length of the parameters, in tokens.
-        defaults: what parameters are where a prompt gives nothing.
-        notes: what is to be told besides.
+    """Makes a schema of turns; `notes` has additional notes.
 
     Raises:
-        ExchangeError: a turn is no valid template, or nothing in them has a counterpart.
+        ExchangeError: a turn is an invalid template, or a schema cannot express any of them.
     """
     reader = TemplateReader(length, defaults)
     try:
         schema = read_turns(turns, name, reader, notes := notes or Notes())
-        told = (*reader.told(), *notes.told())
-        return Imported(schema, None, told, always=reader.choices.always(defaults or {}))
+        all_notes = (*reader.told(), *notes.told())
+        return Imported(schema, None, all_notes, always=reader.choices.always(defaults or {}))
     except RecursionError:
         raise ExchangeError("this template is nested too deep to be read; flatten it") from None
 
 
 def read_turns(turns: Sequence[TemplateTurn], name: str, reader: TemplateReader, notes: Notes) -> Schema:
-    """Makes a schema of turns, by a reader that then knows what it has read.
+    """Makes a schema of turns with a given reader, which then has the results.
 
     Raises:
-        ExchangeError: a turn is no valid template, or nothing in them has a counterpart.
+        ExchangeError: a turn is an invalid template, or a schema cannot express any of them.
     """
     top = Place()
     body: list[Node] = []
@@ -149,26 +142,26 @@ def read_turns(turns: Sequence[TemplateTurn], name: str, reader: TemplateReader,
         else:
             notes.left_out(turn.where or f"turn {number}", turn.role)
     if not body:
-        told = (*reader.notes[:3], *notes.told()[:3])
-        raise ExchangeError("; ".join(["nothing in this template can become a schema", *told]))
+        reasons = (*reader.notes[:3], *notes.told()[:3])
+        raise ExchangeError("; ".join(["nothing in this template can become a schema", *reasons]))
     return build_schema(Compiled(name, (), tuple(body), (), (), None, None))
 
 
 def _sections(items: list[nodes.Node]) -> Iterator[str]:
-    """The sections that write other variables than their own."""
+    """The Mustache sections that write other variables than their own."""
     for item in items:
-        for one in (item, *item.find_all(nodes.If)):
-            name = path_of(one.test) if isinstance(one, nodes.If) else None
-            if name is not None and set(written_in(one)) - {name}:
+        for node in (item, *item.find_all(nodes.If)):
+            name = path_of(node.test) if isinstance(node, nodes.If) else None
+            if name is not None and set(written_in(node)) - {name}:
                 yield name
 
 
 def parsed(source: str, form: Form) -> list[nodes.Node]:
-    """A template as nodes of Jinja.
+    """Parses a template to Jinja nodes.
 
     Raises:
-        ExchangeError: it is no format string, or its sections do not fit together.
-        TemplateSyntaxError: it is no Jinja.
+        ExchangeError: it is an invalid format string, or its sections do not match.
+        TemplateSyntaxError: it is invalid Jinja.
     """
     if form == "jinja":
         return Environment(autoescape=False).parse(source).body
@@ -187,26 +180,26 @@ def _fields(source: str) -> Iterator[nodes.Expr]:
                 yield nodes.TemplateData(text, lineno=line)
             line += text.count("\n")
             if name is not None:
-                found = _variable(name, line)
+                variable = _variable(name, line)
                 form = f"{(conversion and f'!{conversion}') or ''}{(spec and f':{spec}') or ''}"
-                yield nodes.Filter(found, form, [], [], None, None, lineno=line) if form else found
+                yield nodes.Filter(variable, form, [], [], None, None, lineno=line) if form else variable
     except ValueError as error:
         raise ExchangeError(f"this is no format string: {error}; write {{{{ for a brace") from None
 
 
 def _variable(words: str, line: int) -> nodes.Expr:
-    """A variable by its name; what is none stays as an expression that nothing has a counterpart for."""
+    """The expression of a variable; an invalid name becomes an expression that a schema cannot express."""
     if not _PATH.fullmatch(words):
         return nodes.Call(nodes.Name("f", "load", lineno=line), [], [], None, None, lineno=line)
     first, *others = re.split(r"[.\[]", words)
-    found: nodes.Expr = nodes.Name(first, "load", lineno=line)
-    for one in others:
-        found = nodes.Getattr(found, one.rstrip("]").strip("'\""), "load", lineno=line)
-    return found
+    variable: nodes.Expr = nodes.Name(first, "load", lineno=line)
+    for attribute in others:
+        variable = nodes.Getattr(variable, attribute.rstrip("]").strip("'\""), "load", lineno=line)
+    return variable
 
 
 def _alone(source: str, tag: re.Match[str]) -> tuple[int, int]:
-    """Where the text before a tag ends and goes on behind it."""
+    """The end of the text before a tag, and the start of the text after it."""
     begins = source.rfind("\n", 0, tag.start()) + 1
     rest = _LINE_END.match(source, tag.end())
     if rest is None or source[begins : tag.start()].strip(" \t"):
@@ -215,9 +208,9 @@ def _alone(source: str, tag: re.Match[str]) -> tuple[int, int]:
 
 
 def _mustache(source: str) -> list[nodes.Node]:
-    """Variables, sections (what is there where they are true) and inverted sections.
+    """Parses variables, sections (written if true) and inverted sections.
 
-    A line that holds a tag which writes nothing, and white space, is no line of the text.
+    A line that has only white space and a tag without output is removed.
     """
     bodies: list[list[nodes.Node]] = [[]]
     opened: list[tuple[str, str, int]] = []

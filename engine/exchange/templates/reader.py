@@ -1,6 +1,6 @@
-"""What the nodes of a template are in a schema. Templates are parsed by jinja2 and never rendered.
+"""Converts the nodes of a template to a schema. Templates are parsed by jinja2 and never rendered.
 
-What has no counterpart in a schema is left out and noted with its line.
+Nodes that a schema cannot express are omitted and noted with their line.
 """
 
 from __future__ import annotations
@@ -33,19 +33,18 @@ from engine.programs.source.expressions import Const, Expr, Ref
 from engine.programs.source.parameters import Arg, Parameter
 
 _ALWAYS: Final = Const(True)
-_MACROS: Final = (GAP, SEAM, TURN)
-"""The macros of our own templates, which a schema needs no counterpart of."""
+_MACROS: Final = (GAP, SEAM, TURN)  # macros of exported templates, which an import ignores
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where nodes stand.
+    """The place of nodes in a schema.
 
     Attributes:
-        taken: the names of modules taken there.
-        top: whether turns may stand there.
-        path: the path of the module there; empty outside of modules.
-        tests: what has to hold for the text there to be written.
+        taken: the used module names.
+        top: whether turns are allowed.
+        path: the path of the enclosing module; empty outside modules.
+        tests: the conditions under which its text is written.
     """
 
     taken: dict[str, int] = field(default_factory=dict)
@@ -54,12 +53,12 @@ class Place:
     tests: tuple[nodes.Expr, ...] = ()
 
     def inside(self, name: str, tests: Iterable[nodes.Expr] = ()) -> Place:
-        """The place in a module here, written where these conditions hold too."""
+        """Returns the place in an inner module with additional conditions."""
         path = f"{self.path}/{name}" if self.path else name
         return Place({}, False, path, (*self.tests, *tests))
 
     def turn(self) -> Place:
-        """The place in a turn here."""
+        """Returns the place in a turn."""
         return replace(self, top=False)
 
 
@@ -67,17 +66,7 @@ _Read = Callable[[Place], Iterable[Node]]
 
 
 class TemplateReader:
-    """Turns nodes of templates into what a schema is built of.
-
-    Args:
-        length: length of the parameters, in tokens.
-        defaults: what parameters are where a prompt gives nothing.
-
-    Attributes:
-        parameters: those that came up, by name.
-        notes: what was left out, a sentence each.
-        choices: what the modules depend on.
-    """
+    """Converts nodes of templates to nodes of a schema; `length` is that of each parameter, in tokens."""
 
     def __init__(self, length: int, defaults: Mapping[str, str] | None = None) -> None:
         self._length = length
@@ -90,19 +79,19 @@ class TemplateReader:
         self.notes: list[str] = []
 
     def begin(self, constants: Mapping[str, Any]) -> None:
-        """Begins a template of its own, in which variables have these values."""
+        """Begins an independent template, in which variables have these values."""
         self._values = Values({path: nodes.Const(value) for path, value in constants.items()})
 
     def stand(self, where: str, before: int) -> None:
-        """Says what messages call the nodes that follow, and how many lines of the source are before them."""
+        """Sets the name of the next nodes in messages, and the number of source lines before them."""
         self._where, self._before = where, before
 
     def body(self, items: list[nodes.Node], place: Place) -> list[Node]:
-        """The nodes of one body."""
-        found: list[Node] = []
+        """Converts the nodes of one body."""
+        converted: list[Node] = []
         for item in items:
-            found.extend(self._item(item, place))
-        return found
+            converted.extend(self._item(item, place))
+        return converted
 
     def _item(self, item: nodes.Node, place: Place) -> Iterator[Node]:
         match item:
@@ -132,15 +121,15 @@ class TemplateReader:
                 node=nodes.Call(node=nodes.Name(name="namespace"), args=[], dyn_args=None) as call,
             ) if call.dyn_kwargs is None:
                 self._values.set(name, nodes.Name(name, "load"))
-                for one in call.kwargs:
-                    self._set(f"{name}.{one.key}", one.value, item)
+                for argument in call.kwargs:
+                    self._set(f"{name}.{argument.key}", argument.value, item)
             case nodes.Assign(target=nodes.Name() | nodes.NSRef() as target):
                 self._set(target_of(target), item.node, item)
             case _:
                 self._leave_out(item, spelling(item))
 
     def told(self) -> tuple[str, ...]:
-        """The notes, each once, with one on the lengths of parameters before them."""
+        """Returns the notes without repetition, after one on the lengths of parameters."""
         notes = list(dict.fromkeys((*self.notes, *self.choices.told())))
         if self.parameters:
             listed = ", ".join(list(self.parameters)[:5])
@@ -156,8 +145,8 @@ class TemplateReader:
         inside = ", ".join(f"{{{{ {path} }}}}" for path in written_in(node))
         lost = f" with {inside} in it" if inside else ""
         line = (node.lineno or 0) + self._before
-        given = [self._values.lose(path, line) for path in ([sets] if sets else set_in(node))]
-        instead = f"; a prompt gives {', '.join(given)}" if given else ""
+        variables = [self._values.lose(path, line) for path in ([sets] if sets else set_in(node))]
+        instead = f"; a prompt gives {', '.join(variables)}" if variables else ""
         self.notes.append(
             f"{self._at(node)}: {what} is left out{lost}, as a schema has nothing like it{instead}"
         )
@@ -176,12 +165,12 @@ class TemplateReader:
                 return
             if not inner.set(target.name, value, self._values):
                 name = inner.lose(target.name, item.lineno + self._before)
-                what = f"the value of {target.name} is left out, as it is no constant; a prompt gives {name}"
-                self.notes.append(f"{self._at(item)}: {what}")
+                note = f"the value of {target.name} is left out, as it is no constant; a prompt gives {name}"
+                self.notes.append(f"{self._at(item)}: {note}")
         yield from self._scope(item.body, place, inner)
 
     def _scope(self, body: list[nodes.Node], place: Place, inner: Values) -> Iterator[Node]:
-        """A body with variables of its own."""
+        """Converts a body with its own variables."""
         outer, outside = self._values, self._outside
         self._values, self._outside = inner, outer if outside is None else outside
         yield from self.body(body, place)
@@ -191,13 +180,13 @@ class TemplateReader:
     # Text
 
     def _said(self, node: nodes.Expr, place: Place) -> Iterator[Node]:
-        """What a resolved expression writes."""
+        """The output of a resolved expression."""
         match node:
             case nodes.CondExpr():
                 yield from self._condition_text(node, place)
             case nodes.Concat():
-                for one in node.nodes:
-                    yield from self._said(one, place)
+                for child in node.nodes:
+                    yield from self._said(child, place)
             case nodes.Add() if adds_text(node):
                 yield from self._said(node.left, place)
                 yield from self._said(node.right, place)
@@ -252,7 +241,7 @@ class TemplateReader:
         return Ref(known if known.default == default else replace(known, default=default))
 
     def _one_each(self, body: list[Node], path: str) -> list[Node]:
-        """What stands in one module, with one default for all places of a variable, which is noted."""
+        """Gives all places of a variable in one module the same default, and notes changes."""
         chosen: dict[str, Parameter] = {}
         for ref in _refs(body):
             name, default = ref.parameter.name, ref.parameter.default
@@ -260,16 +249,16 @@ class TemplateReader:
             known = chosen.setdefault(name, ref.parameter)
             if (default or "") != (known.default or ""):
                 several = default and known.default
-                what = "several defaults" if several else "a default in one place and none in another"
-                kept = f"one parameter, with the default {known.default or default!r}"
-                self.notes.append(f"{name} has {what}; in a module it is {kept}")
+                difference = "several defaults" if several else "a default in one place and none in another"
+                result = f"one parameter, with the default {known.default or default!r}"
+                self.notes.append(f"{name} has {difference}; in a module it is {result}")
             if known.default is None or (default and not known.default):
                 chosen[name] = ref.parameter
 
         def settled(part: Expr) -> Expr:
             return replace(part, parameter=chosen[part.parameter.name]) if isinstance(part, Ref) else part
 
-        return [Say(tuple(map(settled, one.parts))) if isinstance(one, Say) else one for one in body]
+        return [Say(tuple(map(settled, item.parts))) if isinstance(item, Say) else item for item in body]
 
     # Modules
 
@@ -277,8 +266,8 @@ class TemplateReader:
         outer = state = self._values
         branches: list[tuple[nodes.Expr, list[nodes.Node], Values]] = []
         rest = item.else_
-        for one in (item, *item.elif_):
-            body, known = one.body, state.condition(cast(nodes.Expr, one.test))
+        for branch in (item, *item.elif_):
+            body, known = branch.body, state.condition(cast(nodes.Expr, branch.test))
             if decided(known):
                 rest = body
                 break
@@ -295,7 +284,7 @@ class TemplateReader:
             self.notes.append(f"{self._at(item)}: {path} has too many values, so a prompt gives it")
 
     def _reading(self, body: list[nodes.Node], values: Values) -> _Read | None:
-        """What reads a branch; None for one that does nothing but set variables, which is read here."""
+        """The reader of a branch; None for a branch that only sets variables, which is evaluated here."""
 
         def read(place: Place) -> Iterable[Node]:
             self._values = values
@@ -324,24 +313,24 @@ class TemplateReader:
         node: nodes.Node,
         place: Place,
     ) -> Iterator[Node]:
-        """The modules of which a prompt imports one at most."""
-        found: list[ModuleNode] = []
+        """The modules of which a prompt imports at most one."""
+        members: list[ModuleNode] = []
         before: list[nodes.Expr] = []
-        left = False  # whether a branch has no module, so that those behind it go by all conditions
+        left = False  # whether a branch has no module, so later ones need all conditions
         for test, read in branches:
             if read is None:
                 left = True
             else:
                 tests = [*before, test]
-                found.append(self._module(_named(tests if left else [test]), tests, read, node, place))
+                members.append(self._module(_named(tests if left else [test]), tests, read, node, place))
             before.append(negation(test))
         if rest is not None:
             name = _named(before) if left or len(branches) == 1 else "otherwise"
-            found.append(self._module(name, before, rest, node, place))
-        if found:
-            paths = [place.inside(one.name).path for one in found]
+            members.append(self._module(name, before, rest, node, place))
+        if members:
+            paths = [place.inside(member.name).path for member in members]
             self.choices.between(paths, [test for test, _ in branches], self._at(node))
-            yield found[0] if len(found) == 1 else UnionNode(tuple(found))
+            yield members[0] if len(members) == 1 else UnionNode(tuple(members))
 
     def _module(
         self,
@@ -368,51 +357,51 @@ class TemplateReader:
         role = item.name.rstrip("0123456789").removesuffix("_")
         if role not in ROLES or not place.top:
             if role in ROLES:
-                what = f"{{% block {item.name} %}} begins no turn here, as it stands in another statement"
-                self.notes.append(f"{self._at(item)}: {what}")
+                note = f"{{% block {item.name} %}} begins no turn here, as it stands in another statement"
+                self.notes.append(f"{self._at(item)}: {note}")
             yield from self._scope(item.body, place, inner)
             return
-        found = list(self._scope(item.body, place.turn(), inner))
-        yield Turn(cast(RoleName, role), tuple(self.anonymous(found, place)))
+        inside = list(self._scope(item.body, place.turn(), inner))
+        yield Turn(cast(RoleName, role), tuple(self.anonymous(inside, place)))
 
     def anonymous(self, body: list[Node], place: Place) -> list[Node]:
-        """A body outside of modules: each line with a parameter becomes a module."""
-        found: list[Node] = []
+        """Converts a body outside modules: each line with a parameter becomes a module."""
+        result: list[Node] = []
         parts: list[Expr] = []
         for node in [*body, None]:
             if isinstance(node, Say):
                 parts.extend(node.parts)
                 continue
             for line in _lines(parts):
-                slot = next((one for one in line if isinstance(one, Ref)), None)
+                slot = next((part for part in line if isinstance(part, Ref)), None)
                 if slot is None:
-                    found.append(Say(line))
+                    result.append(Say(line))
                 else:
                     name = unique(legible(slot.parameter.name), place.taken, 0)
-                    found.append(ModuleNode(name, _ALWAYS, tuple(self._one_each([Say(line)], name))))
+                    result.append(ModuleNode(name, _ALWAYS, tuple(self._one_each([Say(line)], name))))
                     self.choices.written[name] = ()
             parts = []
             if node is not None:
-                found.append(node)
-        return found
+                result.append(node)
+        return result
 
 
 def _refs(body: list[Node]) -> Iterator[Ref]:
-    """The parameters that stand directly in a body."""
+    """The parameters directly in a body."""
     for node in body:
         if isinstance(node, Say):
             yield from (part for part in node.parts if isinstance(part, Ref))
 
 
 def _seam(call: nodes.Call) -> Iterator[Seam]:
-    """The seam that a call of a macro remembers; the others write white space that is known already."""
+    """The separator that a macro call adds; other calls write white space that is known already."""
     match call:
         case nodes.Call(node=nodes.Name(name=name), args=[nodes.Const(value=str(text)), *_]) if name == SEAM:
             yield Seam(text)
 
 
 def _lines(parts: list[Expr]) -> Iterator[tuple[Expr, ...]]:
-    """The parts cut at line breaks; neighbouring lines are joined where both or neither hold a parameter."""
+    """The parts cut at line breaks; adjacent lines are joined unless just one has a parameter."""
     lines: list[list[Expr]] = [[]]
     for part in parts:
         if not isinstance(part, Const):
@@ -433,5 +422,5 @@ def _lines(parts: list[Expr]) -> Iterator[tuple[Expr, ...]]:
 
 
 def _named(tests: Iterable[nodes.Expr]) -> str:
-    """Conditions in a few words, from which a module gets its name."""
+    """Conditions in a few words, for the name of a module."""
     return "-and-".join(map(words, tests))

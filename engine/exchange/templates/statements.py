@@ -1,4 +1,4 @@
-"""Statements of templates: how they are spelled, what they set, and what they would write."""
+"""Statements of templates: their spelling, the variables that they set, and their output."""
 
 from __future__ import annotations
 
@@ -25,54 +25,54 @@ _SPELLING: Final = {
 
 
 def spelling(node: nodes.Node) -> str:
-    """How a statement begins."""
+    """Returns the beginning of a statement, for messages."""
     kind = type(node).__name__
     return _SPELLING.get(kind, kind.lower())
 
 
 def written_in(node: nodes.Node) -> tuple[str, ...]:
-    """The variables whose values stand in the text that a statement makes."""
+    """Returns the variables that a statement writes."""
     names = [
         path
         for output in node.find_all(nodes.Output)
         for part in output.nodes
-        for one in (part, *part.find_all((nodes.Name, nodes.Getattr, nodes.Getitem)))
-        if (path := path_of(one)) is not None
+        for name in (part, *part.find_all((nodes.Name, nodes.Getattr, nodes.Getitem)))
+        if (path := path_of(name)) is not None
     ]
-    whole = [one for one in names if not any(other.startswith(f"{one}.") for other in names)]
+    whole = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
     return tuple(dict.fromkeys(whole))
 
 
 def target_of(target: nodes.Name | nodes.NSRef) -> str:
-    """The variable that a statement sets."""
+    """Returns the variable that a statement sets."""
     return f"{target.name}.{target.attr}" if isinstance(target, nodes.NSRef) else target.name
 
 
 def set_in(node: nodes.Node) -> list[str]:
-    """The variables that a statement sets for what follows it."""
-    found = [target_of(one) for one in node.find_all(nodes.NSRef)]
+    """Returns the variables that a statement sets for later statements."""
+    variables = [target_of(leaf) for leaf in node.find_all(nodes.NSRef)]
     match node:
         case nodes.Assign(target=target) | nodes.AssignBlock(target=target):
-            found += [
-                one.name for one in (target, *target.find_all(nodes.Name)) if isinstance(one, nodes.Name)
+            variables += [
+                leaf.name for leaf in (target, *target.find_all(nodes.Name)) if isinstance(leaf, nodes.Name)
             ]
         case nodes.Import(target=name) | nodes.Macro(name=name):
-            found.append(name)
+            variables.append(name)
         case nodes.FromImport(names=names):
-            found += [one if isinstance(one, str) else one[1] for one in names]
-    return list(dict.fromkeys(found))
+            variables += [item if isinstance(item, str) else item[1] for item in names]
+    return list(dict.fromkeys(variables))
 
 
 def silent(body: list[nodes.Node]) -> bool:
-    """Whether a branch sets variables and writes nothing but white space."""
-    sets = any(isinstance(one, _SETS) or any(one.find_all(_SETS)) for one in body)
+    """Returns whether a branch sets variables and writes only white space."""
+    sets = any(isinstance(statement, _SETS) or any(statement.find_all(_SETS)) for statement in body)
     return sets and all(map(_is_silent, body))
 
 
 def _is_silent(node: nodes.Node) -> bool:
     match node:
         case nodes.If(body=body, elif_=others, else_=rest):
-            return all(map(_is_silent, [*body, *(inner for one in others for inner in one.body), *rest]))
+            return all(map(_is_silent, [*body, *(inner for other in others for inner in other.body), *rest]))
         case nodes.Output(nodes=parts):
-            return all(isinstance(one, nodes.TemplateData) and not one.data.strip() for one in parts)
+            return all(isinstance(part, nodes.TemplateData) and not part.data.strip() for part in parts)
     return isinstance(node, _SETS)

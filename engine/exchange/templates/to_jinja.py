@@ -1,4 +1,4 @@
-"""A schema as a Jinja template, and what a prompt is rendered with."""
+"""Converts a schema to a Jinja template, and a prompt to its variables."""
 
 from __future__ import annotations
 
@@ -33,20 +33,15 @@ from engine.pml.whitespace.separators import own_seam
 from engine.programs.compile.naming import VariableNames, quoted
 from engine.programs.schema_endings import has_seams
 
-NEW_TEXT: Final = "new_text"
-"""The variable for what a prompt adds at its end."""
-
-GAP: Final = "pml_gap"
-"""The macro that stands before a text and writes the seam that is to be read there."""
-
-SEAM: Final = "pml_seam"
-"""The macro that remembers a seam, until a text follows in the same turn."""
+NEW_TEXT: Final = "new_text"  # the variable for new text at a prompt's end
+GAP: Final = "pml_gap"  # the macro before a text, which writes the pending separator
+SEAM: Final = "pml_seam"  # the macro that adds a pending separator, until a text follows in the same turn
 
 TURN: Final = "pml_turn"
-"""The macro that forgets the seam, as a turn begins or ends; one of the user keeps it for new text."""
+"""The macro at the start and end of a turn: drops the separator, except after a user turn for new text."""
 
 STATE: Final = "pml"
-"""What the macros remember: the seam, that at the end of the last turn, and how many texts a turn has."""
+"""State of the macros: pending separator, separator of the last turn, number of texts in the turn."""
 
 _MACROS: Final = f"""{{# White space between modules is written where text stands on either side of
 it in one turn.
@@ -78,18 +73,14 @@ _ESCAPES: Final = {"{": "{{ '{' }}", "\r": "{{ '\\r' }}"}
 
 
 def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]:
-    """The template of a schema, and notes.
+    """Returns the template of a schema, and notes.
 
-    Rendered by jinja2 with its default settings, it gives the text of the bound prompt. A module is a
-    variable that is true where it is imported, a union a variable with the name of the imported member, a
-    parameter a variable, and a turn a block.
-
-    Args:
-        schema: the schema.
-        bound: a prompt bound to it; the template then begins with a comment on what to render it with.
+    With jinja2's default settings, it renders to the text of the bound prompt, whose variables a comment at
+    its start lists. A module is a variable that is true if imported. A union is a variable with the name of
+    the imported member. A parameter is a variable, and a turn is a block.
 
     Raises:
-        ExchangeError: the template cannot hold the schema or the prompt.
+        ExchangeError: a template cannot express the schema or the prompt.
     """
     names = VariableNames(schema, _RESERVED)
     pieces = _Writer(names, seams=has_seams(schema)).schema(schema, joins=_joins(bound), own=_own_seam(bound))
@@ -98,7 +89,7 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
         template += "{##}"  # jinja2 drops a line break at the very end
     first = ROLE_LINE.search(template)
     if first and not template[: first.start()].strip():
-        template = "{##}" + template  # else text that looks like the name of a role would be read as one
+        template = "{##}" + template  # otherwise text like a role's name would become a role
     notes = _substitutes(names)
     context: dict[str, Any] = {}
     if bound is not None:
@@ -107,7 +98,7 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
         shown = json.dumps(context, ensure_ascii=False, indent=2).replace("#}", "#\\u007d")
         template = f"{{# Render it with:\n{shown}\n#}}{template}"
     rendered = _render(template, context)
-    if bound is not None and rendered != "".join(one.text for one in conversation(bound.parts)):
+    if bound is not None and rendered != "".join(turn.text for turn in conversation(bound.parts)):
         message = (
             "a template holds modules in the order of the schema and new text behind them, and this prompt "
             "has another order; put its imports in the schema's order and its text behind them"
@@ -117,8 +108,8 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
 
 
 def _substitutes(names: VariableNames) -> list[str]:
-    """Which names a template spells in another way, in one sentence."""
-    pairs = [f"{found} for {name}" for found, name in names.substitutes.items()]
+    """A sentence on names that the template spells differently."""
+    pairs = [f"{variable} for {name}" for variable, name in names.substitutes.items()]
     more = f", and {len(pairs) - _SAID} more in the same way" if len(pairs) > _SAID else ""
     return [f"names are spelled as Jinja reads them: {', '.join(pairs[:_SAID])}{more}"] if pairs else []
 
@@ -132,7 +123,7 @@ def _render(template: str, context: dict[str, Any]) -> str:
 
 
 def _joins(bound: Bound | None) -> bool:
-    """Whether new text goes on where the schema ends, and not in a turn that the prompt adds."""
+    """Whether new text continues the end of the schema, not a turn of the prompt."""
     added = False
     for part in bound.parts if bound else ():
         if isinstance(part, RoleOpen | RoleClose):
@@ -143,32 +134,25 @@ def _joins(bound: Bound | None) -> bool:
 
 
 def _own_seam(bound: Bound | None) -> bool:
-    """Whether the first new text is a seam of the prompt's own."""
+    """Whether the first new text is a separator of the prompt."""
     first = next((part for part in bound.parts if isinstance(part, NewText)), None) if bound else None
     return first is not None and first.seam
 
 
 class _Writer:
-    """Writes a schema as a template.
-
-    Args:
-        names: the variables.
-        seams: whether the schema has seams, for which the macros are needed.
-    """
+    """Writes a schema as a template; `seams` adds the macros for separators."""
 
     def __init__(self, names: VariableNames, *, seams: bool) -> None:
         self._names = names
         self._turns: dict[str, int] = {}
         self._seams = seams
-        self._unread = True  # whether a seam may be waiting, or nothing of the module or turn has been read
+        self._unread = True  # whether a separator may be pending, or the module or turn is still empty
 
     def schema(self, schema: Schema, *, joins: bool, own: bool) -> Iterator[str]:
-        """The pieces of the template.
+        """The parts of the template.
 
-        Args:
-            schema: the schema.
-            joins: whether new text may go on what the schema ends with.
-            own: whether new text brings white space that takes the place of less white space before it.
+        With `joins`, new text may continue the end of the schema. With `own`, new text begins with white
+        space that replaces a smaller separator.
         """
         children = schema.children
         last = children[-1] if children else None
@@ -188,12 +172,12 @@ class _Writer:
             yield new_text
 
     def _turn(self, turn: Role, new_text: str = "", *, fresh: bool = False) -> Iterator[str]:
-        """The block of a turn, whose name is its own; `fresh` where no seam can wait before it."""
+        """The block of a turn, with a unique name; `fresh` if no separator can be pending."""
         number = self._turns[turn.role] = self._turns.get(turn.role, 0) + 1
         border = f"{{{{ {TURN}() }}}}" if self._seams else ""
         yield f"{{% block {turn.role}{'' if number == 1 else f'_{number}'} %}}{'' if fresh else border}"
         self._unread = True
-        yield from self._children(turn.children, 0)  # nothing outside of the turn ends what is in it
+        yield from self._children(turn.children, 0)  # nothing outside the turn ends its content
         end = border.replace("()", '("user")') if turn.role == "user" else border
         yield f"{new_text or end}{{% endblock %}}"
         self._unread = True
@@ -207,7 +191,7 @@ class _Writer:
                     if self._seams and self._unread and text:
                         self._unread = False
                         yield f"{{{{ {GAP}() }}}}"
-                    yield _SPECIAL.sub(lambda found: _ESCAPES[found[0]], text)
+                    yield _SPECIAL.sub(lambda match: _ESCAPES[match[0]], text)
                 case Param():
                     default = "" if child.default is None else f" | default({_string(child.default)})"
                     yield from self._value(f"{self._names.of(child)}{default}", gap=self._unread)
@@ -225,18 +209,18 @@ class _Writer:
                     yield "{% endif %}" if members else ""
 
     def _value(self, expression: str, *, gap: bool, behind: str = "") -> Iterator[str]:
-        """A variable, with the seam before it; `behind` where it stands behind the turn that it may join."""
+        """A variable with the separator before it; `behind` if it follows the turn that it may join."""
         if self._seams and gap:
             yield f"{{{{ {GAP}({expression}{behind}) }}}}"
         yield f"{{{{ {expression} }}}}"
 
     def _module(self, module: Module, depth: int) -> Iterator[str]:
-        """A module, whose own seam is remembered only if the module gave text."""
+        """A module, whose separator becomes pending only if the module wrote text."""
         self._unread = True
         seam = own_seam(module)
         inner = module.children[:-1] if seam else module.children
         if seam and seam.implied and depth:
-            seam = None  # it ends with the module round it
+            seam = None  # it ends with its parent
         certain = any(isinstance(child, Text) and child.text and not child.seam for child in inner)
         before = "" if certain else f"{STATE}.before_{depth}"
         if seam and before:
@@ -247,18 +231,18 @@ class _Writer:
         self._unread = True
 
     def _seam(self, text: str, since: str = "") -> str:
-        """Has a seam remembered if something was read, more than `since` says where that is given."""
+        """Makes a separator pending if text was written, since `since` if given."""
         self._unread = True
         return f"{{{{ {SEAM}({_string(text)}{since and f', {since}'}) }}}}"
 
 
 def _string(text: str) -> str:
-    """A string of Jinja, in which no tag seems to begin or end."""
-    return re.sub(r"[{}%#]", lambda found: f"\\x{ord(found[0]):02x}", quoted(text))
+    """A Jinja string without any apparent tag."""
+    return re.sub(r"[{}%#]", lambda match: f"\\x{ord(match[0]):02x}", quoted(text))
 
 
 def _context(bound: Bound, names: VariableNames) -> tuple[dict[str, Any], list[str]]:
-    """What the template is rendered with for one prompt."""
+    """The template's variables for one prompt."""
     context = names.values(bound)
     new: list[NewText] = []
     notes: list[str] = []
@@ -268,7 +252,7 @@ def _context(bound: Bound, names: VariableNames) -> tuple[dict[str, Any], list[s
         elif isinstance(part, RoleOpen) and part.new:
             notes = [f"turns that the prompt adds are part of {NEW_TEXT}"]
         elif isinstance(part, (SchemaText, ArgumentText)) and new and part_text(part):
-            if all(one.seam for one in new):
+            if all(item.seam for item in new):
                 message = (
                     "the schema has text in no turn on either side of one that is left out, and a template "
                     "cannot set it apart; put that text into turns"

@@ -1,7 +1,7 @@
-"""What the variables of a template stand for at each place of it, as expressions over what a prompt gives.
+"""Tracks the values of a template's variables at each place, as expressions over a prompt's variables.
 
-`{% set %}` in a branch of an if makes its variable a choice: `{{ x }}` is `'a' if c else 'b'` behind it.
-What a branch knows of its condition settles the conditions inside it.
+`{% set %}` in a branch makes its variable a choice: after the if, `{{ x }}` is `'a' if c else 'b'`. Inside a
+branch, its condition decides inner conditions.
 """
 
 from __future__ import annotations
@@ -36,11 +36,7 @@ from engine.exchange.templates.expressions import (
 
 
 class Values:
-    """The values of variables at a place, and which conditions are known to hold there.
-
-    Args:
-        held: what variables stand for, by their paths; others are what the prompt gives.
-    """
+    """The values of variables at a place by path (others come from the prompt), and known conditions."""
 
     def __init__(self, held: Mapping[str, nodes.Expr] | None = None) -> None:
         self._held = dict(held or {})
@@ -54,68 +50,54 @@ class Values:
         return made
 
     def scope(self) -> Values:
-        """The same, to be changed by itself."""
+        """Returns a copy for independent changes."""
         return self._copy(self._held)
 
     def settled(self) -> Values:
-        """What is known here, for expressions that are resolved already."""
+        """Returns the known conditions without values, for resolved expressions."""
         return self._copy({})
 
     def within(self, test: nodes.Expr, holds: bool) -> Values:
-        """The same where a condition holds, or where it does not."""
+        """Returns the values if a condition is true, or false."""
         made = self.scope()
         made._assume(test, holds)
         return made
 
-    # What is set
+    # Assignments
 
     def set(self, path: str, value: nodes.Node, known: Values | None = None) -> bool:
-        """Gives a variable a value.
-
-        Args:
-            path: the variable.
-            value: what it stands for.
-            known: the values of the variables in that, where they are not these.
+        """Assigns a value to a variable; `known` has the values of variables in it, by default these.
 
         Returns:
-            Whether a schema can spell it; where not, the variable stays as it was.
+            Whether a schema can express it; otherwise the variable is unchanged.
         """
-        found = (known or self).resolved(value) if carried(value) else None
-        if found is None or not carried(found) or not small(found):
+        resolved = (known or self).resolved(value) if carried(value) else None
+        if resolved is None or not carried(resolved) or not small(resolved):
             return False
         self._forget(path)
-        self._held[path] = found
+        self._held[path] = resolved
         return True
 
     def lose(self, path: str, line: int) -> str:
-        """Makes a variable be what the prompt gives, and no longer what it was.
-
-        Returns:
-            The name of what the prompt gives.
-        """
+        """Makes a variable come from the prompt again, and returns its name there."""
         self._forget(path)
         name = f"{path}-{line}" if path in self._read else path
         self._held[path] = nodes.Name(name, "load", lineno=line)
         return name
 
     def _forget(self, path: str) -> None:
-        for one in [path, *(held for held in self._held if held.startswith(f"{path}."))]:
-            self._held.pop(one, None)
+        for forgotten in [path, *(inner for inner in self._held if inner.startswith(f"{path}."))]:
+            self._held.pop(forgotten, None)
 
     def leave(self, inner: Values) -> None:
-        """Goes on behind a scope: what it has set is gone, but for attributes of namespaces."""
+        """Continues after a scope: its assignments end, except attributes of namespaces."""
         self._held |= {path: value for path, value in inner._held.items() if "." in path}
 
     def join(self, branches: Sequence[tuple[nodes.Expr, Values]], otherwise: Values, line: int) -> list[str]:
-        """Goes on behind an if: a variable stands for what the branch has made of it.
-
-        Args:
-            branches: the condition of each branch, and the values at its end.
-            otherwise: the values where none of the conditions holds.
-            line: where the if stands.
+        """Continues after an if: a variable has its branch's value, or `otherwise` if no condition is true.
 
         Returns:
-            The variables that stand for too much; they are what the prompt gives.
+            The variables with too large values; they come from the prompt.
         """
         lost = []
         ends = [*(values for _, values in branches), otherwise]
@@ -135,14 +117,14 @@ class Values:
     def _of(self, path: str) -> nodes.Expr:
         first, *others = path.split(".")
         made: nodes.Expr = nodes.Name(first, "load")
-        for one in others:
-            made = nodes.Getattr(made, one, "load")
+        for attribute in others:
+            made = nodes.Getattr(made, attribute, "load")
         return self._held.get(path, made)
 
-    # What expressions stand for
+    # Values of expressions
 
     def resolved(self, node: Any) -> Any:
-        """An expression with the values of its variables in it, as far as they decide what it gives."""
+        """Returns an expression with the values of its variables, as far as they decide its value."""
         match node:
             case nodes.Name() | nodes.Getattr() | nodes.Getitem():
                 return self._variable(node)
@@ -160,32 +142,32 @@ class Values:
             case nodes.Node():
                 return self._rebuilt(node)
             case list():
-                return [self.resolved(one) for one in node]
+                return [self.resolved(item) for item in node]
         return node
 
     def _rebuilt(self, node: Any) -> Any:
         return type(node)(*(self.resolved(value) for _, value in node.iter_fields()), lineno=node.lineno)
 
     def _variable(self, node: nodes.Expr) -> nodes.Expr:
-        found: nodes.Expr = node if isinstance(node, nodes.Name) else self._rebuilt(node)
-        for path in (path_of(node), path_of(found)):
+        rebuilt: nodes.Expr = node if isinstance(node, nodes.Name) else self._rebuilt(node)
+        for path in (path_of(node), path_of(rebuilt)):
             if path in self._held:
-                found = self.settled().resolved(self._held[path])
-                return found
+                rebuilt = self.settled().resolved(self._held[path])
+                return rebuilt
         if path is not None:
             self._read.add(path)
-        return found
+        return rebuilt
 
     # Conditions
 
     def condition(self, test: nodes.Expr) -> nodes.Expr:
-        """A condition over what the prompt gives, as short as what is known here makes it."""
+        """Returns a condition over the prompt's variables, shortened by the known conditions."""
         return self._condition(self.resolved(test))
 
     def _condition(self, test: nodes.Expr) -> nodes.Expr:
-        found = self._simpler(test)
-        known = self._facts.get(key(found))
-        return found if known is None else nodes.Const(known)
+        simpler = self._simpler(test)
+        known = self._facts.get(key(simpler))
+        return simpler if known is None else nodes.Const(known)
 
     def _simpler(self, test: nodes.Expr) -> nodes.Expr:
         match test:
@@ -237,21 +219,21 @@ class Values:
             return negation(self._condition(same))
         for one, other in ((left, right), (right, left)):
             if sign == "eq" and undefined(one):
-                there = nodes.Test(other, "defined", [], [], None, None, lineno=test.lineno)
-                return negation(self._condition(there))
-        found = compared(left, right)
+                defined = nodes.Test(other, "defined", [], [], None, None, lineno=test.lineno)
+                return negation(self._condition(defined))
+        comparison = compared(left, right)
         if constant(left) and constant(right) and sign in SIGNS:
             with contextlib.suppress(TypeError):
                 return nodes.Const(SIGNS[sign](plain(left), plain(right)))
         empty = self._facts.get(key(left)) is False
-        return nodes.Const(False) if sign == "eq" and empty and decided(right) else found
+        return nodes.Const(False) if sign == "eq" and empty and decided(right) else comparison
 
     def _defined(self, test: nodes.Expr, inner: nodes.Expr) -> nodes.Expr:
         if isinstance(inner, nodes.CondExpr):
             fields = [value for name, value in test.iter_fields() if name != "node"]
             sides = (
-                nodes.Test(one or UNDEFINED, *fields, lineno=test.lineno)
-                for one in (inner.expr1, inner.expr2)
+                nodes.Test(branch or UNDEFINED, *fields, lineno=test.lineno)
+                for branch in (inner.expr1, inner.expr2)
             )
             return self._condition(nodes.CondExpr(inner.test, *sides, lineno=test.lineno))
         return nodes.Const(not undefined(inner)) if is_text(inner) else test
@@ -272,7 +254,7 @@ class Values:
                     self._follow(test)
 
     def _follow(self, test: nodes.Expr) -> None:
-        """Takes in what a condition that holds says of a variable."""
+        """Records the variables that a true condition determines."""
         match test:
             case nodes.Compare(
                 expr=left, ops=[nodes.Operand(op="eq", expr=nodes.Const(value=str()) as right)]

@@ -28,8 +28,7 @@ from engine.pml.tree.tree import TurnName
 from engine.prompt.conversation.named_blocks import Block, Modules, modules_of
 from engine.prompt.conversation.tools import ToolCall, ToolsError, call_fields, result_fields
 
-NAME = "conversation"
-"""What the list of the store shows as the schema of a conversation."""
+NAME = "conversation"  # schema name of conversations in the list of the store
 _ROLES = get_args(TurnName)
 _NAMING = ("system", "user")
 _BLANK_LINE = "\n\n"
@@ -83,13 +82,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Spelled:
-    """A conversation as a prompt bound to its own schema.
-
-    Attributes:
-        prompt: the turns as a tree, not from a document.
-        bound: the parts in reading order.
-        blocks: the places of the blocks.
-    """
+    """A conversation as a prompt bound to its own schema; `bound` has the parts in reading order."""
 
     prompt: Prompt
     bound: Bound
@@ -169,7 +162,7 @@ def _with_results(messages: Sequence[Message]) -> Iterator[Message]:
     """
     names: dict[str, str] = {}
     calls: list[ToolCall] = []
-    for are_results, run in groupby(messages, key=lambda message: message.role == "tool"):
+    for are_results, run in groupby(messages, key=lambda turn: turn.role == "tool"):
         if are_results:
             yield from _paired(list(run), calls, names)
             calls = []
@@ -183,20 +176,16 @@ def _with_results(messages: Sequence[Message]) -> Iterator[Message]:
 
 def _paired(results: list[Message], calls: list[ToolCall], names: Mapping[str, str]) -> Iterator[Message]:
     """Yields results in the order of their calls, or in their own order if an id is missing."""
-    wanted, answered = Counter(call.id for call in calls), Counter(result.call_id for result in results)
-    if len(calls) > 1 and "" not in wanted | answered:
-        for unpaired, problem in (
-            (answered - wanted, "is no call of the turn"),
-            (wanted - answered, "has no result"),
-        ):
+    wanted, sent = Counter(call.id for call in calls), Counter(result.call_id for result in results)
+    if len(calls) > 1 and "" not in wanted | sent:
+        for unpaired, why in ((sent - wanted, "is no call of the turn"), (wanted - sent, "has no result")):
             if unpaired:
                 raise SettingsError(
-                    f"The assistant calls {len(calls)} tools at once, and {next(iter(unpaired))!r} "
-                    f"{problem}. "
+                    f"The assistant calls {len(calls)} tools at once, and {next(iter(unpaired))!r} {why}. "
                     "Send one result behind them for each call, with its id."
                 )
         order = sorted(range(len(calls)), key=lambda number: calls[number].id)
-        answers = dict(zip(order, sorted(results, key=lambda result: result.call_id), strict=True))
+        answers = dict(zip(order, sorted(results, key=lambda reply: reply.call_id), strict=True))
         results = [answers[number] for number in range(len(calls))]
         names = {}
     placed = [call.name for call in calls] if len(calls) == len(results) else [""] * len(results)

@@ -1,8 +1,7 @@
 """Turns the named blocks of a conversation into modules of one schema. Needs no tokenizer.
 
 A block that sees others is nested inside them in a chain, because a module sees the text of its ancestors. So
-a
-block can occur several times in the tree; the conversation reads one occurrence.
+a block can occur several times in the tree; the conversation reads one occurrence.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ from engine.pml import Module, Text
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.xml.names import NAME, NAME_RULE
 
-MOST_SEEN = 64
-"""Blocks that one is encoded after: each nests it one deeper."""
-LONGEST_NAME = 200
-"""Characters: the store lists segments by their names."""
+MOST_SEEN = 64  # limit of a chain of blocks; each nests the next one deeper
+LONGEST_NAME = 200  # characters; the store lists segments by name
 
 
 @dataclass(frozen=True)
@@ -37,12 +34,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a message.
-
-    Attributes:
-        text: read verbatim.
-        module: its name, if any; allowed only in messages of the system or the user.
-    """
+    """A part of a message, read verbatim; only messages of the system or the user may name it as a module."""
 
     text: str
     module: Named | None = None
@@ -62,10 +54,7 @@ class Modules:
 
 
 def modules_of(blocks: Iterable[Block]) -> Modules:
-    """Makes modules of the named blocks; blocks without text are skipped.
-
-    Args:
-        blocks: the blocks of one conversation.
+    """Makes modules of the named blocks of one conversation; blocks without text are skipped.
 
     Raises:
         SettingsError: a name is invalid, two blocks with one name differ, a block sees itself or an unknown
@@ -138,25 +127,24 @@ def _chain(name: str, found: dict[str, Block]) -> tuple[str, ...]:
     begun: set[str] = set()
     waiting = [(name, False)]
     while waiting:
-        current, seen = waiting.pop()
+        block, seen = waiting.pop()
         if seen:
-            order[current] = None
+            order[block] = None
             continue
-        if current in order:
+        if block in order:
             continue
-        if current in begun:
+        if block in begun:
             raise SettingsError(
-                f"The named block {current!r} sees itself. Let it, or one that it sees, see less."
+                f"The named block {block!r} sees itself. Let it, or one that it sees, see less."
             )
-        begun.add(current)
-        waiting.append((current, True))
-        module = found[current].module
+        begun.add(block)
+        waiting.append((block, True))
+        module = found[block].module
         for other in reversed(module.sees if module is not None else ()):
             if other not in found:
                 raise SettingsError(
-                    f"The named block {current!r} sees {other!r}, and there is no block of that name; "
-                    "there are "
-                    f"{', '.join(map(repr, found))}."
+                    f"The named block {block!r} sees {other!r}, and there is no block of that name; "
+                    f"there are {', '.join(map(repr, found))}."
                 )
             waiting.append((other, False))
     return tuple(order)

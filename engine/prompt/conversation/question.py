@@ -11,8 +11,7 @@ from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.whitespace.rules import normalise
 from engine.pml.whitespace.separators import own_seam
 
-BEFORE_QUESTION = "\n\n"
-"""The seam before a question where the module before it brings none."""
+BEFORE_QUESTION = "\n\n"  # the separator before a question if the module before it has none
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,7 @@ class Asked:
 
     Attributes:
         schema: the schema with only the text of these modules and of their ancestors. Segments are the same
-            as for
-            the whole schema, because a module attends only to text that always precedes it.
+            as for the whole schema, because a module attends only to text that always precedes it.
         prompt: imports the modules, best first, then asks the question.
         paths: the modules imported for their own text, best first.
     """
@@ -48,8 +46,7 @@ def choose(
         ranked: paths of modules, best first.
         most: the maximum number of modules.
         budget: the maximum number of tokens of their texts and their ancestors' texts; modules that do not
-            fit
-            are skipped.
+            fit are skipped.
         count: counts the tokens of a text; required with a budget.
         fits: whether a prompt may import these paths; otherwise the last module is skipped.
     """
@@ -61,13 +58,13 @@ def choose(
         if len(chosen) == most:
             break
         above = _with_ancestors(path)
-        unions = {id(union): path for path in above if (union := schema.union_of(path)) is not None}
-        if any(members.get(union, path) != path for union, path in unions.items()):
+        unions = {id(union): module for module in above if (union := schema.union_of(module)) is not None}
+        if any(members.get(union, module) != module for union, module in unions.items()):
             continue
-        new = [path for path in above if path not in taken]
+        new = [module for module in above if module not in taken]
         cost = 0
         if budget is not None and count is not None:
-            cost = sum(count(_own_text(schema, path)) for path in new)
+            cost = sum(count(_own_text(schema, module)) for module in new)
             if spent + cost > budget:
                 continue
         if fits is not None and not fits((*chosen, path)):
@@ -80,14 +77,9 @@ def choose(
 
 
 def ask(schema: Schema, paths: Sequence[str], question: str) -> Asked:
-    """Makes a prompt of modules and a question.
+    """Makes a prompt of modules, best first, and a question in a user turn if the schema has turns.
 
     Modules with a common parent are grouped, because a prompt imports each parent once.
-
-    Args:
-        schema: the schema, without errors.
-        paths: modules that one prompt can import together, best first.
-        question: goes to the end, in a user turn if the schema has turns.
     """
     narrow = narrowed(schema, paths)
     last = narrow.children[-1] if narrow.children else None

@@ -1,8 +1,8 @@
-"""Which modules of a schema answer a question: full-text search over their texts, kept as a file.
+"""Full-text search for the modules of a schema that answer a question.
 
-The index is SQLite's FTS5, ranked by BM25. It is built in memory and kept whole, under the digest of what it
-was built of and with its own digest in it: what is damaged or of another text is not used, and built anew.
-Processes that keep the same index at once each put the same file in its place.
+The index is SQLite's FTS5, ranked by BM25. It is built in memory and stored as one file, named by the digest
+of its input. The file contains its own digest, so damaged or outdated files are ignored and rebuilt.
+Concurrent processes store identical files.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from engine.pml import Module, Schema, Text
 
 log = logging.getLogger(__name__)
 
-FOLDER: Final = "search"
-"""The folder of kept indexes, in that of a store."""
+FOLDER: Final = "search"  # the folder of indexes inside a store
 
 _ENDING: Final = ".index"
-_FORM: Final = b"pml search 1\n"  # a new number where what is indexed, or how, changes
+_FORM: Final = b"pml search 1\n"  # increase it when the indexed data changes
 _DIGEST_BYTES: Final = 32
 _MOST_BYTES: Final = 1 << 28
 _MOST_KEPT: Final = 16
@@ -39,7 +38,7 @@ _MOST_WORDS: Final = 64
 _NAME_WEIGHT, _TEXT_WEIGHT = 3.0, 1.0
 _TOKENIZER: Final = "porter unicode61 remove_diacritics 2"
 
-# Scripts without spaces between words: each character is indexed as a word, and asked for in pairs.
+# Scripts without spaces between words: each character is a word of the index, and queries use pairs.
 _UNSPACED: Final = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 )
@@ -48,7 +47,7 @@ _RUNS: Final = re.compile(f"[{_UNSPACED}]+")
 _COMPOUND: Final = re.compile(r"[^\W_]+(?:[._\-/:]+[^\W_]+)+")
 _WORD: Final = re.compile(r"[^\W_]+")
 _BEGUN: Final = re.compile(rf"[^\W_{_UNSPACED}]+\Z")
-_ENDINGS: Final = 5  # the most letters that a stem may be shorter than its word while that is typed
+_ENDINGS: Final = 5  # maximum number of letters by which a stem is shorter than its partly typed word
 _STEM: Final = 3
 _COMMON: Final = frozenset(
     _WORD.findall(
@@ -61,51 +60,37 @@ _COMMON: Final = frozenset(
 
 
 class SearchError(PromptCacheError):
-    """Nothing can be searched here."""
+    """Search is unavailable."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A module that a search has found.
-
-    Attributes:
-        path: its path.
-        score: how well it fits, the more the better; of use only beside others of one search.
-    """
+    """A module that a search found; compare `score` (higher is better) only within one search."""
 
     path: str
     score: float
 
 
 class SearchIndex:
-    """The texts of a schema's modules, ready to be searched. To be closed.
-
-    Args:
-        digest: of what it was built of.
-        connection: the database, in memory.
-    """
+    """A full-text index of a schema's modules, in memory; must be closed. `digest` identifies its input."""
 
     def __init__(self, digest: str, connection: sqlite3.Connection) -> None:
         self.digest, self._connection = digest, connection
 
     @classmethod
     def of(cls, schema: Schema, store: Path | None = None) -> SearchIndex:
-        """Opens the index of a schema: the kept one where it is whole, else a new one.
-
-        Args:
-            schema: the schema, without errors.
-            store: the folder of the store beside which indexes are kept.
+        """Opens the index of a schema: the valid index from `store`, otherwise a new one.
 
         Raises:
-            SearchError: this SQLite cannot search.
+            SearchError: this SQLite does not support full-text search.
         """
         entries = list(_entries(schema))
         digest = _digest(entries)
-        kept = None if store is None else _read(store / FOLDER / f"{digest}{_ENDING}")
-        if kept is not None:
+        stored = None if store is None else _read(store / FOLDER / f"{digest}{_ENDING}")
+        if stored is not None:
             connection = _connected()
             try:
-                connection.deserialize(kept)
+                connection.deserialize(stored)
                 (count,) = connection.execute("SELECT count(*) FROM paths").fetchone()
                 if count == len(entries):
                     return cls(digest, connection)
@@ -115,11 +100,11 @@ class SearchIndex:
         return cls(digest, _built(entries))
 
     def is_of(self, schema: Schema) -> bool:
-        """Whether it was built of the texts of a schema."""
+        """Returns whether it was built from the texts of a schema."""
         return self.digest == _digest(list(_entries(schema)))
 
     def close(self) -> None:
-        """Lets go of the index."""
+        """Closes the index."""
         self._connection.close()
 
     def __enter__(self) -> SearchIndex:
@@ -129,14 +114,7 @@ class SearchIndex:
         self.close()
 
     def keep(self, store: Path) -> bool:
-        """Keeps the index beside a store, for the next process; the oldest of many go.
-
-        Args:
-            store: the folder of the store.
-
-        Returns:
-            Whether it is kept. A folder that cannot be written to is no fault.
-        """
+        """Stores the index and deletes the oldest ones; returns False if the folder is unwritable."""
         place = store / FOLDER / f"{self.digest}{_ENDING}"
         try:
             if _read(place) is not None:
@@ -154,60 +132,56 @@ class SearchIndex:
         return True
 
     def search(self, question: str, most: int = 50, *, typing: bool = False) -> tuple[Hit, ...]:
-        """Finds modules that have words of a question, the best first.
+        """Finds modules that contain words of a question, best first.
 
         Args:
-            question: plain words; nothing in it is a command to the search.
-            most: how many at most.
-            typing: whether the last word may be the beginning of one.
+            question: plain words, never query syntax.
+            most: the maximum number of hits.
+            typing: whether the last word may be incomplete.
         """
         wanted = query(question)
         if typing and (begun := self._begun(question)):
             wanted = f"{wanted} OR {begun}" if wanted else begun
         if not wanted:
             return ()
-        found = self._connection.execute(
+        rows = self._connection.execute(
             f"SELECT paths.path, -bm25(texts, {_NAME_WEIGHT}, {_TEXT_WEIGHT}) AS score FROM texts "
             "JOIN paths ON paths.id = texts.rowid WHERE texts MATCH ? ORDER BY score DESC, paths.id LIMIT ?",
             (wanted, most),
         )
-        return tuple(Hit(str(path), float(score)) for path, score in found)
+        return tuple(Hit(str(path), float(score)) for path, score in rows)
 
     def _begun(self, question: str) -> str:
-        """The last word as the beginning of one that is there; of what is indexed, only stems are."""
+        """The last word as a prefix that matches; the index contains only stems."""
         letters = unicodedata.normalize("NFD", question.lower())
-        last = _BEGUN.search("".join(one for one in letters if not unicodedata.combining(one)))
+        last = _BEGUN.search("".join(letter for letter in letters if not unicodedata.combining(letter)))
         word = last[0] if last else ""
         for end in range(len(word), max(len(word) - _ENDINGS, min(len(word), _STEM) - 1), -1):
-            asked = f'"{word[:end]}" *'
+            prefix = f'"{word[:end]}" *'
             if self._connection.execute(
-                "SELECT 1 FROM texts WHERE texts MATCH ? LIMIT 1", (asked,)
+                "SELECT 1 FROM texts WHERE texts MATCH ? LIMIT 1", (prefix,)
             ).fetchone():
-                return asked
+                return prefix
         return ""
 
 
 def query(question: str) -> str:
-    """A question as FTS5 reads it: any of its words, each between quotes; empty where it has none."""
+    """Returns a question as an FTS5 query for any of its words, each quoted; "" without words."""
     words = unicodedata.normalize("NFC", question).lower()
-    found: dict[str, None] = {}
+    words_found: dict[str, None] = {}
     for compound in _COMPOUND.findall(words):
-        found[" ".join(_WORD.findall(_APART.sub(r" \1 ", compound)))] = None
+        words_found[" ".join(_WORD.findall(_APART.sub(r" \1 ", compound)))] = None
     for run in _RUNS.findall(words):
         pairs = [f"{left} {right}" for left, right in pairwise(run)] or [run]
-        found.update(dict.fromkeys(pairs))
+        words_found.update(dict.fromkeys(pairs))
     plain = dict.fromkeys(_WORD.findall(_RUNS.sub(" ", words)))
     telling = [word for word in plain if word not in _COMMON]
-    found.update(dict.fromkeys(telling or ([] if found else plain)))
-    return " OR ".join(f'"{one}"' for one in list(found)[:_MOST_WORDS])
+    words_found.update(dict.fromkeys(telling or ([] if words_found else plain)))
+    return " OR ".join(f'"{phrase}"' for phrase in list(words_found)[:_MOST_WORDS])
 
 
 def forget(store: Path) -> int:
-    """Deletes every index that is kept beside a store.
-
-    Returns:
-        How many there were.
-    """
+    """Deletes every stored index of a store and returns their number."""
     gone = 0
     for path in _kept(store / FOLDER):
         with contextlib.suppress(OSError):
@@ -217,17 +191,17 @@ def forget(store: Path) -> int:
 
 
 def _entries(schema: Schema) -> Iterator[tuple[str, str]]:
-    """The path and the own text of each module that has one."""
+    """The path and own text of each module with text."""
     for module in schema.modules():
-        own = _own_text(module)
-        if own.strip():
-            yield module.path, own
+        words = _own_text(module)
+        if words.strip():
+            yield module.path, words
 
 
 def _own_text(module: Module) -> str:
-    """Its own text; what stands in different turns, or beside something else, is not joined."""
-    texts = (one.children for one in module.turns() or (module,))
-    return " ".join("".join(one.text if isinstance(one, Text) else " " for one in text) for text in texts)
+    """The module's own text, with gaps between turns and around other elements."""
+    texts = (node.children for node in module.turns() or (module,))
+    return " ".join("".join(node.text if isinstance(node, Text) else " " for node in text) for text in texts)
 
 
 def _digest(entries: Sequence[tuple[str, str]]) -> str:
@@ -270,7 +244,7 @@ def _spaced(text: str) -> str:
 
 
 def _read(path: Path) -> bytes | None:
-    """What an index file holds, if it is whole."""
+    """The valid content of an index file."""
     try:
         with os.fdopen(open_plain(path), "rb") as file:
             data = file.read(_MOST_BYTES + len(_FORM) + _DIGEST_BYTES + 1)
@@ -283,11 +257,11 @@ def _read(path: Path) -> bytes | None:
 
 
 def _kept(folder: Path) -> list[Path]:
-    """The kept indexes, the oldest first."""
+    """The stored indexes, oldest first."""
     try:
-        found = [path for path in folder.iterdir() if re.fullmatch(rf"[0-9a-f]{{64}}\{_ENDING}", path.name)]
-        return sorted(found, key=lambda path: path.lstat().st_mtime_ns)
-    except OSError:  # it is not there, or another process has deleted one
+        paths = [path for path in folder.iterdir() if re.fullmatch(rf"[0-9a-f]{{64}}\{_ENDING}", path.name)]
+        return sorted(paths, key=lambda path: path.lstat().st_mtime_ns)
+    except OSError:  # missing, or another process deleted a file
         return []
 
 

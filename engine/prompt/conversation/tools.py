@@ -1,6 +1,6 @@
-"""Tools that a model may call, earlier calls, and their results: what a chat template is told of them.
+"""Tools of a model, earlier calls, and their results, as input of a chat template.
 
-Values that can be compared and looked up, kept as JSON. Knows no template and no tokenizer.
+Values are hashable and stored as JSON. Independent of templates and tokenizers.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from typing import Any, Final
 
 from engine.base.errors import PromptCacheError
 
-_DEEPEST: Final = 32
-"""How deep a definition or arguments may nest; chat templates are rendered within such bounds."""
+_DEEPEST: Final = 32  # nesting of a definition or arguments; renderings have similar limits
 _RESERVED: Final = frozenset(("messages", "tools", "add_generation_prompt"))
 _SHORT_ID: Final = re.compile(r"[A-Za-z0-9]{9}")
 
 
 class ToolsError(PromptCacheError):
-    """Tools, calls or results are not what they must be, or the model has no place for them."""
+    """Tools, calls or results are invalid, or the model does not support them."""
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What a chat template reads besides the turns: tools, and variables of its own. Made by `Tools.of`.
+    """Input of a chat template besides the turns: tools and its own variables. Created by `Tools.of`.
 
     It is true if there are tools.
 
@@ -47,41 +46,41 @@ class Tools:
     def of(
         cls, definitions: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
     ) -> Tools:
-        """Takes definitions in OpenAI's form: `{"type": "function", "function": {"name": …}}`.
+        """Creates tools from definitions in OpenAI's form: `{"type": "function", "function": {"name": …}}`.
 
         Args:
-            definitions: each with a name of its own, and mostly a description and parameters, which are a
-                JSON Schema of an object.
-            variables: what else the chat template reads, by name, such as `enable_thinking`.
+            definitions: each has a unique name, and mostly a description and parameters (a JSON Schema of an
+                object).
+            variables: other variables of the chat template by name, such as `enable_thinking`.
 
         Raises:
-            ToolsError: something in them is no such definition, or a variable is not for the caller to set.
+            ToolsError: a definition is invalid, or a variable is reserved.
         """
         _require_list(definitions)
         names: list[str] = []
-        for number, one in enumerate(definitions, 1):
-            names.append(_name_of(one, f"Tool {number}"))
+        for number, definition in enumerate(definitions, 1):
+            names.append(_name_of(definition, f"Tool {number}"))
             if names[-1] in names[:-1]:
                 raise ToolsError(
                     f"Tool {number} is called {names[-1]!r}, as an earlier one is. Give each its own name."
                 )
-            _require_shallow(one, f"Tool {number}")
+            _require_shallow(definition, f"Tool {number}")
         written = _json(list(definitions), "The tools") if names else ""
         return cls(written, tuple(names), _variables(variables or {}))
 
     def without(self) -> Tools:
-        """Returns the variables alone."""
+        """Returns only the variables."""
         return Tools(variables_json=self.variables_json)
 
     def definitions(self) -> list[dict[str, Any]]:
         """Returns the definitions, as a new value."""
-        found: list[dict[str, Any]] = json.loads(self.json or "[]")
-        return found
+        definitions: list[dict[str, Any]] = json.loads(self.json or "[]")
+        return definitions
 
     def variables(self) -> dict[str, Any]:
         """Returns the variables by name, as a new value."""
-        found: dict[str, Any] = json.loads(self.variables_json or "{}")
-        return found
+        variables: dict[str, Any] = json.loads(self.variables_json or "{}")
+        return variables
 
 
 NO_TOOLS: Final = Tools()
@@ -89,13 +88,7 @@ NO_TOOLS: Final = Tools()
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call of a tool by the assistant.
-
-    Attributes:
-        name: of the function.
-        arguments: by name.
-        id: by which its result names it; "" where it has none.
-    """
+    """One tool call of the assistant, with arguments by name; its result refers to `id`, if any."""
 
     name: str
     arguments: Mapping[str, Any] = field(hash=False)
@@ -104,12 +97,12 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Form:
-    """The form in which a chat template wants calls; templates differ, so several are tried.
+    """The form of calls in a chat template; templates differ, so several are tried.
 
     Attributes:
-        spelled: arguments as a text of JSON, not as an object.
-        none: no content, and not empty content, in a turn of calls alone.
-        short_ids: ids of nine letters and digits; of others a digest stands for them.
+        spelled: arguments are JSON text, not an object.
+        none: a turn with only calls has no content, not empty content.
+        short_ids: ids have nine letters and digits; a digest replaces other ids.
     """
 
     spelled: bool = False
@@ -123,17 +116,17 @@ FORMS: Final = tuple(
     for none in (False, True)
     for spelled in (False, True)
 )
-"""All forms, in the order in which they are tried."""
+"""All forms, in the order of attempts."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a chat template is told of a turn besides its text.
+    """A turn without its text, as input of a chat template.
 
     Attributes:
-        role: who speaks.
-        fields: JSON of what its message has beside role and content; "" for nothing.
-        blank: it has no text, so it is rendered without any.
+        role: the speaker.
+        fields: JSON of its message without role and content; "" for nothing.
+        blank: whether it has no text, so none is rendered.
     """
 
     role: str
@@ -142,20 +135,15 @@ class Header:
 
     @property
     def calls(self) -> bool:
-        """Whether it holds calls of tools."""
+        """Whether it has tool calls."""
         return self.fields.startswith('{"tool_calls"')
 
     def without_calls(self) -> Header:
-        """The same turn as if it called nothing."""
+        """Returns the same turn without calls."""
         return Header(self.role, "", self.blank) if self.calls else self
 
     def message(self, text: str, form: Form) -> dict[str, Any]:
-        """Returns the message that a template is given.
-
-        Args:
-            text: what is said.
-            form: how calls are written.
-        """
+        """Returns the message for a template, with text and calls in the given form."""
         content = None if form.none and self.calls and not text else text
         message: dict[str, Any] = {"role": self.role, "content": content}
         if self.fields:
@@ -164,43 +152,38 @@ class Header:
 
 
 def call_fields(calls: Sequence[ToolCall]) -> str:
-    """Returns what the message of a turn has beside role and content if it calls tools, as JSON.
+    """Returns the message fields of tool calls, without role and content, as JSON.
 
     Raises:
-        ToolsError: a call has no name, or arguments that are no JSON object.
+        ToolsError: a call has no name, or its arguments are no JSON object.
     """
-    found = []
-    for number, one in enumerate(calls, 1):
-        if not one.name:
+    entries = []
+    for number, call in enumerate(calls, 1):
+        if not call.name:
             raise ToolsError(f"Call {number} has no name; it must be that of a function.")
-        if not isinstance(one.arguments, Mapping):
-            raise ToolsError(f"The arguments of {one.name!r} must be a JSON object.")
-        _require_shallow(one.arguments, f"What {one.name!r} is called with")
-        function = {"name": one.name, "arguments": dict(one.arguments)}
-        found.append({**({"id": one.id} if one.id else {}), "type": "function", "function": function})
-    return _json({"tool_calls": found}, "The calls") if found else ""
+        if not isinstance(call.arguments, Mapping):
+            raise ToolsError(f"The arguments of {call.name!r} must be a JSON object.")
+        _require_shallow(call.arguments, f"What {call.name!r} is called with")
+        function = {"name": call.name, "arguments": dict(call.arguments)}
+        entries.append({**({"id": call.id} if call.id else {}), "type": "function", "function": function})
+    return _json({"tool_calls": entries}, "The calls") if entries else ""
 
 
 def result_fields(call_id: str = "", name: str = "") -> str:
-    """Returns what the message of a tool's result has beside role and content, as JSON.
-
-    Args:
-        call_id: the id of the call that it answers.
-        name: the function that was called.
-    """
+    """Returns the message fields of a tool's result, without role and content, as JSON."""
     fields = {"tool_call_id": call_id, "name": name}
     return _json({key: value for key, value in fields.items() if value}, "The result")
 
 
 def characters(value: object) -> int:
-    """Returns how long all texts in a JSON value are together, names in objects left out."""
+    """Returns the total length of all texts in a JSON value, without names of fields."""
     total, pending = 0, [value]
     while pending:
-        one = pending.pop()
-        if isinstance(one, str):
-            total += len(one)
+        item = pending.pop()
+        if isinstance(item, str):
+            total += len(item)
         else:
-            pending.extend(_below(one))
+            pending.extend(_below(item))
     return total
 
 
@@ -232,8 +215,8 @@ def _name_of(definition: object, what: str) -> str:
 
 
 def _variables(variables: Mapping[str, Any]) -> str:
-    given: object = variables
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+    checked: object = variables
+    if not isinstance(checked, Mapping) or not all(isinstance(name, str) for name in checked):
         raise ToolsError("The variables of the chat template must be an object with names.")
     reserved = sorted(_RESERVED.intersection(variables))
     if reserved:
@@ -247,17 +230,17 @@ def _variables(variables: Mapping[str, Any]) -> str:
 def _require_shallow(value: object, what: str) -> None:
     pending = [(value, 1)]
     while pending:
-        one, depth = pending.pop()
+        item, depth = pending.pop()
         if depth > _DEEPEST:
             raise ToolsError(f"{what} nests more than {_DEEPEST} deep. Make it flatter.")
-        pending.extend((part, depth + 1) for part in _below(one))
+        pending.extend((part, depth + 1) for part in _below(item))
 
 
 def _json(value: object, what: str) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode("utf-8")
-    except (TypeError, ValueError) as error:  # a lone surrogate too
+    except (TypeError, ValueError) as error:  # includes lone surrogates
         raise ToolsError(f"{what} cannot be written as JSON: {error}.") from error
     return text
 

@@ -1,4 +1,4 @@
-"""What one rendering of a chat template may take: time, steps and characters. Knows no syntax."""
+"""Limits for one rendering of a chat template: time, steps and characters. Independent of syntax."""
 
 from __future__ import annotations
 
@@ -9,32 +9,27 @@ from jinja2.utils import Namespace
 
 from engine.base.errors import PromptCacheError
 
-MAX_VALUE = 2_000_000
-"""Characters of one text, or of all texts in one list, beyond what the messages hold."""
-MAX_WORK = 20_000_000
-"""Characters written and steps taken in one rendering, beyond what the messages call for."""
-MAX_SECONDS = 5.0
-"""Time of the processor for one rendering, and for all that cut one conversation."""
-MAX_BITS = 20_000
-"""Size of a whole number."""
-MAX_DEPTH = 50
-"""How deep lists nest."""
+MAX_VALUE = 2_000_000  # characters of one text, or of all texts in one list, in addition to the messages
+MAX_WORK = 20_000_000  # characters and steps of one rendering, in addition to the messages' share
+MAX_SECONDS = 5.0  # processor time for one rendering, and for all renderings that cut one conversation
+MAX_BITS = 20_000  # size of an integer
+MAX_DEPTH = 50  # nesting of lists
 
 
 class TemplateError(PromptCacheError):
-    """A chat template cannot be read, refuses its messages, or goes beyond a bound."""
+    """A chat template is invalid, refuses its messages, or exceeds a limit."""
 
 
 class TemplateLimitError(TemplateError):
-    """A chat template goes beyond a bound of time or size."""
+    """A chat template exceeds a limit of time or size."""
 
 
 class TemplateTimeError(TemplateLimitError):
-    """Several renderings took too long together, though none did alone."""
+    """Several renderings exceed their shared time, though none does alone."""
 
 
 class SharedTime:
-    """The time that several renderings of one thread have together."""
+    """The time limit that several renderings of one thread share."""
 
     def __init__(self) -> None:
         self.deadline = time.thread_time() + MAX_SECONDS
@@ -42,11 +37,11 @@ class SharedTime:
 
     @property
     def over(self) -> bool:
-        """Whether it has passed."""
+        """Whether the time is over."""
         return time.thread_time() > self.deadline
 
     def error(self) -> TemplateLimitError:
-        """Returns what is raised then."""
+        """Returns the error for that case."""
         if self.renderings < 2:
             return TemplateLimitError(f"it takes longer than {MAX_SECONDS:g} seconds")
         return TemplateTimeError(
@@ -56,7 +51,7 @@ class SharedTime:
 
 
 class Budget:
-    """What one rendering may still take."""
+    """The remaining budget of one rendering."""
 
     def __init__(self, size: int, shared: SharedTime | None = None) -> None:
         self._shared = shared
@@ -66,7 +61,7 @@ class Budget:
         self.looks = 0
 
     def spend(self, cost: int) -> None:
-        """Counts steps or characters, and looks at the clock now and then."""
+        """Counts steps or characters, and sometimes checks the clock."""
         self._left -= cost + 1
         if self._left < 0:
             raise TemplateLimitError(f"it takes more than {MAX_WORK:,} steps and characters for its messages")
@@ -75,18 +70,18 @@ class Budget:
             raise (self._shared or SharedTime()).error()
 
     def fits(self, size: int) -> None:
-        """Checks the size of a text or list before it is made."""
+        """Checks the size of a text or list before it is created."""
         if size > self.largest:
             raise TemplateLimitError(f"it makes a value of {size:,} characters; {self.largest:,} are allowed")
 
     def text(self, text: str) -> str:
-        """Counts a text that was made."""
+        """Counts a new text."""
         self.fits(len(text))
         self.spend(len(text))
         return text
 
     def weigh(self, value: Any) -> Any:
-        """Counts a new value; lists count with all that they hold, however often it is the same."""
+        """Counts a new value; lists count with all their elements, including repeated ones."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
@@ -97,18 +92,18 @@ class Budget:
         return value
 
     def weight(self, value: Any) -> int:
-        """Characters and elements of a value, with all that it holds."""
+        """Returns the number of characters and elements of a value, including nested ones."""
         total, pending = 0, [(value, 0)]
         while pending:
-            one, depth = pending.pop()
-            total += len(one) if isinstance(one, str) else 1
+            item, depth = pending.pop()
+            total += len(item) if isinstance(item, str) else 1
             if depth > MAX_DEPTH:
                 raise TemplateLimitError(f"it nests lists more than {MAX_DEPTH} deep")
-            if isinstance(one, Namespace) and depth:
+            if isinstance(item, Namespace) and depth:
                 raise TemplateLimitError("it puts a namespace into a list")
-            if isinstance(one, dict):
-                pending.extend((part, depth + 1) for pair in one.items() for part in pair)
-            elif isinstance(one, (list, tuple, set, frozenset)):
-                pending.extend((part, depth + 1) for part in one)
+            if isinstance(item, dict):
+                pending.extend((part, depth + 1) for pair in item.items() for part in pair)
+            elif isinstance(item, (list, tuple, set, frozenset)):
+                pending.extend((part, depth + 1) for part in item)
             self.fits(total + len(pending))
         return total

@@ -31,8 +31,7 @@ _HEADINGS = {"system": "System: ", "user": "User: ", "assistant": "Assistant:"}
 _QUESTION = "What do you say?"  # stands for any user text
 _DAYS = (datetime.date(2001, 2, 3), datetime.date(2019, 11, 28))  # differ in every part
 _MOST_KEPT: Final = 32_000_000  # characters of cached turns
-Roles = Sequence[str | Header]
-"""Turns by their roles, or with what else the template reads of them."""
+Roles = Sequence[str | Header]  # roles of turns, or headers with more input of the template
 _Cut = TypeVar("_Cut", Turns, Rendering)
 
 
@@ -41,20 +40,20 @@ class ChatFormat:
 
     Args:
         tokenizer: a transformers tokenizer.
-        date: the date that the template may write; None for the current date.
+        date: the date that the template may write; None for the current date. May be reassigned.
 
     Attributes:
         tokens: tokenizes text of authors and of the template.
         has_template: False if turns get plain headings.
         bos: the token that begins a text without turns.
-        bos_text: the spelling of `bos`; "" if the tokenizer has none.
-        date: see `Args`; may be reassigned.
+        bos_text: its spelling; "" if the tokenizer has none.
+        date: see `Args`.
     """
 
     def __init__(self, tokenizer: Any, date: datetime.date | None = None) -> None:
         self.tokens, self.date = Tokenizer(tokenizer), date
         self.bos_text: str = tokenizer.bos_token or ""
-        self._known: Recent[Turns | str] = Recent(_MOST_KEPT)  # or why it takes too long
+        self._known: Recent[Turns | str] = Recent(_MOST_KEPT)  # or the reason for a timeout
         self._cutter = Cutter(self._apply, self.tokens, self.bos_text)
         self._reader = AnswerReader(tokenizer, self.tokens)
         self._template: ChatTemplate | None = None
@@ -80,17 +79,11 @@ class ChatFormat:
         return self.date or datetime.date.today()
 
     def turns(self, roles: Roles, today: datetime.date | None = None, tools: Tools = NO_TOOLS) -> Turns:
-        """Returns the text around turns that does not depend on their contents.
-
-        Args:
-            roles: the role of each turn.
-            today: the date to write; None for `self.today()`.
-            tools: other input of the template.
+        """Returns the text around turns, which does not depend on their contents.
 
         Raises:
             ChatError: the template refuses the roles, changes contents so that they cannot be located, or
-                exceeds
-                a limit of time or size.
+                exceeds a limit of time or size.
             ToolsError: the template does not support these tools, or calls.
         """
         headers, context = self._guarded(roles, today or self.today(), tools)
@@ -103,13 +96,7 @@ class ChatFormat:
         today: datetime.date | None = None,
         tools: Tools = NO_TOOLS,
     ) -> Rendering:
-        """Renders a conversation, with the invitation for the assistant at its end.
-
-        Args:
-            roles: the role of each turn.
-            contents: the text of each turn.
-            today: the date to write; None for `self.today()`.
-            tools: other input of the template.
+        """Renders a conversation and the invitation for the assistant; `today` defaults to `self.today()`.
 
         Raises:
             ChatError: the template refuses the conversation, or exceeds a limit of time or size.
@@ -174,11 +161,7 @@ class ChatFormat:
         return self._reader.finds_calls
 
     def require_parser(self) -> None:
-        """Raises an error if tool calls cannot be parsed from an answer.
-
-        Raises:
-            ToolsError: the tokenizer does not define how calls are written.
-        """
+        """Raises a ToolsError if the tokenizer does not define how tool calls are written."""
         self._reader.require()
 
     def calls_in(
@@ -212,15 +195,13 @@ class ChatFormat:
 
     def _guarded(self, roles: Roles, day: datetime.date, tools: Tools) -> tuple[tuple[Header, ...], Told]:
         """Guards the template's input: words of authors cannot become special tokens."""
-        plain = tuple(header if isinstance(header, Header) else Header(header) for header in roles)
+        plain = tuple(turn if isinstance(turn, Header) else Header(turn) for turn in roles)
         guard = self.tokens.guarded
-        headers = tuple(
-            replace(header, fields=guard(header.fields)) if header.fields else header for header in plain
-        )
+        headers = tuple(replace(turn, fields=guard(turn.fields)) if turn.fields else turn for turn in plain)
         if tools.json or tools.variables_json:
             tools = replace(tools, json=guard(tools.json), variables_json=guard(tools.variables_json))
         context = Told(day, tools)
-        words = "\n".join((tools.json, tools.variables_json, *(header.fields for header in headers)))
+        words = "\n".join((tools.json, tools.variables_json, *(turn.fields for turn in headers)))
         if context.word in words:
             context = replace(context, word=context.word + hashlib.sha256(words.encode()).hexdigest()[:16])
         return headers, context
@@ -255,7 +236,7 @@ class ChatFormat:
                 if known is not None:
                     return self._cut(headers, contents, replace(told, form=known.form), known)
                 return self._formed(
-                    headers, told, lambda cut_headers, formed: self._cut(cut_headers, contents, formed, None)
+                    headers, told, lambda shown, formed: self._cut(shown, contents, formed, None)
                 )
         except TemplateTimeError as error:
             raise ChatLimitError(_unusable(error)) from error

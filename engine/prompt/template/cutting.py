@@ -1,8 +1,7 @@
 """Finds the text that a chat template writes around the turns of a conversation.
 
 The end of a turn comes from a rendering of the turns up to it. Only the first turns of a long conversation
-need
-such renderings; later turns are cut like an earlier turn of the same kind.
+need such renderings; later turns are cut like an earlier turn of the same kind.
 """
 
 from __future__ import annotations
@@ -30,13 +29,7 @@ class Render(Protocol):
 
 
 class Cutter:
-    """Finds the text that a chat template writes around each turn.
-
-    Args:
-        render: renders turns with markers.
-        tokens: the tokenizer of the model.
-        begin: the spelling of the token that may begin a text.
-    """
+    """Finds the text that a chat template writes around each turn; `begin` may begin a text."""
 
     def __init__(self, render: Render, tokens: Tokenizer, begin: str) -> None:
         self._render, self._tokens, self._begin = render, tokens, begin
@@ -45,28 +38,18 @@ class Cutter:
     def cut(self, headers: tuple[Header, ...], told: Told) -> Turns:
         """Returns the text around the turns of a conversation.
 
-        Args:
-            headers: the turns.
-            told: the other input of the template.
-
         Raises:
             ChatError: the template refuses the turns, or changes contents so that they cannot be located.
         """
         text, count = self._render(headers, told), len(headers)
-        shown = [
-            i
-            for i, header in enumerate(headers)
-            if not (header.blank or header.calls) or told.marker(i) in text
-        ]
+        shown = [i for i, h in enumerate(headers) if not (h.blank or h.calls) or told.marker(i) in text]
         gaps = _between(headers, shown, told, text)
         begin = self._begin if self._begin and gaps[0].startswith(self._begin) else ""
         gaps[0] = gaps[0].removeprefix(begin)
         opens, closes = [""] * count, [""] * count
-        seen: dict[
-            object, tuple[str, str | None]
-        ] = {}  # by kinds of two turns: the close and the open between them
+        seen: dict[object, tuple[str, str | None]] = {}  # by kinds of two turns: the close and the open
         visible = set(shown)
-        kinds = [(header.role, place in visible) for place, header in enumerate(headers)]
+        kinds = [(h.role, place in visible) for place, h in enumerate(headers)]
         for gap, first, behind in zip(gaps, [-1, *shown], [*shown, count], strict=True):
             done = 0
             for i in range(max(first, 0), behind):
@@ -134,7 +117,7 @@ class Cutter:
 
 
 def _as_seen(gap: str, seen: tuple[str, str | None] | None, starts: bool, ends: bool) -> int | None:
-    """The end of a turn if its gap is like that of earlier turns of these kinds, else None."""
+    """Where a turn ends if the gap is written as in earlier turns of the same kinds; None if unknown."""
     if seen is None:
         return None
     close, opening = seen

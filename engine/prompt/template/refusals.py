@@ -15,18 +15,7 @@ from engine.prompt.template.turns import ChatError
 def refusal(
     error: ChatError, chat: ChatFormat, bound: Bound, prompt: Prompt, tools: Tools = NO_TOOLS
 ) -> Diagnostic:
-    """Returns the diagnostic for a conversation that the chat template refuses.
-
-    Args:
-        error: the error of the template.
-        chat: the chat template.
-        bound: the prompt, bound without errors.
-        prompt: the source of `bound`, for the diagnostic's place.
-        tools: the tools for the assistant.
-
-    Returns:
-        E508 if two turns can be named, else E505 for the whole prompt.
-    """
+    """Returns the diagnostic for a refused conversation: E508 if two turns can be named, else E505."""
     turns = [part for part in bound.parts if isinstance(part, RoleOpen)]
     place = _first_refused(headers_of(bound.parts), turn_texts(bound.parts), chat, tools)
     if place is None:

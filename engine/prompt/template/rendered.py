@@ -1,9 +1,8 @@
-"""What a chat template writes for one conversation, cut by who wrote it.
+"""The text that a chat template writes for one conversation, cut by author.
 
-A template is a program: it may write anything for any content. Where it writes contents between texts that do
-not depend on them, these texts are known and the contents are found between them (`between`). Else the
-conversation is rendered once more with every letter of the contents replaced by one that says where it comes
-from (`Masks`), and both texts are compared.
+A template is a program and may write anything for any content. If it writes contents unchanged between texts
+that do not depend on them, `between` finds the contents from these known texts. Otherwise the conversation is
+rendered again with a code for the origin of each letter (`Masks`), and both texts are compared.
 """
 
 from __future__ import annotations
@@ -21,13 +20,11 @@ from engine.prompt.template.turns import System, Turns, likely
 
 _FIRST, _LETTERS = 0x20000, 0xA6D0  # rare letters, without case
 _MASK = re.compile(f"[{chr(_FIRST)}-{chr(_FIRST + _LETTERS - 1)}]")
-MOST_MASKED: Final = 1_000_000
-"""Characters of contents that are masked."""
+MOST_MASKED: Final = 1_000_000  # characters of masked contents
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 
 
-Place = tuple[int, int]
-"""Where something begins and ends in a text."""
+Place = tuple[int, int]  # start and end in a text
 
 
 class Said(NamedTuple):
@@ -39,7 +36,7 @@ class Said(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is said of a turn at a place in a rendering."""
+    """Part of a turn's content at a place in a rendering."""
 
     at: int
     turn: int
@@ -51,17 +48,18 @@ class Rendering:
     """The text of one conversation.
 
     Attributes:
-        begin: the spelling of the token that begins the text, where the template writes one.
+        begin: the spelling of the token that begins the text, if the template writes one.
         opens: the text before each turn's content.
         closes: the text after each turn's content.
-        generation: the text after the last close, inviting the assistant to speak.
-        contents: each turn's content as the template writes it, and the template's words within.
+        generation: the text after the last close, which invites the assistant to answer.
+        contents: each turn's content as the template writes it, including words of the template inside it.
         trims: for each turn, whether the template strips white space at its start, and at its end.
-        system: whether the template takes system text; else it is the first paragraph of the user turn.
-        invites: whether the template writes otherwise when it is asked to invite the assistant.
-        form: how calls of tools are written.
+        system: whether the template accepts system text; otherwise it is the first paragraph of the user
+            turn.
+        invites: whether the invitation changes the text.
+        form: the form of tool calls.
 
-    Words of an author in what the template writes are guarded; `Tokenizer.rendered` reads them.
+    Text of the template may contain guarded words of authors; use `Tokenizer.rendered` to read it.
     """
 
     begin: str
@@ -75,7 +73,7 @@ class Rendering:
     form: Form = FORMS[0]
 
     def first(self, count: int) -> Rendering:
-        """Returns the first turns alone; what invites the assistant is left to who comes after."""
+        """Returns only the first turns, without the invitation."""
         return replace(
             self,
             opens=self.opens[:count],
@@ -86,17 +84,15 @@ class Rendering:
         )
 
     def folded(self, length: int, border: str) -> Rendering:
-        """Returns the rendering of a conversation whose system text begins its first user turn.
+        """Returns the rendering of a conversation whose first user turn begins with the system text.
 
-        Args:
-            length: of the system text.
-            border: what sets it apart from the user's.
+        `length` is that of the system text, and `border` separates it from the user's text.
         """
         whole, rest = self.contents[0], length + len(border)
-        system = [one for one in whole if isinstance(one, Said) and one.lo < length]
+        system = [piece for piece in whole if isinstance(piece, Said) and piece.lo < length]
         system = [Said(lo, min(hi, length), text[: min(hi, length) - lo]) for lo, hi, text in system]
-        user = [one for one in whole if isinstance(one, str) or one.hi > rest]
-        user = [one if isinstance(one, str) else _behind(one, rest) for one in user]
+        user = [piece for piece in whole if isinstance(piece, str) or piece.hi > rest]
+        user = [piece if isinstance(piece, str) else _behind(piece, rest) for piece in user]
         between = border if system else ""
         (start, end), *trims = self.trims
         return replace(
@@ -115,26 +111,26 @@ def _behind(said: Said, place: int) -> Said:
 
 
 def between(text: str, turns: Turns, contents: Sequence[str]) -> Rendering | None:
-    """Finds the contents of a conversation between the texts that stand round its turns.
+    """Finds the contents of a conversation between the known texts around its turns.
 
     Returns:
-        None where the text holds other words than these and the contents, stripped or as text of JSON.
+        None if the text has other words than these and the contents, stripped or as JSON text.
     """
     place = len(turns.begin + turns.opens[0])
     if not text.startswith(turns.begin + turns.opens[0]):
         return None
-    found: list[tuple[Said | str, ...]] = []
+    pieces: list[tuple[Said | str, ...]] = []
     for turn, content in enumerate(contents):
         behind = turns.closes[turn] + (
             turns.opens[turn + 1] if turn + 1 < len(contents) else turns.generation
         )
         for left, right in likely(turns, turn, content):
             hi = len(content) - right
-            kept = turns.read(turn, content[left:hi])
-            if text.startswith(kept + behind, place):
+            content_text = turns.read(turn, content[left:hi])
+            if text.startswith(content_text + behind, place):
                 quoted = turns.content(turn) == "quoted"
-                found.append(tuple(_quoted(content, left, hi)) if quoted else _plain(content, left, hi))
-                place += len(kept + behind)
+                pieces.append(tuple(_quoted(content, left, hi)) if quoted else _plain(content, left, hi))
+                place += len(content_text + behind)
                 break
         else:
             return None
@@ -145,7 +141,7 @@ def between(text: str, turns: Turns, contents: Sequence[str]) -> Rendering | Non
         turns.opens,
         turns.closes,
         turns.generation,
-        tuple(found),
+        tuple(pieces),
         turns.trims,
         invites=turns.invites,
         form=turns.form,
@@ -157,28 +153,25 @@ def _plain(content: str, lo: int, hi: int) -> tuple[Said, ...]:
 
 
 def _quoted(content: str, lo: int, hi: int) -> Iterator[Said]:
-    """Text of JSON, cut so that each escape stands for one character."""
-    for found in _ESCAPED.finditer(content, lo, hi):
-        yield from _plain(content, lo, found.start())
-        lo = found.end()
-        yield Said(lo - 1, lo, json.dumps(found.group())[1:-1])
+    """JSON text, cut so that each escape stands for one character."""
+    for escape in _ESCAPED.finditer(content, lo, hi):
+        yield from _plain(content, lo, escape.start())
+        lo = escape.end()
+        yield Said(lo - 1, lo, json.dumps(escape.group())[1:-1])
     yield from _plain(content, lo, hi)
 
 
 class Masks:
-    """Contents whose letters say where they come from.
+    """Contents whose letters encode their origin.
 
-    White space, digits, signs and the words that the template itself looks for stay as they are, so that it
-    mostly decides as it does over the contents themselves. Contents that are alike have the same masks. No
-    character of a special token stays: whoever spells one must be known.
+    White space, digits, punctuation and the words that the template looks for stay unchanged, so the template
+    mostly decides as it does for the real contents. Equal contents have equal masks. No character of a
+    special token stays, because the author of each special token must be known.
 
     Args:
-        contents: of the turns.
+        contents: the contents of the turns; the attribute has them masked.
         words: texts that the template looks for.
         specials: finds the places of special tokens in a content.
-
-    Attributes:
-        contents: with their masks.
     """
 
     def __init__(
@@ -196,27 +189,22 @@ class Masks:
             if content:
                 self._turns.setdefault(places[content], []).append(turn)
         self._starts = list(self._turns)
-        self.contents = [self._whole[places[one] : places[one] + len(one)] for one in contents]
+        self.contents = [self._whole[places[text] : places[text] + len(text)] for text in contents]
 
     def find(self, text: str, masked: str, specials: Sequence[Place] = ()) -> list[Found] | None:
-        """Finds the contents in a rendering.
+        """Finds the contents in `text`, of which `masked` is the rendering of the masks.
 
-        Args:
-            text: the rendering.
-            masked: the rendering over the masks.
-            specials: the places of special tokens in the rendering: each is written by one author.
-
-        Returns:
-            What is said, by its place in the text. None where the template decides otherwise over the masks.
+        Each special token belongs to one author. Returns None if the template decides differently for the
+        masks.
         """
         if len(text) != len(masked):
             return None
-        found: list[Found] = []
+        matches: list[Found] = []
         done = turn = reached = expected = 0
         while (mask := _MASK.search(masked, done)) is not None:
             at = mask.start()
             source = None if masked[at] == text[at] else self._source(masked[at], expected)
-            if source is None:  # the template's own letter
+            if source is None:  # a letter of the template
                 done = at + 1
                 continue
             base, end = self._extent(source)
@@ -232,19 +220,19 @@ class Masks:
                 done, hi = done + 1, hi + 1
             expected, lo, hi = hi, lo - base, hi - base
             turns = self._turns[base]
-            after = (one for one in turns if one > turn or (one == turn and lo >= reached))
+            after = (match for match in turns if match > turn or (match == turn and lo >= reached))
             turn = next(after, turns[-1])
             reached = hi
-            found.append(Found(start, turn, Said(lo, hi, text[start:done])))
-        return [_clear_of(one, specials) for one in found] if _agree(text, masked, found) else None
+            matches.append(Found(start, turn, Said(lo, hi, text[start:done])))
+        return [_clear_of(match, specials) for match in matches] if _agree(text, masked, matches) else None
 
     def _extent(self, source: int) -> tuple[int, int]:
-        """Where the content stands that a place lies in."""
+        """The extent of the content that contains a place."""
         number = bisect_right(self._starts, source) - 1
         return self._starts[number], (*self._starts, len(self._whole))[number + 1]
 
     def _source(self, mask: str, expected: int) -> int | None:
-        """The place of a mask in all contents: the first one from where the last was found, else any."""
+        """The origin of a mask: the first match after the previous one, otherwise any match."""
         place = expected + (ord(mask) - _FIRST - expected) % _LETTERS
         if place >= len(self._whole) or self._whole[place] != mask:
             place = self._whole.find(mask)
@@ -252,7 +240,7 @@ class Masks:
 
 
 def _clear_of(found: Found, specials: Sequence[Place]) -> Found:
-    """Leaves a special token to the template where only a part of its spelling was taken for a content's."""
+    """Gives a special token to the template if a content covers only part of its spelling."""
     text, start = found.said.text, found.at
     end = start + len(text)
     for first, behind in specials:
@@ -266,11 +254,11 @@ def _clear_of(found: Found, specials: Sequence[Place]) -> Found:
 
 
 def _agree(text: str, masked: str, found: Sequence[Found]) -> bool:
-    """Whether two renderings are alike but for masks and what they stand for."""
+    """Whether two renderings are equal except for masks and their sources."""
     done = 0
-    for at, _, said in found:
-        end = at + len(said.text)
-        pairs = zip(said.text, masked[at:end], strict=True)
+    for at, _, piece in found:
+        end = at + len(piece.text)
+        pairs = zip(piece.text, masked[at:end], strict=True)
         if text[done:at] != masked[done:at] or any(a != b and not _MASK.match(b) for a, b in pairs):
             return False
         done = end
@@ -279,10 +267,10 @@ def _agree(text: str, masked: str, found: Sequence[Found]) -> bool:
 
 def _masked(content: str, start: int, spared: re.Pattern[str], specials: Sequence[Place]) -> str:
     made = list(content)
-    kept = {at for one in spared.finditer(content) for at in range(*one.span())}
+    spared_places = {at for match in spared.finditer(content) for at in range(*match.span())}
     known = {at for place in specials for at in range(*place)}
     for at, letter in enumerate(content):
-        if at in known or (letter.isalpha() and at not in kept):
+        if at in known or (letter.isalpha() and at not in spared_places):
             made[at] = chr(_FIRST + (start + at) % _LETTERS)
     return "".join(made)
 
@@ -297,17 +285,17 @@ def traced(
     specials: Sequence[Place],
     guard: Callable[[str], str],
 ) -> Rendering:
-    """Cuts a rendering at the places where contents were found.
+    """Cuts a rendering at the places of its contents.
 
     Args:
         text: the rendering.
-        uninvited: the rendering that does not invite the assistant.
-        found: what is said, by its place in the text.
+        uninvited: the rendering without the invitation.
+        found: the parts of contents, by place in the text.
         contents: of the turns.
-        known: what stands round turns of such roles where the template does not look at contents.
+        known: the text around such turns if the template ignores contents.
         begin: the spelling of the token that may begin a text.
         specials: the places of special tokens in the rendering.
-        guard: marks spellings of special tokens in words of an author that the template has moved.
+        guard: marks spellings of special tokens in moved words of an author.
     """
     count = len(contents)
     begin = begin if text.startswith(begin) else ""
@@ -315,11 +303,11 @@ def traced(
     blank = "".join("\0" * (b - a) if place % 2 else text[a:b] for place, (a, b) in enumerate(ends))
     found = sorted([*found, *_without_letters(text, blank, found, contents, known)])
     text = text.removeprefix(begin)
-    said, gaps = _gaps(text, [one._replace(at=one.at - len(begin)) for one in found], guard)
+    pieces, gaps = _gaps(text, [item._replace(at=item.at - len(begin)) for item in found], guard)
     opens, closes = [""] * count, [""] * count
     made: list[list[Said | str]] = [[] for _ in contents]
     last = -1
-    for (turn, piece), gap in zip(said, gaps, strict=False):
+    for (turn, piece), gap in zip(pieces, gaps, strict=False):
         if turn != last:
             opens[turn] = _shared_out(gap, last, turn, opens, closes, known)
         elif gap:
@@ -347,15 +335,15 @@ def traced(
 def _without_letters(
     text: str, blank: str, found: Sequence[Found], contents: Sequence[str], known: Turns | None
 ) -> Iterator[Found]:
-    """Contents without letters, where they stand once between others; `blank` has no special tokens."""
+    """Finds contents without letters that occur once between others; `blank` has no special tokens."""
     done = 0
     for turn, content in enumerate(contents):
-        own = [one for one in found if one.turn == turn]
+        matches = [item for item in found if item.turn == turn]
         words = content.strip()
-        if own or not words or not found:
-            done = max([done, *(one.at + len(one.said.text) for one in own)])
+        if matches or not words or not found:
+            done = max([done, *(item.at + len(item.said.text) for item in matches)])
             continue
-        behind = min((one.at for one in found if one.turn > turn), default=len(text))
+        behind = min((item.at for item in found if item.turn > turn), default=len(text))
         for mark in (known.closes[turn - 1] if turn else "", known.opens[turn]) if known is not None else ():
             done += len(mark) if text.startswith(mark, done) else 0
         if blank.count(words, done, behind) == 1:
@@ -367,25 +355,25 @@ def _without_letters(
 def _gaps(
     text: str, found: Sequence[Found], guard: Callable[[str], str]
 ) -> tuple[list[tuple[int, Said]], list[str]]:
-    """What is said in the order of the turns, and the texts round it; there too what the template moves."""
-    said: list[tuple[int, Said]] = []
+    """Content parts in the order of the turns, and the texts around them, including moved content."""
+    pieces: list[tuple[int, Said]] = []
     gaps, done = [""], 0
     for at, turn, piece in found:
         gaps[-1] += text[done:at]
         done = at + len(piece.text)
-        if said and (turn, piece.lo) < (said[-1][0], said[-1][1].hi):
+        if pieces and (turn, piece.lo) < (pieces[-1][0], pieces[-1][1].hi):
             gaps[-1] += guard(piece.text)
         else:
-            said.append((turn, piece))
+            pieces.append((turn, piece))
             gaps.append("")
     gaps[-1] += text[done:]
-    return said, gaps
+    return pieces, gaps
 
 
 def _shared_out(
     gap: str, last: int, turn: int, opens: list[str], closes: list[str], known: Turns | None
 ) -> str:
-    """Gives a gap to the turns from the end of one to the beginning of another, as far as it is known."""
+    """Assigns a gap to the turns between two contents, as far as their marks are known; returns the rest."""
     if known is None:
         return gap
     if last >= 0 and turn < len(opens) and not gap.startswith(known.closes[last]):
@@ -394,10 +382,10 @@ def _shared_out(
             return known.opens[turn]
         return gap
     marks = [(closes, known.closes, last)] if last >= 0 else []
-    for one in range(last + 1, turn):
-        marks += [(opens, known.opens, one), (closes, known.closes, one)]
-    for where, texts, one in marks:
-        if gap.startswith(texts[one]):
-            where[one] = texts[one]
-            gap = gap.removeprefix(texts[one])
+    for number in range(last + 1, turn):
+        marks += [(opens, known.opens, number), (closes, known.closes, number)]
+    for where, texts, number in marks:
+        if gap.startswith(texts[number]):
+            where[number] = texts[number]
+            gap = gap.removeprefix(texts[number])
     return gap

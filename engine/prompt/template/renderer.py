@@ -1,8 +1,8 @@
-"""Renders a model's chat template within bounds of time and size.
+"""Renders a model's chat template within limits of time and size.
 
-A template is a program that came with a model, so it is not trusted: jinja2's sandbox keeps it from files and
-from Python, and `engine.prompt.template.budget` bounds what it takes. Each step of a loop, each text and each
-list that it makes is counted. Knows nothing of tokenizers or schemas.
+A template comes with a model and is an untrusted program. The sandbox of jinja2 blocks access to files and to
+Python, and `engine.prompt.template.budget` limits time and size. Every loop step and every new text or list
+counts. Needs neither tokenizers nor schemas.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ from engine.prompt.template.budget import (
     TemplateLimitError,
 )
 
-MAX_SOURCE = 100_000
-"""Characters of a template."""
+MAX_SOURCE = 100_000  # characters of a template
 _MAX_NUMBER = 100_000
-_STEP = 10  # one pass of a loop counts as so many characters
+_STEP = 10  # characters per loop step
 _TEXT_METHODS = frozenset(
     re.findall(
         r"\w+",
@@ -59,14 +58,10 @@ _UNBOUNDED_FILTERS = (
 
 
 class ChatTemplate:
-    """One chat template, compiled.
-
-    Args:
-        source: Jinja, as transformers takes it.
-        variables: what it may read besides messages: the special tokens by their roles.
+    """One chat template, compiled; `variables` holds the special tokens by their roles.
 
     Raises:
-        TemplateError: it is no Jinja, or too long.
+        TemplateError: it is invalid Jinja, or too long.
     """
 
     def __init__(self, source: str, variables: Mapping[str, Any]) -> None:
@@ -82,22 +77,22 @@ class ChatTemplate:
                 self._template = self._environment.from_string(source)
             except TemplateError:
                 raise
-            except Exception as error:  # jinja2 and Python's compiler each have their own
+            except Exception as error:  # jinja2 and Python's compiler each raise their own
                 raise TemplateError(f"it cannot be read: {_words(error)}") from error
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The texts that it may compare contents with."""
+        """Returns the texts that the template may compare contents with."""
         consts = self._environment.parse(self._source).find_all(nodes.Const)
-        return frozenset(one.value for one in consts if isinstance(one.value, str))
+        return frozenset(const.value for const in consts if isinstance(const.value, str))
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Has all that this thread renders meanwhile share the time of one rendering.
+        """Makes all renderings of this thread in this context share the time of one rendering.
 
         Raises:
-            TemplateTimeError: at the end, where they took longer: what is made of them is not to be used,
-                also where a rendering's own error was passed over.
+            TemplateTimeError: on exit, if they took longer; their results must not be used, even if the
+                caller ignored a rendering's own error.
         """
         with self._environment.sharing() as shared:
             try:
@@ -117,45 +112,40 @@ class ChatTemplate:
         tools: Sequence[Any] = (),
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """Returns the text of a conversation.
+        """Returns the text of a conversation, with the invitation for the assistant if `invite`.
 
-        Args:
-            messages: each with role and content, and what else the template may read of it.
-            invite: ends with what invites the assistant to speak.
-            today: the date that the template may write.
-            tools: definitions of what the assistant may call.
-            variables: what else the template may read, such as `enable_thinking`, by name.
+        `variables` adds other template variables by name, such as `enable_thinking`.
 
         Raises:
-            TemplateError: the template refuses the messages, or goes beyond a bound.
+            TemplateError: the template refuses the messages, or exceeds a limit.
         """
         size = characters((messages, tools))
-        given = {
+        context = {
             **self._variables,
             "documents": None,
             "strftime_now": datetime.datetime.combine(today, datetime.time()).strftime,
             **(variables or {}),
-            "messages": [dict(one) for one in messages],
+            "messages": [dict(message) for message in messages],
             "tools": [*tools] or None,
             "add_generation_prompt": invite,
         }
         pieces: list[str] = []
         with self._environment.bounded(size) as budget:
             try:
-                for piece in self._template.generate(**given):
+                for piece in self._template.generate(**context):
                     budget.text(piece)
                     pieces.append(piece)
             except TemplateError:
                 raise
             except RecursionError as error:
                 raise TemplateLimitError("its macros call themselves without an end") from error
-            except Exception as error:  # templates raise whatever their author liked
+            except Exception as error:  # templates may raise anything
                 raise TemplateError(_words(error)) from error
         return "".join(pieces)
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """The environment in which transformers renders templates, with a budget."""
+    """The transformers environment for templates, with a budget."""
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
@@ -173,10 +163,10 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.globals |= {"raise_exception": _raise, "dict": _Dict(), "namespace": _namespace(self)}
 
     def bounded(self, size: int) -> _Bounded:
-        """A budget for what this thread renders, for messages of so many characters.
+        """Returns a budget for messages of `size` characters in this thread.
 
         Raises:
-            TemplateTimeError: the time that it shares with other renderings is over.
+            TemplateTimeError: the time shared with other renderings is over.
         """
         shared: SharedTime | None = getattr(self._thread, "shared", None)
         if shared is not None:
@@ -187,7 +177,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     @contextlib.contextmanager
     def sharing(self) -> Iterator[SharedTime]:
-        """Time that all renderings of this thread share meanwhile."""
+        """Shares one time limit among all renderings of this thread."""
         self._thread.shared = SharedTime()
         try:
             yield self._thread.shared
@@ -204,7 +194,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return made
 
     def loop(self, values: Any) -> Iterator[Any]:
-        """What a loop runs over, a step at a time."""
+        """Yields the values of a loop and counts each step."""
         for value in values:
             self.budget.spend(_STEP)
             yield value
@@ -218,7 +208,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return self.budget.text("".join(texts))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """The sandbox's own form of `str.format`, which looks before at what it would make."""
+        """The sandbox's `str.format`, which checks the size of the result first."""
         plain = super().wrap_str_format(value)
         if plain is None:
             return None
@@ -230,14 +220,14 @@ class _Environment(ImmutableSandboxedEnvironment):
         return formatted
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Does a sum; looks before at what would grow."""
+        """Evaluates an operator, and checks the size of the result first."""
         budget = self.budget
         if operator == "%" and isinstance(left, str):
             _check_format(budget, left, "%", [right])
         elif operator == "*":
-            for one, times in ((left, right), (right, left)):
-                if isinstance(one, (str, list, tuple)) and isinstance(times, int):
-                    budget.fits(max(len(one), 1) * times)
+            for sequence, times in ((left, right), (right, left)):
+                if isinstance(sequence, (str, list, tuple)) and isinstance(times, int):
+                    budget.fits(max(len(sequence), 1) * times)
         elif operator == "**" and isinstance(left, int) and isinstance(right, int):
             if left.bit_length() * right > budgets.MAX_BITS:
                 raise TemplateLimitError("it makes a number of thousands of digits")
@@ -246,7 +236,6 @@ class _Environment(ImmutableSandboxedEnvironment):
         return budget.weigh(super().call_binop(context, operator, left, right))
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Calls a macro, a method or a function of the environment."""
         budget = __self.budget
         budget.spend(1)
         owner = getattr(__obj, "__self__", None)
@@ -270,7 +259,7 @@ class _Bounded:
 
 
 class _Marker(NodeTransformer):
-    """Has what is no call, filter or sum counted too: loops, lists, joined texts, slices, comparisons."""
+    """Makes loops, lists, joined texts, slices and comparisons count, like calls, filters and operators."""
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
         super().generic_visit(node, *args, **kwargs)
@@ -288,7 +277,7 @@ class _Marker(NodeTransformer):
 
 
 class _Generation(Extension):
-    """The block that transformers uses to find the assistant's words; here it only renders."""
+    """The block by which transformers marks the assistant's words; renders its content."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -324,7 +313,7 @@ def _filtered(node: nodes.Node, name: str) -> nodes.Filter:
 
 
 def _counted(environment: _Environment, name: str, plain: Any) -> Any:
-    """A filter that looks at its arguments before it works, and at what it made after."""
+    """A filter that checks its arguments first and counts its result."""
     passed = getattr(plain, "jinja_pass_arg", None)
 
     def counted(*args: Any, **kwargs: Any) -> Any:
@@ -345,7 +334,7 @@ def _check_filter(budget: Budget, name: str, args: tuple[Any, ...], kwargs: dict
     value, rest = args[0] if args else "", [*args[1:], *kwargs.values()]
     if name in ("batch", "center", "indent", "round", "slice", "tojson"):
         _small_numbers(rest)
-    if name == "sum" and any(not isinstance(one, (int, float, str)) for one in rest):
+    if name == "sum" and any(not isinstance(item, (int, float, str)) for item in rest):
         raise TemplateLimitError("it adds lists up")
     if isinstance(value, str):
         if name == "indent":
@@ -358,11 +347,11 @@ def _check_filter(budget: Budget, name: str, args: tuple[Any, ...], kwargs: dict
         elif name == "format":
             _check_format(budget, value, "%", rest)
     if name == "join" and not isinstance(value, Iterator):
-        glue = max((len(one) for one in rest if isinstance(one, str)), default=0)
+        glue = max((len(item) for item in rest if isinstance(item, str)), default=0)
         budget.fits(budget.weight(value) + glue * (len(value) if hasattr(value, "__len__") else 1))
     if name == "tojson" and rest:
-        longest = max((len(str(one)) for one in rest if not isinstance(one, int)), default=0)
-        widest = max((one for one in rest if isinstance(one, int)), default=0)
+        longest = max((len(str(item)) for item in rest if not isinstance(item, int)), default=0)
+        widest = max((item for item in rest if isinstance(item, int)), default=0)
         budget.fits(budget.weight(value) * (1 + longest + budgets.MAX_DEPTH * widest // 8))
 
 
@@ -382,11 +371,11 @@ def _check_method(
 
 
 def _check_format(budget: Budget, pattern: str, sign: str, values: Sequence[Any]) -> None:
-    """Whether a pattern, filled in, could be too large."""
+    """Checks whether a filled pattern could be too large."""
     widths = sum(int(number[:12]) for number in re.findall(r"\d+", pattern))
     largest = max((budget.weight(value) for value in values), default=0)
-    if re.search(r"%[^a-zA-Z%]*\*" if sign == "%" else r"{[^{}]*{", pattern):  # widths among the values
-        numbers = [abs(one) for value in values for one in _flat(value) if isinstance(one, int)]
+    if re.search(r"%[^a-zA-Z%]*\*" if sign == "%" else r"{[^{}]*{", pattern):  # the values contain widths
+        numbers = [abs(item) for value in values for item in _flat(value) if isinstance(item, int)]
         largest = max(largest, *numbers, 0)
     budget.fits(len(pattern) + widths + pattern.count(sign) * largest)
 

@@ -1,7 +1,7 @@
-"""Text → token ids, the same from every thread and in every place of a prompt.
+"""Converts text to token ids, identically in every thread and at every place of a prompt.
 
-Works on copies of its own, whose settings never change: transformers switches its tokenizers between treating
-special tokens as such and as text, which threads that share one can see. Knows nothing of schemas or turns.
+Uses private copies with constant settings, because transformers toggles the treatment of special tokens in
+shared tokenizers, which other threads can observe. Independent of schemas and turns.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tokenizers import Tokenizer as Backend
 from engine.base.errors import require_characters
 
 Encoded = tuple[list[int], list[tuple[int, int]]]
-_LONG = 5_000  # characters, which take a few milliseconds
-_OPEN, _CLOSE = "\U0010fffc", "\U0010fffd"  # stand round special tokens that an author spells
+_LONG = 5_000  # characters; takes a few milliseconds
+_OPEN, _CLOSE = "\U0010fffc", "\U0010fffd"  # enclose special tokens that an author spells
 _GUARDS = re.compile(f"[{_OPEN}{_CLOSE}]")
 _UNKNOWN = "\U0010fffe"  # in no vocabulary
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """Text by one author.
+    """Text of one author.
 
     Attributes:
-        text: not yet tokenized.
-        template: written by the chat template, where the spelling of a special token means that token; else
-            it is plain text.
-        plain: places in text of the chat template that are plain all the same.
+        text: the text to tokenize.
+        template: whether the chat template wrote it, so that spellings of special tokens become special
+            tokens.
+        plain: plain places inside text of the chat template.
     """
 
     text: str
@@ -43,23 +43,17 @@ class Fragment:
     plain: tuple[tuple[int, int], ...] = ()
 
     def parts(self) -> list[Fragment]:
-        """The same text as fragments of which each is plain or not."""
-        found, place = [], 0
+        """Returns the same text as fragments that are entirely plain or not."""
+        parts, place = [], 0
         for start, end in self.plain:
-            found += [Fragment(self.text[place:start], template=True), Fragment(self.text[start:end])]
+            parts += [Fragment(self.text[place:start], template=True), Fragment(self.text[start:end])]
             place = end
-        return [*found, Fragment(self.text[place:], self.template)]
+        return [*parts, Fragment(self.text[place:], self.template)]
 
 
 @dataclass(frozen=True)
 class Together:
-    """Adjacent texts that are tokenized as one.
-
-    Attributes:
-        fragments: in order, with nothing between them.
-        begins: they begin a prompt.
-        behind: the token before them.
-    """
+    """Adjacent texts that are tokenized together; `behind` is the token before them."""
 
     fragments: tuple[Fragment, ...]
     begins: bool = False
@@ -67,10 +61,10 @@ class Together:
 
 
 class Tokenizer:
-    """The tokens of texts that stand next to one another in a prompt.
+    """Tokenizes adjacent texts of a prompt.
 
     Args:
-        tokenizer: a tokenizer of transformers; copied, and not looked at again where it can be copied.
+        tokenizer: a transformers tokenizer; not used again once copied, if it can be copied.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -78,7 +72,7 @@ class Tokenizer:
         self._lock = threading.Lock()
         try:
             self._form: str | None = tokenizer.backend_tokenizer.to_str()
-        except Exception:  # no tokenizer of the library, or one with parts that are Python code
+        except Exception:  # no tokenizer of the library, or parts of it are Python code
             self._form = None
         if self._form is None:
             return
@@ -96,73 +90,73 @@ class Tokenizer:
         self._each = inner is not None and bool(mark) and _encode(self._begin, mark + "a")[0][1:] != alone
 
     def plain(self, text: str) -> list[int]:
-        """Tokens of an author's text inside a prompt; the spelling of a special token is plain text."""
+        """Returns tokens of an author's text inside a prompt; spellings of special tokens are plain text."""
         return self.encode([Fragment(text)])[0] if text else []
 
     def marked(self, text: str) -> list[int]:
-        """Tokens of a chat template's text inside a prompt."""
+        """Returns tokens of a chat template's text inside a prompt."""
         return self.encode([Fragment(text, template=True)])[0] if text else []
 
     def encode(
         self, fragments: Sequence[Fragment], *, begins: bool = False, behind: int | None = None
     ) -> list[list[int]]:
-        """Tokenizes adjacent texts as one.
+        """Tokenizes adjacent texts together.
 
         Args:
-            fragments: in order, with nothing between them.
-            begins: they begin a prompt, where some tokenizers put a space first; else what stands before them
-                is tokenized by itself, and nothing is put in between.
-            behind: the token before them; behind a special one some tokenizers put a space too.
+            fragments: in order, without gaps.
+            begins: whether they begin a prompt, where some tokenizers insert a space; otherwise nothing is
+                inserted.
+            behind: the token before them; some tokenizers also insert a space after a special token.
 
         Returns:
-            The tokens of each fragment; one that lies across a border belongs to where it begins. Texts in
-            which a special token would arise from an author's words are tokenized each by itself.
+            The tokens of each fragment; a token across a boundary belongs to the fragment in which it begins.
+            Texts are tokenized separately if an author's words would otherwise form a special token.
 
         Raises:
-            CharacterError: a text holds half of a surrogate pair.
+            CharacterError: a text contains half of a surrogate pair.
         """
         begins = self._begins(begins, behind)
         if self._form is None:
-            require_characters("".join(one.text for one in fragments))
+            require_characters("".join(piece.text for piece in fragments))
             parts = _parts(fragments)
-            found = [self._slow(fragment, begins and not place) for place, fragment in enumerate(parts)]
+            token_lists = [self._slow(fragment, begins and not place) for place, fragment in enumerate(parts)]
         else:
-            found = [ids for ids, _ in self._cut(_parts(fragments), begins)]
-        if len(found) == len(fragments):
-            return found
-        rest = iter(found)
-        return [[token for _ in one.parts() for token in next(rest)] for one in fragments]
+            token_lists = [ids for ids, _ in self._cut(_parts(fragments), begins)]
+        if len(token_lists) == len(fragments):
+            return token_lists
+        rest = iter(token_lists)
+        return [[token for _ in piece.parts() for token in next(rest)] for piece in fragments]
 
     def starts(self, texts: Together) -> list[int] | None:
-        """Says where the tokens of `encode` begin, in order.
+        """Returns where the tokens of `encode` begin, in order.
 
         Returns:
-            The character of the joined texts that each begins with; tokens that share a character begin with
-            the same. None where this tokenizer cannot say.
+            For each token, its first character in the joined texts; tokens may share one. None if this
+            tokenizer cannot report places.
         """
         if self._form is None:
             return None
         exact = self._exact
-        found = exact._cut(_parts(texts.fragments), exact._begins(texts.begins, texts.behind))
+        encoded = exact._cut(_parts(texts.fragments), exact._begins(texts.begins, texts.behind))
         starts, reached = [], 0
-        for start, end in (place for _, places in found for place in places):
-            starts.append(min(start, reached))  # characters that are in no token go with the next
+        for start, end in (place for _, places in encoded for place in places):
+            starts.append(min(start, reached))  # characters without a token belong to the next
             reached = max(reached, end)
         return starts
 
     def specials(self, text: str) -> list[tuple[int, int]]:
-        """The places of special tokens in a text of the chat template."""
-        return [] if self._form is None else [one.span() for one in self._spellings.finditer(text)]
+        """Returns the places of special tokens in a text of the chat template."""
+        return [] if self._form is None else [match.span() for match in self._spellings.finditer(text)]
 
     def spelled(self, text: str) -> list[tuple[int, int]]:
-        """The places in an author's text of what may become a special token, in capitals too."""
-        return [] if self._form is None else [one.span() for one in self._any_case.finditer(text)]
+        """Returns the places in an author's text that may become special tokens, in any case."""
+        return [] if self._form is None else [match.span() for match in self._any_case.finditer(text)]
 
     def guarded(self, text: str) -> str:
-        """An author's text for the chat template, in which spellings of special tokens stay plain text.
+        """Returns an author's text with guarded spellings of special tokens, so that they stay plain text.
 
-        What the template makes of it is to be read by `rendered`. Two characters that no language has mark
-        the spellings; in the text itself the replacement character stands for them.
+        Read the template's output with `rendered`. Two characters of no language mark the spellings; the
+        replacement character replaces these two in the text itself.
         """
         text = _GUARDS.sub("\ufffd", text)
         for start, end in reversed(self.spelled(text)):
@@ -170,24 +164,24 @@ class Tokenizer:
         return text
 
     def rendered(self, text: str) -> Fragment:
-        """Text of the chat template, in which an author's words may be guarded.
+        """Returns text of the chat template as a fragment, with guarded words as plain text.
 
-        A mark whose other mark the template has taken away means nothing.
+        A mark without its counterpart, which the template may remove, has no effect.
         """
         if _GUARDS.search(text) is None:
             return Fragment(text, template=True)
         made, plain, done = "", [], 0
-        for one in self._guarded.finditer(text):
-            made += _GUARDS.sub("", text[done : one.start()])
-            plain.append((len(made), len(made) + len(one[1])))
-            made, done = made + one[1], one.end()
+        for match in self._guarded.finditer(text):
+            made += _GUARDS.sub("", text[done : match.start()])
+            plain.append((len(made), len(made) + len(match[1])))
+            made, done = made + match[1], match.end()
         return Fragment(made + _GUARDS.sub("", text[done:]), template=True, plain=tuple(plain))
 
     def border(self, text: str, place: int) -> int:
-        """The last place up to this one that lies in no token which has a spelling of its own."""
+        """Returns the last place up to `place` outside any token with its own spelling."""
         if self._form is None:
             return place
-        inside = (one.start() for one in self._added.finditer(text) if one.start() < place < one.end())
+        inside = (m.start() for m in self._added.finditer(text) if m.start() < place < m.end())
         return next(inside, place)
 
     def _begins(self, begins: bool, behind: int | None) -> bool:
@@ -195,8 +189,8 @@ class Tokenizer:
 
     def _cut(self, fragments: Sequence[Fragment], begins: bool) -> list[Encoded]:
         """The tokens of each fragment, with their places in the joined texts."""
-        ids, offsets = self._fast("".join(one.text for one in fragments), begins)
-        ends = list(accumulate(len(one.text) for one in fragments))
+        ids, offsets = self._fast("".join(text.text for text in fragments), begins)
+        ends = list(accumulate(len(text.text) for text in fragments))
         last, place, cuts = len(ends) - 1, 0, [0]
         for index, (token, (start, _)) in enumerate(zip(ids, offsets, strict=True)):
             while place < last and start >= ends[place]:
@@ -208,29 +202,26 @@ class Tokenizer:
         return [(ids[a:b], offsets[a:b]) for a, b in pairwise(cuts)]
 
     def _apart(self, fragments: Sequence[Fragment], begins: bool) -> list[Encoded]:
-        """The same, where each is tokenized by itself."""
-        found, place = [], 0
-        for index, one in enumerate(fragments):
-            ids, offsets = self._alone(one, begins and not index)
-            found.append((ids, [(start + place, end + place) for start, end in offsets]))
-            place += len(one.text)
-        return found
+        """As `_cut`, but each fragment is tokenized on its own."""
+        encoded, place = [], 0
+        for index, fragment in enumerate(fragments):
+            ids, offsets = self._alone(fragment, begins and not index)
+            encoded.append((ids, [(start + place, end + place) for start, end in offsets]))
+            place += len(fragment.text)
+        return encoded
 
     def _meant(self, token: int, left: int, fragments: Sequence[Fragment], place: int) -> bool:
-        """Whether the chat template itself spells a special token, all of it.
+        """Whether the chat template spells a special token entirely.
 
-        Args:
-            token: the token.
-            left: how many characters of its fragment stand behind its beginning.
-            fragments: the texts; it may begin with white space of one, and be spelled in the next.
-            place: which of them it begins in.
+        The token begins in fragment `place`, with `left` characters of it remaining. It may begin with white
+        space of one fragment and be spelled in the next.
         """
-        one = fragments[place]
-        rest = one.text[len(one.text) - left :].lstrip()
-        if not rest and one.template and place + 1 < len(fragments):
+        fragment = fragments[place]
+        rest = fragment.text[len(fragment.text) - left :].lstrip()
+        if not rest and fragment.template and place + 1 < len(fragments):
             return self._meant(token, len(fragments[place + 1].text), fragments, place + 1)
         spelled = rest.startswith(self._special[token])
-        return (one.template and spelled) or (token in self._unknown and not spelled)
+        return (fragment.template and spelled) or (token in self._unknown and not spelled)
 
     def _alone(self, fragment: Fragment, begins: bool) -> Encoded:
         if fragment.template:
@@ -262,23 +253,23 @@ class Tokenizer:
 
     @cached_property
     def _exact(self) -> Tokenizer:
-        """One whose places include the white space that tokens begin with."""
+        """A tokenizer whose places include leading white space of tokens."""
         assert self._form is not None
         return Tokenizer(_Form(_untrimmed(self._form)))
 
     @cached_property
     def _plain_pair(self) -> tuple[Backend, Backend]:
-        """Copies to which special tokens are text: for the beginning of a prompt, and for inside it."""
+        """Copies that treat special tokens as text: for the beginning of a prompt, and for inside it."""
         assert self._form is not None
         begin = _backend(_without_specials(self._form))
         same = self._within is self._begin
         return begin, begin if same else _backend(_without_specials(self._within_form))
 
     def _slow(self, fragment: Fragment, begins: bool) -> list[int]:
-        """A tokenizer that cannot be copied: one caller at a time, each text by itself."""
+        """For a tokenizer that cannot be copied: one caller at a time, each text on its own."""
         settings = {"add_special_tokens": False, "split_special_tokens": not fragment.template}
         with self._lock:
-            if not begins:  # behind a line break, tokenizers that put a space first put none
+            if not begins:  # after a line break, tokenizers that insert a leading space insert none
                 lead = list(self._lent("\n", **settings)["input_ids"])
                 ids = list(self._lent("\n" + fragment.text, **settings)["input_ids"])
                 if ids[: len(lead)] == lead:
@@ -287,28 +278,27 @@ class Tokenizer:
 
 
 def _parts(fragments: Sequence[Fragment]) -> list[Fragment]:
-    return [part for one in fragments for part in one.parts()]
+    return [part for fragment in fragments for part in fragment.parts()]
 
 
 class _Form:
-    """A tokenizer that is known by its form alone."""
+    """A tokenizer known only by its serialized form."""
 
     def __init__(self, form: str) -> None:
         self.backend_tokenizer = self
         self._form = form
 
     def to_str(self) -> str:
-        """Returns the form."""
         return self._form
 
 
 def _untrimmed(form: str) -> str:
-    """The form of a tokenizer whose places are those of whole tokens."""
+    """The form of a tokenizer whose places cover whole tokens."""
     whole = json.loads(form)
     step = whole["post_processor"] or {}
-    for one in (step, *step.get("processors", ())):
-        if "trim_offsets" in one:
-            one["trim_offsets"] = False
+    for processor in (step, *step.get("processors", ())):
+        if "trim_offsets" in processor:
+            processor["trim_offsets"] = False
     return json.dumps(whole)
 
 
@@ -320,15 +310,16 @@ def _backend(form: str) -> Backend:
 
 
 def _without_specials(form: str) -> str:
-    """A tokenizer that no text makes write special tokens: they have names that nobody can spell.
+    """The form of a tokenizer that never produces special tokens: their names cannot be spelled.
 
-    Where the vocabulary itself has them, as for pieces of text, it is not enough to look for none.
+    The vocabulary itself may contain special tokens as pieces of text, so removing the added tokens is not
+    enough.
     """
     whole = json.loads(form)
     model, unspelled = whole["model"], secrets.token_hex(16)
-    names = {one["content"]: one["content"] + unspelled for one in whole["added_tokens"] if one["special"]}
-    for one in whole["added_tokens"]:
-        one["content"] = names.get(one["content"], one["content"])
+    names = {tok["content"]: tok["content"] + unspelled for tok in whole["added_tokens"] if tok["special"]}
+    for tok in whole["added_tokens"]:
+        tok["content"] = names.get(tok["content"], tok["content"])
     if isinstance(model["vocab"], dict):
         model["vocab"] = {names.get(piece, piece): index for piece, index in model["vocab"].items()}
     else:
@@ -344,13 +335,13 @@ def _without_specials(form: str) -> str:
 def _encode(backend: Backend, text: str) -> Encoded:
     try:
         if len(text) < _LONG:
-            found = backend.encode(text, add_special_tokens=False)
-        else:  # which lets other threads run meanwhile, as the call for one text does not
-            (found,) = backend.encode_batch([text], add_special_tokens=False)
-    except (TypeError, UnicodeError):  # the library takes it for no text
+            encoding = backend.encode(text, add_special_tokens=False)
+        else:  # releases the interpreter lock, unlike the call for one text
+            (encoding,) = backend.encode_batch([text], add_special_tokens=False)
+    except (TypeError, UnicodeError):  # the library rejects the text
         require_characters(text)
         raise
-    return found.ids, found.offsets
+    return encoding.ids, encoding.offsets
 
 
 def _any_of(spellings: Iterable[str]) -> re.Pattern[str]:
@@ -359,7 +350,7 @@ def _any_of(spellings: Iterable[str]) -> re.Pattern[str]:
 
 
 def _without_prefix(form: str) -> str | None:
-    """A tokenizer that puts no space before a text; None where it puts none anyway."""
+    """The form of a tokenizer without a leading space; None if it adds none."""
     whole = json.loads(form)
     before = json.dumps([whole["normalizer"], whole["pre_tokenizer"]])
     whole["normalizer"] = _stripped(whole["normalizer"])
@@ -376,5 +367,5 @@ def _stripped(step: dict[str, Any] | None) -> dict[str, Any] | None:
         return {**step, "add_prefix_space": False}
     if step["type"] == "Sequence":
         key = "normalizers" if "normalizers" in step else "pretokenizers"
-        return {**step, key: [one for part in step[key] if (one := _stripped(part)) is not None]}
+        return {**step, key: [inner for part in step[key] if (inner := _stripped(part)) is not None]}
     return step

@@ -1,6 +1,6 @@
-"""An answer → what it says, and the calls of tools in it, as the tokenizer's response template tells them.
+"""Splits an answer into text and tool calls, according to the tokenizer's response template.
 
-Knows no chat template.
+Independent of chat templates.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class ParsedAnswer:
     """An answer in parts.
 
     Attributes:
-        content: what it says.
-        calls: of tools, in order.
-        thought: what the assistant thought before, where the tokenizer tells that apart.
-        fault: why the answer cannot be told apart: all of it is content then. "" where it can.
+        content: the text.
+        calls: the tool calls, in order.
+        thought: the assistant's thoughts, if the tokenizer separates them.
+        fault: why the answer cannot be parsed, so `content` is all of it; otherwise "".
     """
 
     content: str
@@ -37,12 +37,7 @@ class ParsedAnswer:
 
 
 class AnswerReader:
-    """Reads answers as the tokenizer's `response_template` says.
-
-    Args:
-        tokenizer: a tokenizer of transformers.
-        tokens: its copies.
-    """
+    """Parses answers according to the tokenizer's `response_template`; `tokens` holds its private copies."""
 
     def __init__(self, tokenizer: Any, tokens: Tokenizer) -> None:
         self._tokenizer, self._tokens = tokenizer, tokens
@@ -55,15 +50,11 @@ class AnswerReader:
 
     @property
     def finds_calls(self) -> bool:
-        """Whether calls of tools can be told from the rest of an answer."""
+        """Whether tool calls can be parsed from an answer."""
         return not self._missing
 
     def require(self) -> None:
-        """Refuses a tokenizer that finds no calls.
-
-        Raises:
-            ToolsError: it does not say how calls are written.
-        """
+        """Raises a ToolsError if the tokenizer does not define how calls are written."""
         if self._missing:
             raise ToolsError(
                 f"The model's tokenizer {self._missing}, so calls of tools cannot be told from the answer. "
@@ -72,15 +63,10 @@ class AnswerReader:
             )
 
     def read(self, answer: Sequence[int] | str, prompt: Sequence[int], tools: Tools) -> ParsedAnswer:
-        """Tells the calls in an answer from what it says.
-
-        Args:
-            answer: its tokens, or its text with special tokens in it.
-            prompt: the tokens of what was answered.
-            tools: by whose parameters arguments are read.
+        """Parses the tool calls of an answer; `tools` gives the types of their arguments.
 
         Raises:
-            ToolsError: the tokenizer does not say how calls are written.
+            ToolsError: the tokenizer does not define how calls are written.
         """
         self.require()
         assert self._template is not None
@@ -91,10 +77,10 @@ class AnswerReader:
                 _escaped(text, self._marks), self._template, prefix=before, tools=tools.definitions()
             )
             calls = tuple(map(_call, message.get("tool_calls") or ()))
-            call_fields(calls)  # as the next request says them again
-        except Exception as error:  # of a template that came with the model, over text by the model
+            call_fields(calls)  # as the next request repeats them
+        except Exception as error:  # from an untrusted template over text of the model
             return ParsedAnswer(self._plain(answer), fault=" ".join(str(error).split())[:300])
-        thought = next((said for name in _THOUGHTS if (said := _said(message, name))), "")
+        thought = next((words for name in _THOUGHTS if (words := _said(message, name))), "")
         if not calls and not thought:
             return ParsedAnswer(self._plain(answer))
         return ParsedAnswer(self._plain(_said(message, "content")), calls, thought)
@@ -103,7 +89,7 @@ class AnswerReader:
         return str(self._tokenizer.decode(list(token_ids))) if token_ids else ""
 
     def _plain(self, answer: Sequence[int] | str) -> str:
-        """The same without special tokens."""
+        """The text without special tokens."""
         if not isinstance(answer, str):
             return str(self._tokenizer.decode(list(answer), skip_special_tokens=True)) if answer else ""
         for start, end in reversed(self._tokens.specials(answer)):
@@ -112,10 +98,10 @@ class AnswerReader:
 
 
 def _unusable(tokenizer: Any, template: Any) -> str:
-    """Why a response template finds no calls; "" where it does."""
+    """Why a response template finds no calls; "" if it does."""
     try:
         tokenizer.get_response_parser(prefix="")
-    except Exception as error:  # whatever is wrong with what came with the model
+    except Exception as error:  # any error in a file of the model
         return f"has a response template that cannot be read ({' '.join(str(error).split())[:300]})"
     if "tool_calls" not in template["fields"]:
         return "has a response template without tool_calls"
@@ -123,7 +109,7 @@ def _unusable(tokenizer: Any, template: Any) -> str:
 
 
 def _gathering(template: Mapping[str, Any]) -> dict[str, Any]:
-    """A response template of which each stretch of a text counts, and not the last one only."""
+    """A response template that collects every match of a field, not only the last."""
     fields, defaults = dict(template["fields"]), dict(template.get("defaults") or {})
     for name, field in fields.items():
         if field.get("content", "text") == "text" and not field.get("repeats") and not field.get("transform"):
@@ -134,7 +120,7 @@ def _gathering(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _marks_round_json(template: Mapping[str, Any]) -> Iterator[tuple[Any, list[str]]]:
-    """What stands before each field of JSON, as a pattern, and the texts that end it."""
+    """For each JSON field, the pattern before it and the texts that end it."""
     for field in template["fields"].values():
         opens, closes = field.get("open"), field.get("close")
         if field.get("content") == "json" and closes and (opens or "open_pattern" in field):
@@ -144,13 +130,13 @@ def _marks_round_json(template: Mapping[str, Any]) -> Iterator[tuple[Any, list[s
 
 
 def _said(message: Mapping[str, Any], name: str) -> str:
-    """The text of a field, of which there may be several stretches."""
-    found = message.get(name) or ""
-    return "\n".join(filter(None, map(str, found))) if isinstance(found, list) else str(found)
+    """The text of a field, which may have several matches."""
+    value = message.get(name) or ""
+    return "\n".join(filter(None, map(str, value))) if isinstance(value, list) else str(value)
 
 
 def _escaped(text: str, marks: Iterable[tuple[Any, list[str]]]) -> str:
-    """An answer in which no text inside JSON looks like a mark behind it, as an escape spells it."""
+    """Escapes text inside JSON that looks like the mark after the JSON."""
     for opens, closes in marks:
         place = 0
         while place <= len(text) and (opened := opens.search(text, place)):
@@ -167,7 +153,7 @@ def _escaped(text: str, marks: Iterable[tuple[Any, list[str]]]) -> str:
 
 
 def _call(found: Any) -> ToolCall:
-    """One call as the response template gives it, in the form of the chat template's own messages."""
+    """One call of the response template in the chat template's own form."""
     if not isinstance(found, Mapping) or not isinstance(function := found.get("function", found), Mapping):
         raise ValueError("a call is no object")
     name = function.get("name")

@@ -1,6 +1,6 @@
-"""What a chat template leaves of the parts of a turn, and which of their tokens stay.
+"""The text that a chat template leaves of the parts of a turn, and the tokens that remain.
 
-Integers and characters only; knows nothing of positions.
+Independent of positions and tensors.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from engine.pml.tree.parts import part_text
 from engine.prompt.conversation.tools import Header
 from engine.prompt.template.rendered import Said
 
-Cut = tuple[int, int]
-"""How many characters a text loses at its start and at its end."""
+Cut = tuple[int, int]  # number of characters removed at the start and at the end
 
 
 def turn_texts(parts: Sequence[Part]) -> list[str]:
@@ -34,7 +33,7 @@ def turn_texts(parts: Sequence[Part]) -> list[str]:
 
 
 def headers_of(parts: Sequence[Part]) -> list[Header]:
-    """Returns what a chat template reads of each turn of a bound prompt besides its text."""
+    """Returns the headers of the turns of a bound prompt, the chat template's input besides texts."""
     opened = (part.node for part in parts if isinstance(part, RoleOpen))
     return [
         Header(turn.role, turn.fields, blank=not text and bool(turn.fields or turn.role == "tool"))
@@ -44,12 +43,12 @@ def headers_of(parts: Sequence[Part]) -> list[Header]:
 
 @dataclass(frozen=True)
 class Share:
-    """What a chat template writes of one part of a turn, or a stretch of it.
+    """The text that a chat template writes for one part of a turn, or for a range of it.
 
     Attributes:
-        part: its number among the parts.
-        text: as the template writes it.
-        cut: what the part loses if all else of it stands there as it is; None where the template rewrites it.
+        part: the index of the part.
+        text: the written text.
+        cut: the number of removed characters at each end; None if the template rewrites the part.
     """
 
     part: int
@@ -58,38 +57,34 @@ class Share:
 
     @property
     def whole(self) -> bool:
-        """Whether the part stands there as it is."""
+        """Whether the part is unchanged."""
         return self.cut == (0, 0)
 
 
 def shares(texts: Sequence[str], said: Sequence[Said | str]) -> Iterator[Share | str]:
     """Cuts the content of a turn, as a template writes it, into its parts.
 
-    Args:
-        texts: of the parts of the turn.
-        said: the content, with the template's own words in it.
-
     Yields:
-        In order the words of the template, and of each part at least one share, unless the template leaves it
-        out beside text that it writes.
+        In order, the template's words and at least one share of each part, except of a part that the template
+        replaces by its own text.
     """
     ends = list(accumulate(map(len, texts)))
-    found: list[tuple[int, int, int, str] | str] = []
-    for one in said:
-        if isinstance(one, str):
-            found.append(one)
+    entries: list[tuple[int, int, int, str] | str] = []
+    for p in said:
+        if isinstance(p, str):
+            entries.append(p)
             continue
-        part = bisect_right(ends, one.lo)
-        while part < len(texts) and ends[part] - len(texts[part]) < one.hi:
+        part = bisect_right(ends, p.lo)
+        while part < len(texts) and ends[part] - len(texts[part]) < p.hi:
             start = ends[part] - len(texts[part])
-            lo, hi = max(one.lo, start), min(one.hi, ends[part])
-            text = one.text[lo - one.lo : hi - one.lo] if len(one.text) == one.hi - one.lo else one.text
+            lo, hi = max(p.lo, start), min(p.hi, ends[part])
+            text = p.text[lo - p.lo : hi - p.lo] if len(p.text) == p.hi - p.lo else p.text
             if lo < hi:
-                found.append((part, lo - start, hi - start, text))
+                entries.append((part, lo - start, hi - start, text))
             part += 1
-    times = Counter(entry[0] for entry in found if not isinstance(entry, str))
+    times = Counter(entry[0] for entry in entries if not isinstance(entry, str))
     missing = [part for part in range(len(texts)) if part not in times]
-    for entry in found:
+    for entry in entries:
         if isinstance(entry, str):
             yield entry
             continue
@@ -103,20 +98,20 @@ def shares(texts: Sequence[str], said: Sequence[Said | str]) -> Iterator[Share |
 
 
 def _absent(part: int, texts: Sequence[str]) -> Share:
-    """White space, or nothing, can be cut off whole; other text that is left out has been rewritten."""
+    """The share of a missing part: white space is cut off, other text counts as rewritten."""
     text = texts[part]
     return Share(part, "", None if text.strip() else (len(text), 0))
 
 
 @dataclass(frozen=True)
 class Remnant:
-    """The tokens of a text that has lost characters, beside those of the whole text.
+    """The tokens of a text that loses characters, compared to the tokens of the whole text.
 
     Attributes:
-        before: computed, as they are not the whole text's.
-        lo: index in the whole text's tokens of the first that stays.
-        kept: how many stay, and can be read from the segment.
-        after: computed, as they are not the whole text's.
+        before: computed tokens that differ from the whole text's.
+        lo: index of the first remaining token in the whole text.
+        kept: number of remaining tokens, which the segment provides.
+        after: computed tokens that differ from the whole text's.
     """
 
     before: list[int]
@@ -126,20 +121,14 @@ class Remnant:
 
     @property
     def moved(self) -> bool:
-        """Whether what stays stands further behind the text's beginning than in the whole text."""
+        """Whether the remaining tokens stand further from the text's beginning than in the whole text."""
         return len(self.before) > self.lo
 
 
 def remnant(text: str, cut: Cut, whole: Sequence[int], tokenize: Callable[[str], list[int]]) -> Remnant:
-    """Tokenizes what is left of a text by itself, and finds the tokens that it shares with the whole.
+    """Tokenizes the rest of a text on its own, and finds the tokens that it shares with the whole text.
 
-    At a stripped end white space and a word may share a token, so that one is not shared.
-
-    Args:
-        text: all of it.
-        cut: what it loses.
-        whole: its tokens.
-        tokenize: gives the tokens of a text.
+    At a stripped end, white space and a word may share a token, which the remnant then does not have.
     """
     left, right = cut
     wanted = tokenize(text[left : len(text) - right])
@@ -152,10 +141,10 @@ def remnant(text: str, cut: Cut, whole: Sequence[int], tokenize: Callable[[str],
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two lists begin with alike."""
+    """The length of the common beginning."""
     count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
+    for token, other in zip(first, second, strict=False):
+        if token != other:
             break
         count += 1
     return count

@@ -1,6 +1,6 @@
-"""The special token with which a chat template ends the assistant's turn: an answer ends there too.
+"""The special token with which a chat template ends the assistant's turn, which also ends an answer.
 
-Many models are trained on one base model's files, whose end token is that of documents and not of turns.
+Many models use the files of a base model, whose end token ends documents, not turns.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from engine.prompt.template.chat_template import ChatFormat
 
 
 def turn_end(chat: ChatFormat) -> int | None:
-    """Returns the token that follows an answer, or None where the template says none.
+    """Returns the token that follows an answer, or None if the template has none.
 
-    An answer may have several messages where the assistant's turn begins with more than the template writes
-    to invite it: their end is not the answer's.
-
-    Args:
-        chat: the chat format.
+    An answer may consist of several messages if the assistant's turn begins with more text than the
+    invitation. The end of such a message is not the end of the answer.
     """
     try:
         turns = chat.render(["user", "assistant", "user"], ["Hi", "Yes?", "So?"])

@@ -1,4 +1,4 @@
-"""What a chat template writes round the turns of a conversation, and what it reads of their texts."""
+"""The text that a chat template writes around the turns of a conversation, and its treatment of contents."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class ChatError(PromptCacheError):
 
 
 class ChatLimitError(ChatError):
-    """The model's chat template takes too long or writes too much."""
+    """The model's chat template exceeds a limit of time or size."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the template is told besides the turns.
+    """The input of a template besides the turns.
 
     Attributes:
         day: the date that it may write.
-        tools: what the assistant may call; guarded.
-        form: how calls are written.
-        word: a word that no tool and no call has.
+        tools: the guarded tools for the assistant.
+        form: the form of calls.
+        word: a word that occurs in no tool and no call.
     """
 
     day: datetime.date
@@ -41,7 +41,7 @@ class Told:
     word: str = "marker"
 
     def marker(self, turn: int) -> str:
-        """What stands for the text of a turn."""
+        """Returns the marker for the text of a turn."""
         return f"turn{turn}{self.word}"
 
 
@@ -50,17 +50,17 @@ class Turns:
     """The text around the turns of one conversation.
 
     Attributes:
-        begin: the spelling of the token that begins the text, where the template writes one.
+        begin: the spelling of the token that begins the text, if the template writes one.
         opens: the text before each turn's content.
         closes: the text after each turn's content.
-        generation: the text after the last close, inviting the assistant to speak.
+        generation: the text after the last close, which invites the assistant to answer.
         trims: for each turn, whether the template strips white space at its start, and at its end.
-        invites: whether the template writes otherwise when it is asked to invite the assistant.
-        contents: what becomes of each turn's text: it is read as it is, as in a text of JSON, or not at all.
-        form: how calls of tools are written.
+        invites: whether the invitation changes the text.
+        contents: for each turn, whether its text is read unchanged, as JSON text, or not at all.
+        form: the form of tool calls.
 
-    Words of an author in what the template writes, as in definitions of tools, are guarded: what stands round
-    turns is read by `Tokenizer.rendered`.
+    The text may contain guarded words of authors, as in definitions of tools; use `Tokenizer.rendered` to
+    read it.
     """
 
     begin: str
@@ -73,16 +73,16 @@ class Turns:
     form: Form = FORMS[0]
 
     def content(self, turn: int) -> Content:
-        """What becomes of the text of a turn."""
+        """Returns the treatment of a turn's text."""
         return self.contents[turn] if self.contents else "kept"
 
     def read(self, turn: int, text: str) -> str:
-        """Text of a turn, or a part of it, as it is read."""
+        """Returns text of a turn, or a part of it, as it is read."""
         return json.dumps(text, ensure_ascii=False)[1:-1] if self.content(turn) == "quoted" else text
 
 
 def likely(turns: Turns, turn: int, content: str) -> Iterator[tuple[int, int]]:
-    """What templates strip: as they do at the borders of turns, else white space, thoughts, or both."""
+    """Yields likely extents of a stripped content: as at turn ends, white space, thoughts, or both."""
     if turns.content(turn) == "dropped":
         yield len(content), 0
         return
@@ -95,7 +95,7 @@ def likely(turns: Turns, turn: int, content: str) -> Iterator[tuple[int, int]]:
 
 
 def _spaces(content: str, sides: tuple[bool, bool]) -> tuple[int, int]:
-    """How much white space stands at the sides that are stripped."""
+    """The amount of white space at the stripped sides."""
     starts, ends = sides
     left = len(content) - len(content.lstrip()) if starts else 0
     rest = content[left:]
