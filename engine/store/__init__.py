@@ -1,11 +1,9 @@
 """The segment store: a SQLite index and one safetensors file per segment; bounded, verified, shared.
 
-`Store` is all that the rest of the engine uses. It composes an index (`index`, `migrations`; what it says:
-`settings`, `catalog`, `keeps`, `ledger`, `reasons`), the files (`blobs` says what is asked of them; `local`,
-`folder`, `files`, `contents` and `codec` are those of a folder), and what needs both: `reading`, `writing`,
-`removal` with `eviction`, `audit` with `rebuild`, and `moving`, with `transfer` and `manifest`.
+The rest of the engine uses `Store`. It composes the index (`index/`), the files (`blobs/`), and modules that
+need both: `reading`, `writing`, `removal`, `audit` with `rebuild`, and `export_import`.
 
-Names are loaded when they are first used, so that `outdated` looks into an index without torch.
+Names are loaded when they are first used, so that importing this package does not load torch.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from engine.store.blobs.folder import Folder
 from engine.store.index import eviction
 from engine.store.index.database import TABLES, FailedIndexError, Index
 from engine.store.index.eviction import POLICIES
-from engine.store.index.migrations import UNFILLED
+from engine.store.index.tables import UNFILLED
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Segments on disk, as the engine uses them: found, saved, bounded, explained.
 
-What `Store` offers is done by its parts: the index and what is said in it (`settings`, `catalog`, `ledger`),
-the files (`blobs`), and what needs both (`reading`, `writing`, `removal`, `audit`, `moving`).
+`Store` delegates to its parts: the index (`index/`), the files (`blobs/`), and modules that need both
+(`reading`, `writing`, `removal`, `audit`, `export_import`).
 """
 
 from __future__ import annotations

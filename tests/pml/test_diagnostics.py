@@ -320,7 +320,7 @@ def test_each_fault_is_reported_at_its_place(example: Example) -> None:
 
 def test_every_code_of_the_language_has_an_example() -> None:
     folder = Path(pml.__file__).parent
-    texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.py") if path.name != "catalogue.py"]
+    texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py") if path.name != "codes.py"]
     used = {code for code in CATALOGUE if any(f'"{code}"' in text for text in texts)} | {"E119", "W600"}
     assert used == {example.code for example in EXAMPLES} | ELSEWHERE
     assert all(code[:2] in ("E5", "W6") for code in set(CATALOGUE) - used)

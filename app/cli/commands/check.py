@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli.base.documents import file_report, folder_of, read_schema, read_text, rendered
-from app.cli.base.options import ModelOptions, cache_dir_option, debug_option, json_option, model_option
-from app.cli.base.output import counted, inline, print_json, say
+from app.cli.base.options import ModelOptions, debug_option, json_option, model_option
+from app.cli.base.output import counted, print_json, say
 from app.cli.base.param_types import DOCUMENT
 from engine.base.errors import PathError
 from engine.files.text_files import EncodingError, TextFileError
@@ -38,7 +38,6 @@ class Finding:
         unbound: why it was not, in words that go on from its verdict.
         fault: why the file could not be read; empty where it could.
         misnamed: the path leads to no file.
-        note: what is to be said once and is no fault; empty where there is nothing.
     """
 
     path: str
@@ -50,7 +49,6 @@ class Finding:
     unbound: str = " by itself; name its schema with --schema to check what it imports"
     fault: str = ""
     misnamed: bool = False
-    note: str = ""
 
     @property
     def ok(self) -> bool:
@@ -62,8 +60,7 @@ class Finding:
         if self.fault:
             return file_report(self.path, self.kind, ()) | {"ok": False, "error": self.fault}
         bound: dict[str, object] = {"schema": self.bound_to} if self.kind == "prompt" else {}
-        noted = {"note": self.note} if self.note else {}
-        return file_report(self.path, self.kind, self.diagnostics, **bound, **noted)
+        return file_report(self.path, self.kind, self.diagnostics, **bound)
 
     def to_text(self) -> str:
         """Returns what a person reads: the diagnostics, then a line on the whole file."""
@@ -122,14 +119,12 @@ class Schemas:
     help="Bind the prompts among FILE to this schema.",
 )
 @model_option
-@cache_dir_option
 @json_option
 @debug_option
 def check(
     files: tuple[str, ...],
     schema_path: str | None,
     model: str | None,
-    cache_dir: Path | None,
     as_json: bool,
 ) -> int:
     """Validate schemas and prompts.
@@ -137,7 +132,6 @@ def check(
     One pass finds every error of a file and shows it with its line. A prompt is checked against the schema
     of --schema, else against the FILE that its `schema` attribute names, or the only one if it names none.
     With --model, tokens are checked too: arguments over their length, prompts over the context window.
-    Warns once if cached segments of a schema were made by an older parser.
 
     FILE may be - for standard input. Exit status 1 if a file has an error, 2 if a path has no file.
     """
@@ -147,19 +141,11 @@ def check(
     schemas = Schemas(given, [finding for finding in findings if isinstance(finding.tree, Schema)])
     with tokenizing(model) as engine:
         findings = [_deepened(finding, schemas, engine) for finding in findings]
-    findings = [
-        replace(finding, note=_note(finding.tree, finding.source, cache_dir) if finding.ok else "")
-        for finding in findings
-    ]
-    if named and (note := _note(given, named.source, cache_dir)):
-        findings[0] = replace(findings[0], note=note)
     if as_json:
         print_json({"files": [finding.to_json() for finding in findings]})
     else:
         for finding in findings:
             say(finding.to_text(), err=bool(finding.fault))
-            if finding.note:
-                say(f"pml: {inline(finding.note)}", err=True)
     if any(finding.misnamed for finding in findings):
         return 2
     return 0 if all(finding.ok for finding in findings) else 1
@@ -213,21 +199,3 @@ def _deepened(finding: Finding, schemas: Schemas, engine: Engine | None) -> Find
         return replace(finding, unbound=schemas.unbound(tree) or finding.unbound)
     more = engine.check(schema, tree) if engine and finding.ok else bind(schema, tree).diagnostics
     return replace(finding, diagnostics=finding.diagnostics + more, bound_to=schema.name)
-
-
-def _note(schema: Schema | Prompt | None, source: str, cache_dir: Path | None) -> str:
-    """Says, once per store, that stored segments are of a text that this version reads otherwise."""
-    if not isinstance(schema, Schema):
-        return ""
-    from engine.pml.whitespace.version_0_1 import is_new
-    from engine.store.index.outdated import take_note
-
-    segments = take_note(cache_dir, schema.name)
-    if not segments or not is_new(schema, source):
-        return ""
-    return (
-        f"the text of schema {schema.name!r} is another since this version keeps line breaks between "
-        f"modules (docs/pml.md, White space): what this changes of its {counted(segments, 'stored segment')} "
-        "is left to eviction, and computed anew at the next run; `pml cache clear` deletes the segments of "
-        "all schemas"
-    )

@@ -26,7 +26,7 @@ from engine.files.sqlite_journal import keep_journal
 from engine.store.blobs import locks
 from engine.store.blobs.claim import APPLICATION_ID, INDEX, SEGMENT
 from engine.store.blobs.folder import Folder
-from engine.store.index.migrations import UNFILLED, VERSION, migrate
+from engine.store.index.tables import UNFILLED, prepare
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,6 @@ TABLES = {
     "keeps": {"key", "seconds", "until"},
     "evictions": {"id", "at", "key", "schema", "path", "bytes", "reason"},
     "served": {"tier", "outcome", "reason", "count", "bytes", "ms"},
-    "outdated": {"schema", "since"},
     "misses": {"id", "at", "key", "schema", "path", "bytes", "ms", "reason"},
     "combinations": {"name", "schema", "runs", "used"},
     "measurements": {"id", "combination", "rung", "at", "kl"},
@@ -112,7 +111,7 @@ class Index:
     def __init__(self, folder: Folder, without: str = "", clock: Callable[[], float] = time.time) -> None:
         self._folder, self._path, self.clock = folder, folder.path / INDEX, clock
         self._lock = threading.RLock()
-        self.read_only, self.unread, self.version = without, "", VERSION
+        self.read_only, self.unread = without, ""
         self._without, self.held = without, False
         self._patience = _BUSY_SECONDS
         kind = locks.network_kind(folder.path)
@@ -161,7 +160,7 @@ class Index:
                 connection.execute(f"pragma synchronous = {'normal' if self._kind is None else 'full'}")
                 connection.execute("pragma secure_delete = on")  # deleted token ids are overwritten
                 self._require_whole(connection)
-                self.version = migrate(self._folder.path, connection, unfilled=self._has_files())
+                prepare(self._folder.path, connection, unfilled=self._has_files())
                 _require_tables(connection)
                 if connection.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
                     connection.execute(f"pragma application_id = {APPLICATION_ID}")
@@ -242,7 +241,7 @@ class Index:
                 read = True
                 break
         with _in_words(self._path):
-            migrate(self._folder.path, memory, unfilled=self._has_files())
+            prepare(self._folder.path, memory, unfilled=self._has_files())
             _require_tables(memory)
             memory.execute("pragma query_only = on")
         self.read_only, self.unread, self.held = str(why), "" if read else str(why), why.busy
@@ -251,7 +250,7 @@ class Index:
     def _in_memory(self) -> sqlite3.Connection:
         memory = sqlite3.connect(":memory:", check_same_thread=False)
         memory.isolation_level = None
-        migrate(self._folder.path, memory)
+        prepare(self._folder.path, memory)
         return memory
 
     # Using

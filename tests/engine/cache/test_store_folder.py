@@ -312,7 +312,7 @@ def test_deleting_and_renaming_happen_in_one_place_each() -> None:
         (r"\.move\(", {"folder.py"}),
     ):
         found = {
-            path.name for path in SOURCES.glob("*.py") if re.search(words, path.read_text(encoding="utf-8"))
+            path.name for path in SOURCES.rglob("*.py") if re.search(words, path.read_text(encoding="utf-8"))
         }
         assert found == places
 

@@ -12,14 +12,13 @@ from engine import Engine, RunSettings
 from engine.store import Store
 from tests.engine.tiny import tiny_model
 
-WRITTEN = Path(__file__).parent / "stores" / "0.1"
-"""Every segment of SCHEMA under both fixed scopes, encoded by version 0.1 with `tiny_model()`."""
+WRITTEN = Path(__file__).parent / "stores" / "earlier"
+"""Every segment of SCHEMA under both fixed scopes, encoded earlier with `tiny_model()`."""
 SCHEMA = (
     '<schema name="s"><system>Be brief.</system><user xml:space="preserve">Read. <module name="a">alpha '
     '<module name="b">beta</module></module><union><module name="c">gamma <param name="n" len="3"/></module>'
     '<module name="d">delta</module></union></user><scaffold modules="a c"/></schema>'
 )
-"""The text that was encoded; version 0.1 read it from a document with white space between modules, too."""
 PROMPTS = ('<a><b/></a><c n="two"/>So?', "<a/><d/>And now?", "<c/>Why?")
 
 

@@ -13,8 +13,6 @@ from benchmarks.kills import context
 from engine.base.errors import StoreError
 from engine.base.tiers import Outcome, Reason, Tier
 from engine.store import INDEX, Keep, Lookup, Origin, Store
-from engine.store.blobs.claim import APPLICATION_ID
-from engine.store.index.migrations import MIGRATIONS, VERSION
 from tests.engine.cache.segments import LOADED, ORIGIN, segment
 from tests.engine.cache.test_store import audit, file_of, overwrite
 from tests.engine.cache.test_store_bounds import keys, sought
@@ -291,36 +289,6 @@ def test_segments_say_until_when_they_are_kept(tmp_path: Path, clock: Clock) -> 
     store.keep(["k0"], 300)
     assert {row["key"]: row["kept_until"] for row in store.segments()} == {"k0": clock.now + 300, "k1": None}
     assert store.stats().kept_until == clock.now + 300
-
-
-def test_a_store_of_version_4_keeps_its_pins(tmp_path: Path, clock: Clock) -> None:
-    of_version_4(tmp_path)
-    store = Store.open(tmp_path, clock=clock)
-    with store.index.reading() as connection:
-        assert connection.execute("pragma user_version").fetchone()[0] == VERSION == 6
-    assert (store.settings.pins(), store.settings.pinned_until()) == (["travel"], {})
-    store.keep(["k"], 300)
-    assert store.kept(["k"]) == {"k": Keep(300, clock.now + 300)}
-
-
-def test_a_damaged_index_of_version_4_keeps_its_pins(tmp_path: Path, clock: Clock) -> None:
-    of_version_4(tmp_path)
-    with sqlite3.connect(tmp_path / INDEX) as connection:
-        connection.execute("drop table counters")
-    store = Store.open(tmp_path, clock=clock)
-    assert (store.settings.pins(), store.settings.pinned_until()) == (["travel"], {})
-
-
-def of_version_4(folder: Path) -> None:
-    """A store as version 4 has left it, with a pin."""
-    (folder / "files").mkdir(parents=True)
-    with sqlite3.connect(folder / INDEX) as connection:
-        for steps in MIGRATIONS[:4]:
-            for step in steps:
-                step(connection)
-        connection.execute("insert into pins (schema, since) values ('travel', 1)")
-        connection.execute("pragma user_version = 4")
-        connection.execute(f"pragma application_id = {APPLICATION_ID}")
 
 
 def keep_and_prune(folder: str, number: int) -> None:

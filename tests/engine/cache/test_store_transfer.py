@@ -1,4 +1,4 @@
-"""Segments from one machine to another, and indexes from one version to the next."""
+"""Segments from one machine to another, and indexes of other versions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import safetensors.torch
 import torch
 import xxhash
 
 from engine.base.errors import StoreError
 from engine.base.segment import Segment
 from engine.store import INDEX, SCHEMES, Origin, Store
-from engine.store.index.migrations import MIGRATIONS, VERSION
+from engine.store.index.tables import VERSION
 from engine.store.manifest import DTYPES
 from tests.engine.cache.test_store import ORIGIN, audit, cut_short, file_of, flip_a_bit, segment
 
@@ -392,55 +391,29 @@ def test_room_is_asked_for_before_anything_is_read(tmp_path: Path, prepare, word
     assert there.stats().segments == 1
 
 
-def index_of_version(folder: Path, version: int) -> None:
-    """The database file that an earlier version has left, with a segment in it."""
-    (folder / "files").mkdir(parents=True)
-    with sqlite3.connect(folder / INDEX) as connection:
-        for steps in MIGRATIONS[:version]:
-            for step in steps:
-                step(connection)
-        connection.execute(f"pragma user_version = {version}")
-        if version:
-            columns = "key, file, bytes, digest, tokens, token_ids, dtype, fingerprint, model, scope"
-            connection.execute(
-                f"insert into segments ({columns}, created, last_used, hits) values"
-                " ('k', 'k-0123456789abcdef.safetensors', 3, '', 1, x'00', 'float32', 'f', 'm', 's', 1, 1, 0)"
-            )
-            connection.execute("insert into counters values ('hits', 7)")
-            (folder / "files" / "k-0123456789abcdef.safetensors").write_bytes(
-                safetensors.torch.save({"keys": torch.ones(1), "values": torch.ones(1)}, {"key": "k"})
-            )
-
-
-@pytest.mark.parametrize("version", range(VERSION))
-def test_an_index_of_every_earlier_version_is_brought_up_to_date(version: int, tmp_path: Path) -> None:
-    index_of_version(tmp_path, version)
+@pytest.mark.parametrize(
+    ("version", "words"), [(VERSION - 1, "an older version"), (VERSION + 1, "a newer version")]
+)
+def test_an_index_of_another_version_is_refused_and_stays_as_it_is(
+    version: int, words: str, tmp_path: Path
+) -> None:
     store = Store.open(tmp_path)
-    with store.index.reading() as connection:
-        assert connection.execute("pragma user_version").fetchone()[0] == VERSION
-    assert store.stats().hits == (7 if version else 0)
-    kept = 1 if version >= 2 else 0  # names of version 1 are never asked for again
-    assert store.stats().segments == kept
-    assert store.clear() == kept
-    assert not list(store.files.iterdir())
     store.save(segment(), ORIGIN)
-    assert store.load("k", range(5)) is not None
-    assert store.verify().clean
     store.close()
-    Store.open(tmp_path).close()
-
-
-def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index_of_version(tmp_path, 1)
-    from engine.store.index import migrations
-
-    def broken(connection: sqlite3.Connection) -> None:
-        connection.execute("delete from segments")
-        raise sqlite3.OperationalError("the disk went away")
-
-    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS[:1], (broken,)))
-    with pytest.raises(StoreError, match="the disk went away"):
+    with sqlite3.connect(tmp_path / INDEX) as connection:
+        connection.execute(f"pragma user_version = {version}")
+    with pytest.raises(StoreError, match=words):
         Store.open(tmp_path)
     with sqlite3.connect(tmp_path / INDEX) as connection:
-        assert connection.execute("pragma user_version").fetchone()[0] == 1
-        assert connection.execute("select count(*) from segments").fetchone()[0] == 1
+        connection.execute(f"pragma user_version = {VERSION}")
+    assert Store.open(tmp_path).load("k", range(5)) is not None
+
+
+def test_a_new_index_that_fails_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine.store.index import tables
+
+    monkeypatch.setattr(tables, "TABLES", tables.TABLES + "; create table segments (key)")
+    with pytest.raises(StoreError, match="segments already exists"):
+        Store.open(tmp_path)
+    with sqlite3.connect(tmp_path / INDEX) as connection:
+        assert connection.execute("select count(*) from sqlite_master").fetchone()[0] == 0
