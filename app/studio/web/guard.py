@@ -4,7 +4,8 @@ A page on another site, or on another port of this machine, can make a browser s
 Three headers that a page cannot forge tell them apart: Host (a foreign one means DNS rebinding), Origin, and
 Sec-Fetch-Site. A link on another site may open the page, for it cannot see what it opened. Of gradio's many
 routes only those of the list below are served. What the command line asks is for no browser at all: a request
-with a header that only browsers send is refused there, and the rest must know a secret (`app/studio/model/remote_runs.py`).
+with a header that only browsers send is refused there, and the rest must know a secret
+(`app/studio/model/remote_runs.py`).
 """
 
 from __future__ import annotations
