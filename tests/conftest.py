@@ -13,6 +13,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from tests.drawing import EVERY
+
 _HOME = tempfile.TemporaryDirectory(prefix="pml-tests-")
 
 for _name in [
@@ -57,16 +59,28 @@ _LONGEST = {
 REPRESENTATIVE = {
     *("llama-gqa", "yarn", "mistral-swa", "glm", "smollm3", "gemma2", "gpt-oss", "gpt2", "bloom", "gptj"),
 }
-EVERY = os.environ.get("PML_ALL_TESTS") == "1"  # of `make test-all`
+
+
+# Chat templates of each kind: with and without a system turn, tools, thoughts, trimmed texts, joined turns.
+TEMPLATES = {
+    *("chatml", "llama-2", "llama-3", "mistral-tekken", "gemma-3", "phi-3", "qwen-3", "deepseek-r1"),
+    *("falcon", "gpt-oss", "smollm-2", "command-r"),
+}
 
 
 def is_left_out(item: pytest.Item) -> bool:
-    """Whether only `make test-all` runs a test: it is of a further model family."""
-    tiny = sys.modules.get("tests.engine.tiny")  # imported by whatever tests a family
-    if EVERY or tiny is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+    """Whether only `make test-all` runs a test: a long one, or one of a further model family or template."""
+    if EVERY:
         return False
-    family = item.callspec.params.get("family")
-    return family in tiny.FAMILIES and family not in REPRESENTATIVE
+    if item.get_closest_marker("long"):
+        return True
+    tiny = sys.modules.get("tests.engine.tiny")
+    chat = sys.modules.get("tests.engine.prompt.chat_templates")
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    named = {value for name in ("family", "name") if isinstance(value := params.get(name), str)}
+    families = set(tiny.FAMILIES) - REPRESENTATIVE if tiny and "family" in params else set()
+    templates = set(chat.FAMILIES) - TEMPLATES if chat and "engine/prompt" in item.path.as_posix() else set()
+    return bool(named & (families | templates))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

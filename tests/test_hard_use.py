@@ -55,6 +55,7 @@ def test_no_scene_by_that_name_is_no_success() -> None:
     assert hard_use.main(["no such scene"]) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "scene",
     [

@@ -229,6 +229,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.long
 def test_a_lean_process_computes_the_same(tmp_path: Path) -> None:
     lean, whole = (
         in_new_process(SAME, how, str(tmp_path / how), SCHEMA, PROMPT) for how in ("lean", "whole")

@@ -17,6 +17,7 @@ from app.lsp.view import View
 from engine.pml import ArgumentText, NewText, SchemaText, apply_edits, bind, parse_prompt, parse_schema
 from engine.pml.edit.writer import write_prompt, write_schema
 from sample_schemas import Sample, samples
+from tests.drawing import draws
 from tests.pml.trees import NAMES, prompts, schemas
 
 SCHEMA = """<schema name="travel">
@@ -205,7 +206,7 @@ def test_after_a_rename_every_sample_says_the_same(sample: Sample, tmp_path: Pat
             assert said(after, now, path.parent) == said(source, prompt.text, path.parent)
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(st.data())
 def test_after_a_rename_drawn_documents_say_the_same(data: st.DataObject) -> None:
     tree = data.draw(schemas())

@@ -198,6 +198,7 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
     )
 
 
+@pytest.mark.long
 def test_a_draft_of_another_folder_is_saved_under_another_name(
     browser: Browser, studios: Studios, tmp_path: Path, documents: Path
 ) -> None:

@@ -57,7 +57,7 @@ def turn_dark(page: Page) -> None:
     page.get_by_role("button", name="Light or dark").click()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_the_keyboard_walks_through_all_pages(watched: Watched, theme: str) -> None:
     page = watched.open("/#/gallery")
     if theme == "dark":

@@ -17,6 +17,7 @@ from engine.exchange.templates.from_jinja import from_jinja
 from engine.exchange.templates.from_prompty import from_prompty
 from engine.exchange.to_messages import to_anthropic, to_openai_marked
 from engine.pml import bind, parse_prompt, parse_schema
+from tests.drawing import draws
 from tests.exchange.test_import import turns
 
 EMPTY: tuple[Any, ...] = (
@@ -53,7 +54,7 @@ def text_of(content: Any) -> str:
     return "".join(block if isinstance(block, str) else block.get("text", "") for block in blocks)
 
 
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 @given(MESSAGES)
 def test_each_message_is_a_turn_or_is_named(messages: list[dict[str, Any]]) -> None:
     said = [(ROLES[one["role"]], text_of(one["content"])) for one in messages]

@@ -19,11 +19,14 @@ from engine.exchange.to_messages import MAX_BREAKPOINTS
 from engine.pml import NewText, Prompt, PromptError, Schema, bind, parse_prompt, parse_schema
 from engine.pml.tree.conversation import conversation
 from engine.programs import compile_source
+from tests.drawing import draws
 from tests.pml.trees import prompts, schemas, seamed
 from tests.programs.sources import load
 
 SAMPLES = Path(__file__).parents[2] / "sample_schemas"
-slow = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+slow = settings(
+    max_examples=draws(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 pairs = schemas().flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema)))
 set_apart = seamed(schemas()).flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema)))
 

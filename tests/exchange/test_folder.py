@@ -17,6 +17,7 @@ from engine.files.text_files import MAX_BYTES
 from engine.pml import Prompt, Schema, bind, parse_prompt, parse_schema
 from engine.pml.edit.writer import write_prompt, write_schema
 from engine.pml.tree.conversation import conversation
+from tests.drawing import draws
 
 PLAIN = FolderOptions(titles=False)
 
@@ -341,7 +342,7 @@ PIECES = st.lists(
 ).map(lambda pieces: "".join(pieces) * 12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(PIECES)
 def test_parts_joined_are_the_text(text: str) -> None:
     assert "".join(one.text for one in by_headings(text)) == text
@@ -349,7 +350,7 @@ def test_parts_joined_are_the_text(text: str) -> None:
     assert "".join(one.text for one in parts) == text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(PIECES, st.integers(16, 60))
 def test_no_part_has_more_tokens(text: str, most: int) -> None:
     assert all(len(one.text) <= most for one in by_tokens(text, most, len))

@@ -20,9 +20,12 @@ from engine.pml.edit.writer import write_prompt, write_schema
 from engine.pml.tree.conversation import conversation
 from engine.pml.whitespace.rules import SPACE
 from engine.programs import ProgramError
+from tests.drawing import draws
 from tests.pml.trees import TEXTS, prompts, schemas
 
-slow = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+slow = settings(
+    max_examples=draws(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 ROLES = ("system", "user", "assistant")
 TURNS = st.lists(
     st.tuples(st.sampled_from(ROLES), st.lists(TEXTS, min_size=1, max_size=3)), min_size=1, max_size=5

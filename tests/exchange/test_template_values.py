@@ -21,6 +21,7 @@ from engine.pml import Argument, Import, Prompt, Schema, bind, parse_schema
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.edit.writer import write_schema
 from engine.pml.tree.parts import part_text
+from tests.drawing import draws
 
 ENVIRONMENT = Environment(autoescape=False)
 LOSSES = re.compile(r"left out|too many values|default in one place|several defaults")
@@ -174,7 +175,7 @@ LOST = {
     "{{ 2 + 3 }}": "computes",
     "{{ f(c) }}": "computes",
 }
-slow = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+slow = settings(max_examples=draws(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 ABOUT_DEFAULTS = ("default in one place", "several defaults")
 TOO_MANY = "too many values"
 

@@ -22,6 +22,7 @@ from engine.pml import (
     set_argument,
     set_pick,
 )
+from tests.drawing import draws
 
 TRAVEL = """<schema name="travel">
   <module name="plan">
@@ -377,7 +378,7 @@ def kept(source: str) -> Counter[str]:
     return Counter("".join((comments, *texts))) - Counter(dict.fromkeys(" \t\r\n", 10**9))
 
 
-@settings(max_examples=150)
+@settings(max_examples=draws(150))
 @given(schema=schemas(), start=STARTS, data=st.data())
 def test_picks_follow_a_model(schema: Schema, start: str, data: st.DataObject) -> None:
     paths = [module.path for module in schema.modules()]
@@ -406,7 +407,7 @@ def bind_codes(schema: Schema, source: str) -> list[str]:
     return [found.code for found in bind(schema, prompt).diagnostics] if prompt is not None else []
 
 
-@settings(max_examples=150)
+@settings(max_examples=draws(150))
 @given(schema=schemas(), start=STARTS, data=st.data())
 def test_arguments_come_back(schema: Schema, start: str, data: st.DataObject) -> None:
     slots = [(module.path, param.name) for module in schema.modules() for param in module.params()]
@@ -423,7 +424,7 @@ def test_arguments_come_back(schema: Schema, start: str, data: st.DataObject) ->
         assert set_argument(source, schema, path, name, value) == source
 
 
-@settings(max_examples=100)
+@settings(max_examples=draws(100))
 @given(schema=schemas(), data=st.data())
 def test_any_set_of_picks_can_be_written_and_read(schema: Schema, data: st.DataObject) -> None:
     def choose(children: tuple[object, ...]) -> list[str]:

@@ -19,6 +19,7 @@ from engine.pml import (
     set_pick,
 )
 from tests import fuzz_pml
+from tests.drawing import draws
 
 SCHEMA = """<?xml version="1.0" encoding="UTF-8"?>
 <!-- A schema with everything in it. -->
@@ -92,7 +93,7 @@ def check_places(source: str, diagnostics: tuple[Diagnostic, ...]) -> None:
         assert found.render(source, "f.pml")
 
 
-@settings(max_examples=400)
+@settings(max_examples=draws(400))
 @given(source=ANY)
 @example(source="<a b='")
 @example(source='<a b="x<y')
@@ -106,7 +107,7 @@ def test_nothing_raises_and_places_are_inside(source: str) -> None:
         assert document_kind(source) in ("schema", "prompt", None)
 
 
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 @given(data=st.binary(max_size=60) | SCHEMAS.map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_bytes_never_raise(data: bytes) -> None:
     parsed = parse_schema(data)
@@ -114,7 +115,7 @@ def test_bytes_never_raise(data: bytes) -> None:
     parse_prompt(data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=draws(300))
 @given(schema=SCHEMAS, prompt=PROMPTS, data=st.data())
 def test_binding_and_edits_of_broken_documents(schema: str, prompt: str, data: st.DataObject) -> None:
     tree, written = parse_schema(schema).tree, parse_prompt(prompt).tree
@@ -147,7 +148,7 @@ POLICY = {"E102", "E111", "E112", "E113", "E117", "E118", "E121"}
 """Faults of documents that XML itself allows."""
 
 
-@settings(max_examples=400)
+@settings(max_examples=draws(400))
 @given(source=ANY)
 def test_the_verdict_agrees_with_lxml(source: str) -> None:
     codes = {found.code for found in parse_schema(source).diagnostics if found.code.startswith("E1")}
@@ -162,11 +163,12 @@ def test_the_verdict_agrees_with_lxml(source: str) -> None:
     assert sound == (not codes), codes
 
 
-def test_the_fuzzer_finds_nothing_in_a_thousand_documents() -> None:
+def test_the_fuzzer_finds_nothing_in_many_documents() -> None:
+    many = draws(1000)
     seeds = [SCHEMA, PROMPT]
-    tally = fuzz_pml.run(seed=1, seconds=600, limit=1000, seeds=seeds, report=lambda _: None)
-    assert tally.documents == 1000
-    assert 0 < tally.sound < 1000
+    tally = fuzz_pml.run(seed=1, seconds=600, limit=many, seeds=seeds, report=lambda _: None)
+    assert tally.documents == many
+    assert 0 < tally.sound < many
 
 
 def test_the_fuzzer_notices_what_breaks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,8 @@ from tests.pml.mistakes import (
 
 Diagnose = Callable[[str], Sequence[Diagnostic]]
 
+pytestmark = pytest.mark.long
+
 DRAWN = 14
 """Documents that are drawn, with the samples."""
 

@@ -13,6 +13,7 @@ from engine.pml import bind, parse_prompt, parse_schema
 from engine.pml.edit.writer import write_schema
 from engine.pml.tree.conversation import conversation
 from engine.pml.xml.escaping import escaped_text
+from tests.drawing import draws
 
 HABITS = """<schema name="habits">
   <user>
@@ -161,7 +162,7 @@ LINES = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=draws(150))
 @given(st.data())
 def test_what_begins_a_line_in_the_source_begins_one_in_the_prompt(data: st.DataObject) -> None:
     """Markdown cut into modules: all imported it is the document, and any choice keeps its lines."""

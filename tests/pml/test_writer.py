@@ -12,10 +12,11 @@ from engine.pml import Module, Parsed, Prompt, Schema, Text, bind, parse_prompt,
 from engine.pml.edit import formatter, writer
 from engine.pml.edit.formatter import format_source
 from engine.pml.edit.writer import WriteError, write_prompt, write_schema
+from tests.drawing import draws
 from tests.pml.trees import NOWHERE, prompts, schemas, text
 
 
-@settings(max_examples=150)
+@settings(max_examples=draws(150))
 @given(schemas())
 def test_a_schema_survives(schema: Schema) -> None:
     source = write_schema(schema)
@@ -25,7 +26,7 @@ def test_a_schema_survives(schema: Schema) -> None:
     assert format_source(source) == source
 
 
-@settings(max_examples=200)
+@settings(max_examples=draws(200))
 @given(st.data())
 def test_a_prompt_survives(data: st.DataObject) -> None:
     schema = data.draw(schemas())

@@ -14,6 +14,7 @@ from engine.pml import Module, Param, Role, Schema, Text, Union, bind, parse_pro
 from engine.pml.tree.conversation import conversation
 from engine.pml.whitespace.separators import SEAMS
 from engine.programs import Part, SchemaBuilder, SchemaError, Slot, Turn
+from tests.drawing import draws
 from tests.pml.trees import schemas
 
 DOCUMENTS = {"unit": "  x = 1\n\n\ty < 2 && ]]>\n", "plan": "Go.\n"}
@@ -178,7 +179,7 @@ def brings_turns(node: Any) -> bool:
     return any(isinstance(one, Module) and bool(one.turns()) for one in modules)
 
 
-@settings(max_examples=100)
+@settings(max_examples=draws(100))
 @given(schemas().filter(buildable))
 def test_every_schema_can_be_built(schema: Schema) -> None:
     builder = rebuilt(schema, "")
@@ -186,7 +187,7 @@ def test_every_schema_can_be_built(schema: Schema) -> None:
     assert parse_schema(builder.pml()).tree == schema
 
 
-@settings(max_examples=100)
+@settings(max_examples=draws(100))
 @given(schemas(), st.sampled_from(SEAMS))
 def test_what_is_set_apart_is_the_schema_of_its_document(schema: Schema, seam: str) -> None:
     builder = rebuilt(schema, seam)

@@ -38,10 +38,13 @@ from engine.programs import compile_source, to_program
 from engine.programs.program import Program
 from engine.programs.writer import PromptCallError
 from engine.programs.writer_api import Recorder
+from tests.drawing import draws
 from tests.pml.trees import prompts, schemas
 from tests.programs.sources import arguments, load, programs, run
 
-slow = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+slow = settings(
+    max_examples=draws(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 SAMPLES = Path(__file__).parents[2] / "sample_schemas"
 
 

@@ -15,6 +15,7 @@ from engine.pml.tree.conversation import conversation
 from engine.pml.whitespace.separators import SEAMS
 from engine.programs import Program, ProgramError, compile_source, to_program
 from engine.programs.writer import PromptCallError
+from tests.drawing import draws
 from tests.pml.trees import prompts, schemas
 from tests.programs.checks import both, file_of, written
 from tests.programs.sources import run
@@ -239,7 +240,7 @@ def documents(draw: st.DrawFn) -> str:
     return f'<schema name="{schema.name}">{gapped(schema.children)}</schema>'
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=draws(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_a_document_is_a_program_and_every_prompt_a_call(data: st.DataObject) -> None:
     document = data.draw(documents())

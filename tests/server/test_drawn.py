@@ -17,11 +17,12 @@ import pytest
 from engine import Engine
 from engine.base.events import Answer
 from engine.store import Store
+from tests.drawing import draws
 from tests.engine.cases import model_of
 from tests.server.drawn import CHAT, MESSAGES, RESPONSES, SCHEMAS, TEXT, Request, drawn, with_stop
 from tests.server.served import FAMILY, Served, served
 
-COUNT = int(os.environ.get("PML_DRAWN_REQUESTS", "80"))
+COUNT = int(os.environ.get("PML_DRAWN_REQUESTS", draws(80)))
 STOPPED = {"eos": "stop", "stop": "stop", "length": "length"}
 ENDED = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
 

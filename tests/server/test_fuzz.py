@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.server.application import application
 from app.server.core.service import Service
 from tests import fuzz_server
+from tests.drawing import draws
 from tests.server.described import check, operation
 from tests.server.requests_drawn import Drawn, requests
 from tests.server.served import Served
@@ -28,7 +29,7 @@ def drawn_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=draws(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_no_request_is_a_fault_of_the_server(drawn_on: Served, data: Any) -> None:
     fuzz_server.send(drawn_on, DESCRIBED, data.draw(REQUESTS))

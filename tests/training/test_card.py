@@ -75,6 +75,7 @@ def test_figures_stand_between_their_marks_and_nothing_else_changes() -> None:
         written("no marks", SUITE, "text")
 
 
+@pytest.mark.long
 def test_the_card_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The figures of the gallery only if they are given."""
     copy = tmp_path / "README.md"

@@ -16,6 +16,7 @@ from training.worlds.example import question_pieces
 from training.worlds.words import HeldOut
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("world", ["documents", "travel", "learning", "code"])
 def test_files_are_what_their_generator_writes(world: str) -> None:
     assert suite("demo")[world].read_text(encoding="utf-8") == lines(world)

@@ -35,6 +35,7 @@ def test_tiles_compute_what_one_masked_pass_does() -> None:
     assert (found - want.transpose(1, 2)).abs().max() < 1e-5
 
 
+@pytest.mark.long
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     options = Options(DEMO_MODEL, tmp_path, minutes=5)
     run = Run(options)

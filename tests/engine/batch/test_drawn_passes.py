@@ -13,6 +13,7 @@ from engine.base.segment import Placement, Segment
 from engine.kv_cache.batched_kv_cache import BatchedKVCache, Member
 from engine.kv_cache.protocol import KVCache, Rows, Rowwise
 from engine.model.model import Model
+from tests.drawing import draws
 from tests.engine.cases import apart, encoded, model_of
 
 CAPACITY = 300
@@ -104,7 +105,7 @@ def test_drawn_passes(family: str) -> None:
     model = model_of(family)
     segments = segments_of(model)
 
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=draws(12), deadline=None)
     @given(acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 200)), min_size=8, max_size=20))
     def drawn(acts: Any) -> None:
         passes = Passes(model, segments)

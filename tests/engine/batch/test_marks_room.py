@@ -19,6 +19,7 @@ from engine.prompt.conversation.messages import Message
 from engine.prompt.conversation.named_blocks import Block, Named
 from engine.store.blobs.local_files import LocalBlobs
 from engine.store.write_behind import Behind
+from tests.drawing import draws
 from tests.engine.batch.test_conversations import LONG, engine_in, said
 
 SETTINGS = RunSettings(max_new_tokens=4)
@@ -134,7 +135,7 @@ def test_what_was_there_needs_no_room(tmp_path: Path) -> None:
         assert (after.tokens["written"], after.marked, after.unmarked) == (0, before.marked, "")
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws(15), suppress_health_check=[HealthCheck.too_slow])
 @given(
     kibibytes=st.integers(0, 400),
     seconds=st.sampled_from([None, 3600.0]),

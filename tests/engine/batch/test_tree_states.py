@@ -14,6 +14,7 @@ from engine.base.segment import Segment
 from engine.cache.memory import MemoryTier
 from engine.prefix_tree.lease import Lease
 from engine.prompt.trail import Chunk, Edge, Placed, Trail
+from tests.drawing import draws
 from tests.engine.batch.trees import (
     CHUNK_BYTES,
     CPU,
@@ -228,4 +229,4 @@ class Uses(RuleBasedStateMachine):
 
 
 TestUses = Uses.TestCase
-TestUses.settings = settings(max_examples=60, stateful_step_count=40)
+TestUses.settings = settings(max_examples=draws(60), stateful_step_count=40)

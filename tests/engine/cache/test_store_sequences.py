@@ -17,6 +17,7 @@ from engine.base.segment import Segment
 from engine.base.tiers import Outcome, Reason, Tier
 from engine.store import Lookup, Origin, Store, StoreStats
 from engine.store.index.in_use import Hold
+from tests.drawing import draws
 from tests.engine.cache.test_store import ORIGIN, audit, segment
 
 KEYS = ("a", "b", "c", "d")
@@ -228,7 +229,7 @@ class Play:
         self.store = self.opened()
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws(40), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps(), min_size=10, max_size=25))
 def test_whatever_is_done_to_a_store_it_holds_what_it_should(drawn: list[tuple[str, Any, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -18,6 +18,7 @@ from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
+from tests.drawing import draws
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import FAMILIES, Family, tokenizer
 
@@ -379,7 +380,7 @@ def test_rewritten_text_of_the_schema_is_computed_and_the_plan_says_why() -> Non
     assert "every request computes" in told.message
 
 
-@settings(max_examples=300)
+@settings(max_examples=draws(300))
 @given(templates(), conversations())
 def test_drawn_templates_and_conversations(template: str, messages: list[tuple[str, str]]) -> None:
     made = drawn()
@@ -404,7 +405,7 @@ def drawn() -> Any:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@settings(max_examples=25)
+@settings(max_examples=draws(25))
 @given(conversations())
 def test_drawn_conversations(name: str, messages: list[tuple[str, str]]) -> None:
     of = spec(TEMPLATES[name])
@@ -418,7 +419,7 @@ def family(name: str) -> ModelSpec:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@settings(max_examples=15)
+@settings(max_examples=draws(15))
 @given(conversations())
 def test_drawn_conversations_of_families(name: str, messages: list[tuple[str, str]]) -> None:
     of = family(name)

@@ -17,6 +17,7 @@ from engine.pml.tree.conversation import conversation
 from engine.prompt.conversation.question import ask, choose, narrowed
 from engine.prompt.conversation.search import FOLDER, SearchIndex, forget, query
 from engine.store import Store
+from tests.drawing import draws
 from tests.engine.cases import model_of
 
 SOURCE = """<schema name="docs"><system>Answer from the documents.</system><user>
@@ -62,7 +63,7 @@ def test_questions_that_find_nothing(question: str) -> None:
     assert found(question) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(st.text(st.sampled_from("\"*-+^:(){}[]NEAROTDa東 \n\\';%_.\x00é"), max_size=30) | st.text(max_size=30))
 def test_no_sign_in_a_question_is_a_command(question: str) -> None:
     with SearchIndex.of(schema()) as index:
@@ -141,6 +142,7 @@ def _keeps(folder: str) -> int:
     return kept
 
 
+@pytest.mark.long
 def test_two_processes_keep_indexes_at_once(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert pool.map(_keeps, [str(tmp_path)] * 2) == [30, 30]

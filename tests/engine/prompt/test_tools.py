@@ -32,6 +32,7 @@ from engine.prompt.template import budget
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.template.renderer import ChatTemplate
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
+from tests.drawing import draws
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import tokenizer
 from tests.engine.prompt.tool_templates import IGNORES, REFUSES, WITH_TOOLS
@@ -199,26 +200,26 @@ def check(family: str, messages: list[Message], tools: Tools) -> None:
     assert differs == any(one.code == "W611" for one in whole)
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(talks(), definitions())
 def test_drawn_conversations_read_as_hermes_writes_them(messages: list[Message], tools: Tools) -> None:
     check("hermes", messages, tools)
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(talks(calls=1, speaks=False), definitions())
 def test_drawn_conversations_read_as_llama_writes_them(messages: list[Message], tools: Tools) -> None:
     check("llama-3.1", messages, tools)
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(talks(speaks=False), definitions())
 def test_drawn_conversations_read_as_mistral_writes_them(messages: list[Message], tools: Tools) -> None:
     check("mistral", [one for one in messages if one.role != "system"], tools)
 
 
 @pytest.mark.parametrize("family", ["hermes", "llama-3.1", "deepseek"])
-@settings(max_examples=30)
+@settings(max_examples=draws(30))
 @given(talks(calls=1, speaks=False), definitions(), st.data())
 def test_earlier_turns_keep_their_tokens(
     family: str, messages: list[Message], tools: Tools, data: Any

@@ -29,6 +29,7 @@ from engine.model import devices
 from engine.model.loading import load, load_tokenizer
 from engine.model.model_info import look
 from engine.prompt.template.tokenizer import Fragment
+from tests.drawing import draws
 from tests.engine.model.gguf.test_gguf_networks import WIDE
 from tests.engine.model.gguf.written import rounded, write
 from tests.engine.tiny import tiny_network
@@ -338,7 +339,7 @@ def test_a_pointer_of_git_lfs_is_named(tmp_path: Path) -> None:
         load(str(tmp_path / "m.gguf"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws(300), deadline=None)
 @given(data=st.data())
 def test_a_damaged_file_is_refused_in_words(data: st.DataObject, file: Path) -> None:
     """Cut short anywhere, or with some bytes of its header changed: nothing but a ModelError, or a header."""

@@ -20,6 +20,7 @@ from engine.gguf.tokenizer import build
 from engine.inference.text_stream import TextStream
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.template.tokenizer import Fragment, Together, Tokenizer
+from tests.drawing import draws
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 CORPUS = [
@@ -96,7 +97,7 @@ def test_the_tokens_are_those_of_the_tokenizer_that_was_trained(pre: str) -> Non
     made = build("m", header_of(original, pre))
 
     @given(TEXTS)
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=draws(60), deadline=None)
     def same(text: str) -> None:
         ids = made(text, add_special_tokens=False)["input_ids"]
         assert ids == original.encode(text).ids
@@ -184,7 +185,7 @@ def slow(text: str, pieces: dict[str, float]) -> list[str]:
     st.lists(st.text("ab cé", max_size=12), min_size=1, max_size=4),
     st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=draws(80), deadline=None)
 def test_merges_go_by_score(drawn: dict[str, float], texts: list[str], prefix: bool) -> None:
     ranked = sorted(drawn, key=lambda one: (drawn[one], one))
     pieces = {one: -float(place) for place, one in enumerate(reversed(ranked))} | {
