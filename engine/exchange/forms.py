@@ -52,7 +52,7 @@ def export(form: str, schema: Schema, prompt: Prompt | None = None, base: Path |
         if has_errors(bound.diagnostics):
             raise PromptError(bound.diagnostics)
     elif form in ("openai", "anthropic", "text"):
-        raise ExchangeError(f"{form} spells one prompt; name the prompt, for instance with --prompt")
+        raise ExchangeError(f"{form} exports one prompt; name it, for instance with --prompt")
     return _EXPORTERS[form](schema, bound, base)
 
 
@@ -96,7 +96,7 @@ def _python(schema: Schema, bound: Bound | None, base: Path | None) -> Exported:
         source = to_program(schema, base, bound)
     except PromptCallError as error:
         source = to_program(schema, base)
-        notes.append(f"the prompt is left out, for {error}")
+        notes.append(f"the prompt is left out: {error}")
     if any(module.src for module in schema.modules()):
         notes.append("the program reads the files of the schema; keep it in the same folder")
     return Exported(source, _name(schema, ".py"), "text/x-python", tuple(notes))

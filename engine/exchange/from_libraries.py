@@ -57,7 +57,7 @@ def from_langchain(value: Any, name: str, length: int) -> Imported:
     notes = Notes()
     turns = tuple(_langchain(value, None, {}, notes, 0))
     if not turns:
-        raise ExchangeError("; ".join(["there is no prompt of LangChain in it", *notes.told()[:3]]))
+        raise ExchangeError("; ".join(["it has no LangChain prompt", *notes.told()[:3]]))
     return from_turns(turns, name, length, notes=notes)
 
 
@@ -73,12 +73,12 @@ def _langchain(
         if isinstance(item, str | int | float):  # a template tests whether 0 and false are true
             constants = {**constants, key: text_of(item) if item and item is not True else item}
         else:
-            notes.count("value", "of a variable left out (it is no text; give it as an argument)", str(key))
+            notes.count("value", "of a variable left out (not text; pass it as an argument)", str(key))
     if isinstance(fields.get("template"), str):
         form = str(fields.get("template_format") or "f-string")
         form = {"jinja2": "jinja"}.get(form, form)
         if form not in FORMS:
-            known = "there are f-string, mustache, jinja2"
+            known = "use f-string, mustache or jinja2"
             raise ExchangeError(f"the template format {form[:40]!r} is unknown; {known}")
         yield TemplateTurn(role, fields["template"], cast(Form, form), constants=constants)
         return
@@ -100,10 +100,10 @@ def _langchain(
     yield from parts
     for key in ("middle", "last", "schema_", "examples"):
         if fields.get(key):
-            notes.count("part", "of the chain left out (PML holds its prompt)", key)
+            notes.count("part", "of the chain left out (PML has only its prompt)", key)
     if not items:
         shown = str(fields.get("variable_name") or kind or value.get("_type") or "?")
-        notes.count("part", "left out (it holds no template of text)", shown)
+        notes.count("part", "left out (it has no text template)", shown)
 
 
 def _kind(value: dict[Any, Any]) -> str:
@@ -123,14 +123,14 @@ def from_langfuse(value: Any, name: str, length: int, row: int = 1) -> Imported:
     notes = Notes()
     prompt = picked(value, row, "prompt", notes) if isinstance(value, list) else value
     if not isinstance(prompt, dict):
-        raise ExchangeError("there is no prompt of Langfuse in it")
+        raise ExchangeError("it has no Langfuse prompt")
     if prompt.get("config"):
-        notes.count("field", "left out (settings are given to a run)", "config")
+        notes.count("field", "left out (settings belong to a run)", "config")
     turns = tuple(_chat(prompt.get("prompt"), "mustache", notes))
     for named in (name for turn in turns for name in _OTHER.findall(turn.text)):
-        notes.count("other prompt", "not put in its place (its name stays in the text)", named)
+        notes.count("other prompt", "not replaced (its name stays in the text)", named)
     if not turns:
-        raise ExchangeError("; ".join(["there is no prompt of Langfuse in it", *notes.told()[:3]]))
+        raise ExchangeError("; ".join(["it has no Langfuse prompt", *notes.told()[:3]]))
     return from_turns(turns, name, length, notes=notes)
 
 
@@ -145,12 +145,12 @@ def _chat(prompt: Any, form: Form, notes: Notes) -> Iterator[TemplateTurn]:
         if isinstance(content, list):
             texts = [part.get("text") for part in content if isinstance(part, dict)]
             content = "".join(item for item in texts if isinstance(item, str))
-            notes.count("message", "of several parts kept as its text", f"message {place}")
+            notes.count("message", "of several parts reduced to its text", f"message {place}")
         if role is not None and isinstance(content, str):
             yield TemplateTurn(cast(RoleName, role), content, form, f"message {place}")
         else:
             shown = message.get("name") if isinstance(message, dict) else None
-            problem = "left out (a place for others, or of no role PML has)"
+            problem = "left out (a placeholder, or a role that PML does not have)"
             notes.count("message", problem, str(shown or place))
 
 
@@ -171,18 +171,18 @@ def from_promptfoo(value: Any, name: str, length: int, row: int = 1) -> Imported
         if isinstance(prompt, dict):
             prompt = prompt.get("raw", prompt.get("prompt", prompt.get("id")))
         if isinstance(prompt, str) and _is_file(prompt):
-            notes.count("prompt", "left out (it is in a file of its own; import that)", prompt)
+            notes.count("prompt", "left out (it is in its own file; import that file)", prompt)
         elif prompt:
             usable.append(prompt)
     if not usable:
-        raise ExchangeError("; ".join(["there is no prompt in it", *notes.told()[:3]]))
+        raise ExchangeError("; ".join(["it has no prompt", *notes.told()[:3]]))
     prompt = picked(usable, row, "prompt", notes)
     for key, other in (value if isinstance(value, dict) else {}).items():
         if key in ("tests", "providers", "scenarios") and isinstance(other, list):
             for place, _ in enumerate(other, 1):
-                notes.count(str(key).removesuffix("s"), "left out (PML holds prompts)", str(place))
+                notes.count(str(key).removesuffix("s"), "left out (PML has only prompts)", str(place))
         elif key not in ("prompts", "description") and other:
-            notes.count("field", "left out (PML holds prompts)", str(key))
+            notes.count("field", "left out (PML has only prompts)", str(key))
     return from_turns(tuple(_promptfoo(prompt, notes)), name, length, notes=notes)
 
 

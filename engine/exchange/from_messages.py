@@ -63,7 +63,7 @@ def from_conversation(value: Any, name: str, row: int = 1) -> Imported:
     body = value if several is None else picked(several, row, "conversation", notes)
     turns_read = _joined(turns(body, notes), notes)
     if not turns_read:
-        nothing = "the messages hold no text, so there is nothing to make a schema of"
+        nothing = "the messages have no text for a schema"
         raise ExchangeError("; ".join([nothing, *notes.told()[:3]]))
     return _build(turns_read, name, notes)
 
@@ -90,7 +90,7 @@ def _build(found: list[Turn], name: str, notes: Notes) -> Imported:
     tail: tuple[Any, ...] = ()
     if last.role != "user":
         earlier = found
-        notes.say("the messages end with no turn of the user, so the prompt adds no text")
+        notes.say("the last turn is no user turn, so the prompt adds no text")
     elif len(last.blocks) == 1 and not last.blocks[0].alone:
         tail = (role("user", text(last.blocks[0].text)),)
     children.extend(role(turn.role, _contents(turn.blocks, taken, names)) for turn in earlier)
@@ -98,7 +98,7 @@ def _build(found: list[Turn], name: str, notes: Notes) -> Imported:
         *before, words = last.blocks
         if words.alone:
             before = [*before, words]
-            notes.say("the last turn of the user ends with a module, so the prompt adds no text")
+            notes.say("the last user turn ends with a module, so the prompt adds no text")
         made = _modules(tuple(before), taken, names)
         if not words.alone:
             tail = _new_text(words.text, made[-1], _seam(before[-1].text, words.text))

@@ -83,7 +83,7 @@ def import_from(
             return _with_total(replace(from_conversation(value, short), kind="messages"), row, total)
         content = read_text_file(source)
         if not content.strip():
-            raise ExchangeError("it is empty, so no schema comes of it; name another file")
+            raise ExchangeError("it is empty; name another file")
         if kind is None:
             kind, value = _recognised(source, content)
             guessed = kind != "text" and source.suffix.lower() in ENDINGS
@@ -103,7 +103,7 @@ def import_from(
         }
         return replace(readers[kind](), kind=kind)
     except ExchangeError as error:
-        remedy = f"; it was read as {kind}; add --from text to keep it as text" if guessed else ""
+        remedy = f"; it was read as {kind}; add --from text to import it as text" if guessed else ""
         raise ExchangeError(f"{source}: {error}{remedy}") from error
 
 
@@ -132,13 +132,11 @@ def _recognised(source: Path, content: str) -> tuple[str, Any]:
         else:
             return library_of(value) or "messages", value
     if ending in ENDINGS and is_template(content):
-        raise ExchangeError(
-            "it has marks of a template; add --from jinja, or --from text to keep them as text"
-        )
+        raise ExchangeError("it has template markup; add --from jinja, or --from text to import it as text")
     if ending in ENDINGS:
         return "text", None
     kinds, endings = ", ".join(KINDS), ", ".join((*_ENDINGS, *_VALUES, *ENDINGS))
-    raise ExchangeError(f"it could be anything; name what it is ({kinds}), or let it end in {endings}")
+    raise ExchangeError(f"its kind is unclear; name it ({kinds}), or use a file ending: {endings}")
 
 
 def _value(source: Path, content: str, kind: str) -> Any:
@@ -166,7 +164,7 @@ def _row(source: Path, row: int) -> tuple[Any, int]:
             if total == _MOST_ROWS:
                 break
     if not total:
-        raise ExchangeError("it is empty, so no schema comes of it; name another file")
+        raise ExchangeError("it is empty; name another file")
     if row > total:
         raise ExchangeError(f"there is no conversation {row}: it holds {total:,}; give --row 1 to {total}")
     return parsed_json(text), total

@@ -46,7 +46,7 @@ def to_openai(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]]:
     parts = tuple(parts)
     messages = [{"role": m.role or "user", "content": m.text} for m in conversation(parts) if m.text]
     if not messages:
-        raise ExchangeError("the prompt is empty, and a service takes no empty request; import a module")
+        raise ExchangeError("the prompt is empty, and services refuse empty requests; import a module")
     return {"messages": messages}, (_stable_note(_blocks(parts)), *_turn_notes(parts))
 
 
@@ -61,7 +61,7 @@ def to_openai_marked(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, 
     parts = tuple(parts)
     blocks = _with_words(_stable_first(_blocks(parts)))
     if not blocks:
-        raise ExchangeError("the prompt is empty, and a service takes no empty request; import a module")
+        raise ExchangeError("the prompt is empty, and services refuse empty requests; import a module")
     marks = breakpoints(blocks)
     messages: list[dict[str, Any]] = []
     turn = -1
@@ -88,10 +88,10 @@ def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]
     notes = list(_turn_notes(parts))
     late = [block for block in blocks if block.role == "system" and _follows_other(block, blocks)]
     if late:
-        notes.append("a system turn after the first other turn is moved up, as there is one place for it")
+        notes.append("a system turn after the first other turn is moved up to the service's only system text")
     ordered = _with_words(_stable_first(sorted(blocks, key=lambda block: block.role != "system")))
     if not ordered:
-        raise ExchangeError("the prompt is empty, and a service takes no empty request; import a module")
+        raise ExchangeError("the prompt is empty, and services refuse empty requests; import a module")
     notes.extend(_blank_note(parts, ordered))
     marks = breakpoints(ordered)
     system: list[dict[str, Any]] = []
@@ -109,7 +109,7 @@ def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]
             messages.append({"role": block.role, "content": []})
         messages[-1]["content"].append(entry)
     if not messages:
-        notes.append("there is no turn of the user; add one before sending it")
+        notes.append("there is no user turn; add one before sending it")
     body: dict[str, Any] = {"system": system} if system else {}
     return {**body, "messages": messages}, (_stable_note(ordered), *notes)
 
@@ -121,14 +121,14 @@ def _follows_other(block: ContentBlock, blocks: list[ContentBlock]) -> bool:
 def _turn_notes(parts: tuple[Part, ...]) -> tuple[str, ...]:
     roles = any(isinstance(part, RoleOpen) for part in parts)
     outside = any(message.role is None and message.text for message in conversation(parts))
-    return ("text between the turns became turns of the user",) if roles and outside else ()
+    return ("text between turns became user turns",) if roles and outside else ()
 
 
 def _blank_note(parts: tuple[Part, ...], sent: list[ContentBlock]) -> tuple[str, ...]:
     """A note on turns with only white space, which are not sent."""
     blank = len({block.turn for block in _blocks(parts)} - {block.turn for block in sent})
-    left = "turn of white space alone is left out, as the service refuses it"
-    several = "turns of white space alone are left out, as the service refuses them"
+    left = "turn with only white space is left out, because the service refuses it"
+    several = "turns with only white space are left out, because the service refuses them"
     return (f"{blank} {left if blank == 1 else several}",) if blank else ()
 
 
@@ -220,4 +220,4 @@ def _stable_note(blocks: list[ContentBlock]) -> str:
     share = f"{stable:,} of {total:,} characters stand before the first argument or new text"
     if stable == total:
         share = f"all {total:,} characters are the schema's own"
-    return f"{share}; a service can cache these, if they are as long as it demands"
+    return f"{share}; a service can cache these if they reach its minimum length"

@@ -38,10 +38,10 @@ def of_schema(spec: ModelSpec, layout: SchemaLayout) -> Iterator[Diagnostic]:
     yield from _refused_system(opening, turns[0].span, schema)
     if dated:
         message = (
-            f"the model's chat template writes the date, today {layout.day:%Y-%m-%d}, so on another day "
-            "every segment behind it is computed again"
+            f"the model's chat template writes the date ({layout.day:%Y-%m-%d}), so on another day "
+            "every segment after it is computed again"
         )
-        hint = f"keep one date: --date {layout.day:%Y-%m-%d}, PML_DATE or Engine.open(date=…)"
+        hint = f"fix the date: --date {layout.day:%Y-%m-%d}, PML_DATE or Engine.open(date=…)"
         yield make("W608", message, turns[0].span, schema.lines, hint)
 
 
@@ -64,7 +64,7 @@ def of_prompt(
     if not rendering.invites:
         ends = f", right after {rendering.closes[-1][-30:]!r}" if rendering.closes[-1] else ""
         message = (
-            f"the model's chat template writes nothing that invites the assistant; its answer begins{ends}"
+            f"the model's chat template does not invite the assistant to answer; the answer begins{ends}"
         )
         yield make("W609", message, prompt.span, prompt.lines)
     contents = turn_texts(bound.parts)
@@ -153,7 +153,7 @@ def _stand_ins(spec: ModelSpec, schema: Schema) -> Iterator[Diagnostic]:
     if tokenizer.unk_token_id is None and first is not None and first.scaffold is None:
         token = tokenizer.convert_ids_to_tokens(spec.stand_in)
         message = f"{spec.name!r} has no <unk>; {token!r} stands in for parameter {first.name!r}"
-        hint = 'write scaffold="…", a text of the usual kind, to choose what stands there'
+        hint = 'write scaffold="…", a typical text, to choose the placeholder'
         yield make("W607", message, first.span, schema.lines, hint)
 
 
@@ -170,9 +170,9 @@ def _tokens(
     more = f" and at {len(diffs) - _SHOWN} more" if len(diffs) > _SHOWN else ""
     places = "place" if len(diffs) == 1 else "places"
     message = (
-        "modules, arguments and earlier turns are cut into tokens by themselves, which in "
-        f"{len(diffs)} {places} gives others than the text as a whole: {shown}{more}; nothing is to be "
-        "mended, and `pml fidelity` measures what it changes"
+        "modules, arguments and earlier turns are tokenized separately, so tokens differ from those of "
+        f"the whole text in {len(diffs)} {places}: {shown}{more}; this is usually harmless, "
+        "and `pml fidelity` measures the effect"
     )
     yield make("W611", message, _start(prompt), prompt.lines)
 

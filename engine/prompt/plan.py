@@ -334,7 +334,7 @@ class _Planner:
             if position < self.reached:
                 self._fault(
                     "E506",
-                    "the imports stand in another order than the schema's, which schema placement keeps",
+                    "the imports have another order than the schema, which schema placement requires",
                     None,
                     "import in the order of the schema, or use compact placement",
                 )
@@ -342,7 +342,7 @@ class _Planner:
                 text, room = self.position - self.reached, position - self.reached
                 self._fault(
                     "E507",
-                    f"text of {text} tokens stands where the schema leaves room for {room}",
+                    f"a text of {text} tokens is in a gap of the schema with room for {room}",
                     None,
                     "write it at the end of the prompt, or use compact placement",
                 )

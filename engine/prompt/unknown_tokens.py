@@ -15,7 +15,7 @@ from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import Recipe, RecipeSlice
 
 _SHOWN = 3
-_HINT = "leave out what is spelled so, or use the tokenizer that belongs to the model"
+_HINT = "remove these spellings, or use the model's own tokenizer"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class UnknownTokens:
         return (
             f"the tokenizer of model {self.model!r} has tokens without a row in its embedding, which has "
             f"{self.known} rows: {self._listed(self.spellings)}. A prompt with such a token is refused; use "
-            "the tokenizer that belongs to the model"
+            "the model's own tokenizer"
         )
 
     def of_prompt(
@@ -67,7 +67,7 @@ class UnknownTokens:
 
     def _words(self, found: Iterable[int]) -> str:
         return (
-            f"tokens that {self.model!r} does not know, as it knows {self.known} and their ids are higher: "
+            f"tokens that {self.model!r} does not know (it knows {self.known}, and their ids are higher): "
             f"{self._listed(sorted(found))}"
         )
 

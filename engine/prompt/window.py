@@ -18,7 +18,7 @@ from engine.prompt.recipe import RecipeBook, RecipeSlice
 _HINT = "import fewer modules, shorten the text, or use a model with a larger context window"
 _SEGMENT_HINT = (
     "split it, lower the len of its parameters, or use a model with a larger context window; the scope "
-    'isolated shows a module less, and with cache="false" it is not encoded by itself'
+    'isolated shows a module less, and cache="false" avoids its separate encoding'
 )
 
 
@@ -82,8 +82,8 @@ class Window:
     def _fault(self, path: str, positions: int, span: Span, document: Prompt | Schema) -> Diagnostic:
         name = f"module {path!r}" if path else "the fixed text"
         message = (
-            f"{name} takes {positions} positions with its parameters' full length and what it is encoded "
-            f"after; {self.model!r} reads at most {self.most}"
+            f"{name} takes {positions} positions, including its parameters' full length and its "
+            f"context; {self.model!r} reads at most {self.most}"
         )
         return make("E502", message, span, document.lines, _SEGMENT_HINT)
 

@@ -35,14 +35,14 @@ Combine = Literal["all", "any"]
 
 KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
     {
-        "contains": "The answer has this text in it.",
-        "not contains": "The answer does not have this text in it.",
-        "contains in any case": "The answer has this text in it, in capitals or not.",
-        "starts with": "The answer begins with this text; white space before it does not count.",
-        "equals": "The answer is this text; white space at its ends does not count.",
-        "regex": "Somewhere in the answer this regular expression matches.",
-        "not regex": "Nowhere in the answer does this regular expression match.",
-        "json": "The answer is JSON, as this JSON Schema has it; {} for any JSON.",
+        "contains": "The answer contains this text.",
+        "not contains": "The answer does not contain this text.",
+        "contains in any case": "The answer contains this text in any case.",
+        "starts with": "The answer begins with this text; leading white space is ignored.",
+        "equals": "The answer equals this text; white space at its ends is ignored.",
+        "regex": "This regular expression matches somewhere in the answer.",
+        "not regex": "This regular expression matches nowhere in the answer.",
+        "json": "The answer is JSON that fits this JSON Schema; {} accepts any JSON.",
         "min words": "The answer has at least this many words.",
         "max words": "The answer has at most this many words.",
         "min characters": "The answer has at least this many characters.",
@@ -89,9 +89,9 @@ def expected(kind: str, value: str) -> Expectation:
     """
     known = next((name for name in KINDS if name == " ".join(kind.lower().split())), None)
     if known is None:
-        raise ExchangeError(f"{kind!r} cannot be expected of an answer. Write one of {', '.join(KINDS)}.")
+        raise ExchangeError(f"{kind!r} is no kind of expectation. Write one of {', '.join(KINDS)}.")
     if not value.strip():
-        raise ExchangeError(f"What the answer is to be by {known!r} is empty. Write it, or leave that out.")
+        raise ExchangeError(f"The expectation {known!r} has no value. Write one, or remove it.")
     if known.endswith("regex"):
         _pattern(value)
     elif known == "json":
@@ -113,16 +113,16 @@ def judge(answer: str, expectations: Iterable[Expectation], combine: Combine = "
 
 
 def _contains(answer: str, value: str) -> str:
-    return "" if value in answer else f"It does not have {_short(value)!r} in it."
+    return "" if value in answer else f"It does not contain {_short(value)!r}."
 
 
 def _lacks(answer: str, value: str) -> str:
-    return f"It has {_short(value)!r} in it." if value in answer else ""
+    return f"It contains {_short(value)!r}." if value in answer else ""
 
 
 def _contains_folded(answer: str, value: str) -> str:
     contains = value.casefold() in answer.casefold()
-    return "" if contains else f"It does not have {_short(value)!r} in it, in capitals or not."
+    return "" if contains else f"It does not contain {_short(value)!r} in any case."
 
 
 def _starts(answer: str, value: str) -> str:
@@ -138,7 +138,7 @@ def _equals(answer: str, value: str) -> str:
         return ""
     same = next((i for i, (a, b) in enumerate(zip(text, wanted, strict=False)) if a != b), None)
     at = min(len(text), len(wanted)) if same is None else same
-    return f"It is another text from character {at + 1} on: {_short(text[at:]) or 'its end'!r}."
+    return f"It differs from character {at + 1} on: {_short(text[at:]) or 'its end'!r}."
 
 
 def _matches(answer: str, value: str) -> str:
@@ -157,7 +157,7 @@ def _search(answer: str, value: str) -> tuple[str | None, str]:
         match = _pattern(value).search(answer, timeout=JUDGED_SECONDS)
     except TimeoutError:
         return None, (
-            f"Matching {_short(value)!r} took more than {JUDGED_SECONDS:g} s and was given up. Write a "
+            f"Matching {_short(value)!r} took more than {JUDGED_SECONDS:g} s and was stopped. Write a "
             "pattern without repetitions inside repetitions."
         )
     return (None, "") if match is None else (match[0] or "an empty text", "")
@@ -169,21 +169,19 @@ def _is_json(answer: str, value: str) -> str:
     try:
         value_read = read_json(_unfenced(answer))
     except JsonError as error:
-        return f"It is no JSON: {error}."
+        return f"It is not JSON: {error}."
     schema = _schema(value)
     schema.until = time.monotonic() + JUDGED_SECONDS
     try:
         fault = next(iter(schema.faults(value_read)), None)
     except Unresolvable as error:
-        return (
-            f"The JSON Schema refers to {_short(str(error.ref))!r}, which is not in it; nothing is fetched."
-        )
+        return f"The JSON Schema refers to {_short(str(error.ref))!r}outside of it; nothing is fetched."
     except _LateError:
-        return f"Reading it by the JSON Schema took more than {JUDGED_SECONDS:g} s and was given up."
+        return f"Checking it against the JSON Schema took more than {JUDGED_SECONDS:g} s and was stopped."
     except RecursionError:
         return (
             "The JSON Schema refers to itself without an end, or the answer nests more than "
-            f"{_DEEPEST} rules deep, so nothing can be said of it."
+            f"{_DEEPEST} rules deep, so it cannot be judged."
         )
     return "" if fault is None else fault
 
@@ -248,11 +246,9 @@ def _pattern(value: str) -> Any:
         return regex.compile(value)
     except regex.error as error:
         where = f" at character {error.pos + 1}" if error.pos is not None else ""
-        raise ExchangeError(f"{_short(value)!r} is no regular expression{where}: {error.msg}.") from None
+        raise ExchangeError(f"{_short(value)!r} is not a regular expression{where}: {error.msg}.") from None
     except (RecursionError, OverflowError) as error:
-        raise ExchangeError(
-            f"{_short(value)!r} is no regular expression that can be used: {error}."
-        ) from None
+        raise ExchangeError(f"{_short(value)!r} is an unusable regular expression: {error}.") from None
 
 
 def _length(kind: str, value: str) -> None:
@@ -288,7 +284,7 @@ class _Schema:
         """The errors of a value, one sentence each."""
         for error in self._validator.iter_errors(found):
             path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path)
-            yield f"By the JSON Schema {path.lstrip('.') or 'it'} is wrong: {_short(error.message)}."
+            yield f"The JSON Schema rejects {path.lstrip('.') or 'it'}: {_short(error.message)}."
 
     def _bounded(self, rule: Any) -> Any:
         def judged(*given: Any) -> Iterator[Any]:
@@ -383,20 +379,20 @@ def _schema(value: str) -> _Schema:
     try:
         document = read_json(value)
     except JsonError as error:
-        raise ExchangeError(f"The JSON Schema is no JSON: {error}.") from None
+        raise ExchangeError(f"The JSON Schema is not JSON: {error}.") from None
     if not isinstance(document, dict | bool):
-        raise ExchangeError('The JSON Schema is no object. Write one such as {"type": "object"}.')
+        raise ExchangeError('The JSON Schema is not an object. Write one such as {"type": "object"}.')
     if '"patternProperties"' in value and '"unevaluatedProperties"' in value:
         raise ExchangeError(
-            "The JSON Schema has patternProperties and unevaluatedProperties, which are not judged together. "
-            "Write additionalProperties in place of the latter."
+            "The JSON Schema has patternProperties and unevaluatedProperties, which cannot be combined. "
+            "Use additionalProperties instead of the latter."
         )
     try:
         return _Schema(document)
     except RecursionError:
-        raise ExchangeError("The JSON Schema nests deeper than can be read. Make it flatter.") from None
+        raise ExchangeError("The JSON Schema is nested too deeply. Flatten it.") from None
     except SchemaError as error:
-        raise ExchangeError(f"The JSON Schema is not sound: {_short(error.message)}.") from None
+        raise ExchangeError(f"The JSON Schema is invalid: {_short(error.message)}.") from None
 
 
 def _short(text: str) -> str:

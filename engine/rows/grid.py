@@ -65,14 +65,14 @@ def grid_rows(axes: Sequence[Axis]) -> Iterator[Row]:
 
 def _require_sound(axes: Sequence[Axis]) -> None:
     if not axes:
-        raise ExchangeError("Nothing varies yet. Choose what is to differ from row to row.")
+        raise ExchangeError("Nothing varies yet. Choose something that differs between rows.")
     seen: set[tuple[Varied, str]] = set()
     for axis in axes:
         name = axis.name or {"picks": "modules", "text": "new text"}.get(axis.kind, axis.kind)
         if not axis.values:
-            raise ExchangeError(f"Of {name!r} no value is chosen. Choose one, or leave it out.")
+            raise ExchangeError(f"{name!r} has no value. Choose one, or remove it.")
         if len(set(axis.values)) < len(axis.values):
-            raise ExchangeError(f"Of {name!r} a value is chosen twice. Choose each once.")
+            raise ExchangeError(f"{name!r} has a value twice. Choose each value once.")
         if axis.kind != "picks" and (axis.kind, axis.name) in seen:
             raise ExchangeError(f"{name!r} is chosen twice. Put all its values into one list.")
         seen.add((axis.kind, axis.name))

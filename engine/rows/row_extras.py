@@ -59,9 +59,11 @@ def extra_values(found: Mapping[str, Any]) -> dict[str, Any]:
     """
     settings, expect = found.get("settings") or {}, found.get("expect") or {}
     if not isinstance(settings, dict):
-        raise CellError("settings", '"settings" is no object. Write such as {"temperature": 0.7}.')
+        raise CellError("settings", '"settings" is not an object. Write one such as {"temperature": 0.7}.')
     if not isinstance(expect, dict):
-        raise CellError("expect", '"expect" is no object. Write such as {"contains": ["Rome", "Tokyo"]}.')
+        raise CellError(
+            "expect", '"expect" is not an object. Write one such as {"contains": ["Rome", "Tokyo"]}.'
+        )
     wanted: list[Expectation] = []
     for kind, values in expect.items():
         for value in values if isinstance(values, list) else [values]:
@@ -83,9 +85,7 @@ def _text_of(kind: str, value: object) -> str:
         return json.dumps(value)
     if not isinstance(value, bool) and (text := text_of(value)) is not None:
         return text
-    raise CellError(
-        "expect", f"What is expected by {kind!r} is neither text nor a number. Write it in quotes."
-    )
+    raise CellError("expect", f"The value of {kind!r} is neither text nor a number. Write it in quotes.")
 
 
 def setting_name(name: str) -> str:

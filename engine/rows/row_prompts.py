@@ -51,14 +51,14 @@ def prompt_text(row: Row, schema: Schema, over: str | None = None) -> str:
     if row.schema and row.schema != schema.name:
         raise CellError(
             "schema",
-            f"The row is written for the schema {quote(row.schema)}, and this one is {quote(schema.name)}. "
-            "Answer it with a batch of its own.",
+            f"The row is for the schema {quote(row.schema)}, not {quote(schema.name)}. "
+            "Put it into a separate batch.",
         )
     if row.prompt is not None:
         if "<" not in row.prompt:
             raise CellError(
                 "prompt",
-                "The prompt is no document. Write <prompt>…</prompt>, or picks, arguments and text instead.",
+                "The prompt is not a document. Write <prompt>…</prompt>, or use picks, arguments and text.",
             )
         return row.prompt
     return _alone(row, schema) if over is None else _changed(row, schema, over)
@@ -70,7 +70,7 @@ def _alone(row: Row, schema: Schema) -> str:
         if not on:
             raise CellError(
                 "picks",
-                f"{quote('-' + path)} leaves a module out, and there is no prompt to leave it out of.",
+                f"{quote('-' + path)} omits a module, but there is no prompt to omit it from.",
             )
         _place(root, path)
     for path, name, value in _arguments(row, schema):

@@ -108,9 +108,7 @@ def read_rows(file: BinaryIO, name: str) -> Iterator[Row]:
         if first.lstrip().startswith("{"):
             yield from _json_rows(first, lines)
         elif first.lstrip().startswith("["):
-            message = (
-                f"{name} is a list; a batch has one JSON object a line, so write each on a line of its own"
-            )
+            message = f"{name} is a list; a batch has one JSON object a line, so write each on its own line"
             raise ExchangeError(message)
         else:
             yield from _csv_rows(first, lines, name)
@@ -142,10 +140,10 @@ def _json_row(line: str, number: int) -> Row:
     except JsonError as error:
         where = f"column {error.column}: " if error.column else ""
         of = f" ({error.path})" if error.path else ""
-        fault = f"This is not valid JSON: {where}{error.what}{of}. Write one object a line."
+        fault = f"This is not valid JSON: {where}{error.what}{of}. Write one object per line."
         return Row(number, number, fault=fault)
     if not isinstance(fields, dict):
-        fault = 'This is no JSON object. Write one such as {"id": 1, "picks": ["…"], "text": "…"}.'
+        fault = 'This is not a JSON object. Write one such as {"id": 1, "picks": ["…"], "text": "…"}.'
         return Row(number, number, fault=fault)
     name = fields.get("id")
     named = name is not None and name != ""
@@ -166,7 +164,7 @@ def _values(found: Mapping[str, Any]) -> dict[str, Any]:
         if key not in KEYS and not key.startswith(_OWN):
             known = ", ".join(KEYS)
             raise _RowError(
-                f"{key!r} is no key of a row. Write one of {known}, or {_OWN + key!r} to have it left alone."
+                f"{key!r} is not a key of a row. Write one of {known}, or {_OWN + key!r} for a note."
             )
     picks = found.get("picks")
     if isinstance(picks, list) and all(isinstance(pick, str) for pick in picks):
@@ -183,9 +181,7 @@ def _values(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _checked(**values: Any) -> dict[str, Any]:
     if values["prompt"] is not None and (values["picks"] or values["arguments"] or values["text"]):
-        raise _RowError(
-            "The row holds a whole prompt and picks, arguments or text. Leave out one or the other."
-        )
+        raise _RowError("The row has both a whole prompt and picks, arguments or text. Remove one of them.")
     return values
 
 
@@ -235,7 +231,7 @@ def _csv_rows(first: str, lines: Lines, name: str) -> Iterator[Row]:
         columns = _columns(next(reader, []), name)
     except csv.Error as error:
         fault = _csv_fault(error, lines.number, source.held, separator)
-        raise ExchangeError(f"{name} has no readable line of columns. {fault}") from None
+        raise ExchangeError(f"{name} has no readable header line. {fault}") from None
     while True:
         line = lines.number + 1
         source.held.clear()
@@ -262,7 +258,7 @@ def _csv_fault(error: csv.Error, last: int, held: Sequence[str], separator: str)
     if "unexpected end" in str(error):
         open_cell = next(csv.reader(held, delimiter=separator))[-1]  # not strict, returns the cells so far
         opened = last + 1 - len(_LINES.findall(open_cell))
-        problem = f"The quote opened in line {opened} is closed nowhere{f': {span}' if span else ''}"
+        problem = f"The quote opened in line {opened} is never closed{f': {span}' if span else ''}"
     elif "larger than field limit" in str(error):
         problem = f"A cell has more than {MAX_BYTES >> 20} MB: {span}"
     elif span:
@@ -296,7 +292,7 @@ def _columns(cells: Sequence[str], name: str) -> list[str]:
     columns = [meaning.lower() if meaning.lower() in _COLUMNS else meaning for meaning in columns]
     if not {"id", "prompt", "picks", "text"} & set(columns):
         raise ExchangeError(
-            f"{name} begins with no line of columns: none is id, text, picks or prompt. Write them into its "
+            f"{name} has no header line: no column is id, text, picks or prompt. Write one into its "
             "first line, such as id,text,picks"
         )
     meant = [
@@ -315,14 +311,16 @@ def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
     name: str | int = own_id or line
     if len(cells) > len(columns) and any(cell.strip() for cell in cells[len(columns) :]):
         fault = (
-            f"The row has {len(cells)} cells, and there are {len(columns)} columns. Put quotes round a cell "
+            f"The row has {len(cells)} cells, but there are {len(columns)} columns. Put quotes around a cell "
         )
-        return Row(line, name, fault=f"{fault}that holds the separator.", named=bool(own_id))
+        return Row(line, name, fault=f"{fault}that contains the separator.", named=bool(own_id))
     if len(cells) < len(columns) and not any(cell.strip() for column, cell in row.items() if column != "id"):
-        fault = f"The row has {len(cells)} of {len(columns)} cells, and asks for nothing. Put quotes round a "
-        return Row(line, name, fault=f"{fault}cell that holds a line break.", named=bool(own_id))
+        fault = (
+            f"The row has {len(cells)} of {len(columns)} cells, and asks for nothing. Put quotes around a "
+        )
+        return Row(line, name, fault=f"{fault}cell that contains a line break.", named=bool(own_id))
     if row.get("", "").strip():
-        fault = "A cell stands in a column without a name. Name it in the first line."
+        fault = "A cell is in a column without a name. Name the column in the first line."
         return Row(line, name, fault=fault, named=bool(own_id))
     arguments = {
         column: cell

@@ -116,15 +116,15 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
         "twice": "'plan/tokyo' is picked twice",
         "parameter": "no parameter 'durration'. It has 'duration'.",
         7: "This is not valid JSON: column 11",
-        "key": "'pick' is no key of a row. Write one of id, prompt, schema, picks, arguments, text, ",
-        "schema": "written for the schema 'code'",
+        "key": "'pick' is not a key of a row. Write one of id, prompt, schema, picks, arguments, text, ",
+        "schema": "The row is for the schema 'code'",
         "named": "Line 1, column 17 of the prompt: ",
         "two": "a whole prompt and picks, arguments or text",
         "character": "E103",
         "half": "E103",
         "fine": "The id 'fine' stands in line 1 already",
         15: "The id is neither text nor a whole number",
-        16: "This is no JSON object",
+        16: "This is not a JSON object",
         17: "This is not valid JSON",
     }
     assert list(told) == list(wanted)
@@ -195,10 +195,10 @@ def test_faulty_lines_of_a_csv(batch: Batch) -> None:
     assert [line["id"] for line in result.lines if "cached" in line] == ["a", "d", "g", 10]
     told = faults(result.lines)
     assert "no parameter 'durration'. Did you mean 'duration'?" in told["b"]
-    assert "5 cells, and there are 4 columns" in told["c"]
+    assert "5 cells, but there are 4 columns" in told["c"]
     assert told[7].startswith("The line cannot be read as CSV")
     assert "is not UTF-8: byte 0xE9 in line 8" in told[8]
-    assert told[11].startswith("The quote opened in line 11 is closed nowhere. Close every quote")
+    assert told[11].startswith("The quote opened in line 11 is never closed. Close every quote")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_faulty_lines_of_a_csv(batch: Batch) -> None:
         (b"\n \n", "holds no rows"),
         (b"id,text\n", "holds no rows"),
         (CSV.encode("utf-16"), "is not UTF-8: it begins with the mark of UTF-16. Save it as UTF-8."),
-        (b"tokyo,3 days\n", "begins with no line of columns"),
+        (b"tokyo,3 days\n", "has no header line"),
         (b"id,text,text\n1,a,b\n", "the column 'text' twice"),
         (b'[{"id": 1}]', "one JSON object a line"),
     ],
@@ -408,7 +408,7 @@ def test_rows_change_a_prompt_have_settings_of_their_own_and_are_held_against_wh
         {"cached": False, "uncached": False},
     )
     assert b["checks"][1]["expect"] == "contains 'no such text'"
-    assert "does not have" in b["checks"][1]["uncached"]
+    assert "does not contain" in b["checks"][1]["uncached"]
     assert "1 of 2 as expected" in result.err
 
 
@@ -463,8 +463,11 @@ def test_checks_of_the_whole_run_are_options_and_its_table_has_the_columns_of_th
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--expect", "regex", "("), "--expect 1: '(' is no regular expression"),
-        (("--expect", "contains", "x", "--expect", "rhymes", "x"), "--expect 2: 'rhymes' cannot be expected"),
+        (("--expect", "regex", "("), "--expect 1: '(' is not a regular expression"),
+        (
+            ("--expect", "contains", "x", "--expect", "rhymes", "x"),
+            "--expect 2: 'rhymes' is no kind of expectation",
+        ),
     ],
 )
 def test_an_expectation_that_is_none_is_wrong_usage(batch: Batch, words: tuple[str, ...], told: str) -> None:

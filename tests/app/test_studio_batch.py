@@ -72,13 +72,13 @@ def test_what_a_spreadsheet_saves_is_read(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        ({"table": "a,b\n1,2\n"}, "begins with no line of columns"),
+        ({"table": "a,b\n1,2\n"}, "has no header line"),
         ({"table": "id\n"}, "has no rows"),
         ({"table": "id,text\n" + "1,x\n" * 10_001}, "more than 10,000 rows"),
         ({"table": "id,text\na,x\n", "prompt": "<prompt schema='trip'><nowhere/></prompt>"}, "nowhere"),
         ({"table": "id,text\na,x\n", "settings": {"temperature": -1}}, "Temperature must be"),
         ({"source": "grid"}, "Nothing varies yet"),
-        ({"source": "grid", "grid": [{"kind": "text", "values": []}]}, "no value is chosen"),
+        ({"source": "grid", "grid": [{"kind": "text", "values": []}]}, "has no value"),
         (
             {"source": "grid", "grid": [{"kind": "text", "values": [str(n) for n in range(10_001)]}]},
             "10,001 rows, and a batch has at most 10,000",
@@ -166,7 +166,7 @@ def test_rows_can_be_prompts_of_their_own(asked: Asked) -> None:
     batch = run(asked, "alone", "id,picks,text\na,rome,Go.\nb,-rome,Go.\n", alone=True, prompt="<nothing")
     assert batch["alone"]
     assert [one["state"] for one in batch["rows"]] == ["done", "failed"]
-    assert "no prompt to leave it out of" in batch["rows"][1]["fault"]["message"]
+    assert "no prompt to omit it from" in batch["rows"][1]["fault"]["message"]
     prompt = asked.ask("batch_row", {"key": "alone", "number": 0})["prompt"]
     assert "Where should I eat?" not in prompt
 
@@ -199,7 +199,7 @@ def test_results_go_out_as_a_table_that_no_spreadsheet_computes(asked: Asked) ->
     assert read[0]["text"] == '\'=HYPERLINK("x")'
     assert not any(value.startswith(("=", "+", "-", "@")) for row in read for value in row.values())
     assert read[0]["cached passed"] == "no"
-    assert "does not have 'zzz' in it" in read[0]["cached failed checks"]
+    assert "does not contain 'zzz'" in read[0]["cached failed checks"]
     assert "apostrophe" in found["notes"][0]
     whole = json.loads(asked.ask("batch_file", {"key": "out", "form": "json"})["text"])
     assert whole["rows"][0]["checks"][0]["cached"]
@@ -228,7 +228,7 @@ def test_what_is_filled_in_is_kept(asked: Asked) -> None:
 def test_a_check_that_cannot_be_read_is_refused_by_its_number(asked: Asked) -> None:
     checks = [{"kind": "contains", "value": "x"}, {"kind": "regex", "value": "("}]
     found = asked.ask("batch_start", {**table(TABLE), "key": "bad", "checks": checks})
-    assert found["error"].startswith("Check 2: '(' is no regular expression")
+    assert found["error"].startswith("Check 2: '(' is not a regular expression")
 
 
 def test_there_is_no_batch_before_the_first(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_what_is_chosen_is_what_comes_of_it(asked: Asked) -> None:
     named = preview(asked, {"notes.txt": "Hello {{ you }}"}, kind="text", name="mine")
     assert (named["name"], "{{ you }}" in named["schema"]) == ("mine", True)
     refused = preview(asked, {"notes.txt": "Hello {{ you }}"})["error"]
-    assert refused.startswith("notes.txt: it has marks of a template")
+    assert refused.startswith("notes.txt: it has template markup")
     assert "--" not in refused
 
 

@@ -67,7 +67,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     expect(table.locator("tbody tr")).to_have_count(1)
     author.get_by_role("button", name="lisbon").click()
     expect(author.get_by_role("region", name="Checks of this row")).to_contain_text(
-        "✕ It does not have 'no such words' in it."
+        "✕ It does not contain 'no such words'."
     )
     author.locator(".batch-earlier summary").click()
     earlier = author.get_by_role("region", name="Batches that are kept")

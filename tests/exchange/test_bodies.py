@@ -70,7 +70,7 @@ def test_cache_marks_become_borders_of_modules() -> None:
         }
     )
     assert modules(found) == ["be-kind"]
-    assert told(found, "1 cache mark became a border of modules")
+    assert told(found, "1 cache mark became a module boundary")
     assert turns(found) == [("system", "Be kind."), ("user", "Hi")]
 
 
@@ -201,7 +201,7 @@ def test_a_row_of_sharegpt() -> None:
     found = of(row)
     assert turns(found) == [("system", "Be kind."), ("user", "Hi"), ("assistant", "Hello")]
     assert told(found, "1 tool left out", "find")
-    assert told(found, "end with no turn of the user")
+    assert told(found, "the last turn is no user turn")
     assert told(found, "1 id of the row left out", ": x")
 
 

@@ -60,7 +60,7 @@ def test_each_message_is_a_turn_or_is_named(messages: list[dict[str, Any]]) -> N
     said = [(ROLES[one["role"]], text_of(one["content"])) for one in messages]
     kept = [turn for turn in said if turn[1]]
     if not kept:
-        with pytest.raises(ExchangeError, match=r"hold no text.*message 1 "):
+        with pytest.raises(ExchangeError, match=r"have no text.*message 1 "):
             of(messages)
         return
     found = of(messages)
@@ -201,4 +201,4 @@ def test_exports_name_turns_of_white_space_that_a_service_refuses() -> None:
     for export in (to_anthropic, to_openai_marked):
         body, notes = export(parts)
         assert [one["role"] for one in body["messages"]] == ["user", "user"]
-        assert any("1 turn of white space alone is left out" in note for note in notes)
+        assert any("1 turn with only white space is left out" in note for note in notes)

@@ -90,7 +90,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path: Path) -> None:
     reasons = {note.partition("(")[2].partition(")")[0]: note for note in found.notes}
     assert set(reasons) == {
         *("empty", "binary", "not UTF-8", "control characters", "hidden", "links out of the folder"),
-        *("links to folders", "no plain files"),
+        *("links to folders", "not regular files"),
     }
     assert reasons["hidden"] == "1 file left out (hidden): .hidden"
 
@@ -222,7 +222,7 @@ def test_modules_can_refer_to_the_files(tmp_path: Path) -> None:
         *("my docs/a b.txt", "my docs/b.md", "my docs/sub/unit.py")
     ]
     assert parse_schema(write_schema(found.schema), base=tmp_path).ok
-    with pytest.raises(ExchangeError, match="does not lie in the folder"):
+    with pytest.raises(ExchangeError, match="is outside the folder"):
         import_from(tmp_path, folder=FolderOptions(refer=True, beside=tmp_path / "my docs"))
 
 
@@ -318,7 +318,7 @@ def test_deep_folders_become_a_schema(tmp_path: Path) -> None:
 
 def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(b"\xff\0")
-    with pytest.raises(ExchangeError, match=r"holds no text.*left out \(binary\): x\.bin"):
+    with pytest.raises(ExchangeError, match=r"has no text.*left out \(binary\): x\.bin"):
         import_from(tmp_path)
 
 
@@ -379,7 +379,7 @@ def test_long_texts_are_cut_at_headings(tmp_path: Path) -> None:
 
 def test_parts_by_tokens_need_something_that_counts(tmp_path: Path) -> None:
     write(tmp_path, a_md="word " * 100)
-    with pytest.raises(ExchangeError, match="need a tokenizer"):
+    with pytest.raises(ExchangeError, match="needs a tokenizer"):
         import_from(tmp_path, folder=FolderOptions(split=Split(64)))
     found = import_from(tmp_path, folder=FolderOptions(split=Split(32, lambda text: len(text.split()))))
     assert len(paths(found)) == 5

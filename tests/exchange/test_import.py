@@ -147,7 +147,7 @@ def test_what_messages_lose_is_said() -> None:
     [
         ("{", "not valid JSON: line 1, column 2"),
         ("{}", "there are no messages"),
-        ("[]", "hold no text"),
+        ("[]", "have no text"),
         ('[{"content": "x"}]', "message 1 has no role"),
         ('[{"role": "user", "content": 3}]', "neither text nor a list"),
         ('[{"role": "user", "content": [3]}]', "neither text nor an object"),
@@ -249,10 +249,10 @@ def test_a_template_becomes_a_schema(template: str, expected: list[Any]) -> None
         ("A\n{% for d in docs %}{{ d }}{% endfor %}", "line 2: {% for %} is left out with {{ d }} in it"),
         ("A{% include 'x' %}", "{% include %} is left out"),
         ("A{% macro m() %}x{% endmacro %}", "{% macro %} is left out"),
-        ("A{{ f(x) }}", "computes is left out"),
+        ("A{{ f(x) }}", "computation in {{ … }} is left out"),
         ("A{{ x | upper }}", "the filter upper is left out"),
         ("A{{ x }}", "got len=32"),
-        ("A{{ 1 + x }}", "line 1: what {{ … }} computes is left out"),
+        ("A{{ 1 + x }}", "line 1: the computation in {{ … }} is left out"),
         (
             "{% if a %}A{% endif %}\n{% if a %}B{% endif %}",
             "a decides on the modules a (line 1), a-2 (line 2); ",
@@ -407,7 +407,7 @@ def test_the_kind_follows_from_the_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "kind", "says"),
     [
-        ("x.prompt", b"x", None, "could be anything"),
+        ("x.prompt", b"x", None, "its kind is unclear"),
         ("x.json", b"\xff", None, "not UTF-8"),
         ("x.json", b"[]", "yaml", "there is no kind"),
         ("x.json", b"[]", "folder", "is no folder"),

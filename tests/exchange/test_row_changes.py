@@ -74,7 +74,7 @@ def test_a_question_that_no_document_may_hold_is_refused(schema: Schema) -> None
 
 
 def test_a_row_by_itself_leaves_nothing_out(schema: Schema) -> None:
-    with pytest.raises(CellError, match="no prompt to leave it out of") as caught:
+    with pytest.raises(CellError, match="no prompt to omit it from") as caught:
         prompt_text(Row(1, 1, picks=("-b",)), schema)
     assert caught.value.column == "picks"
 
@@ -93,11 +93,11 @@ def test_csv_and_json_spell_settings_and_expectations_alike() -> None:
 @pytest.mark.parametrize(
     ("text", "column", "words"),
     [
-        ("id,expect likes\n1,x\n", "expect likes", "'likes' cannot be expected"),
-        ("id,expect regex\n1,(\n", "expect regex", "no regular expression"),
+        ("id,expect likes\n1,x\n", "expect likes", "'likes' is no kind of expectation"),
+        ("id,expect regex\n1,(\n", "expect regex", "not a regular expression"),
         ('{"expect": []}', "", ""),
-        ('{"expect": "x"}', "expect", "is no object"),
-        ('{"settings": 3}', "settings", "is no object"),
+        ('{"expect": "x"}', "expect", "is not an object"),
+        ('{"settings": 3}', "settings", "is not an object"),
         ('{"expect": {"contains": [null]}}', "expect", "neither text nor a number"),
     ],
 )
@@ -139,8 +139,8 @@ def test_a_grid_has_every_combination_the_last_axis_fastest() -> None:
     ("axes", "words"),
     [
         ([], "Nothing varies"),
-        ([Axis("text", "", ())], "no value is chosen"),
-        ([Axis("text", "", ("x", "x"))], "a value is chosen twice"),
+        ([Axis("text", "", ())], "has no value"),
+        ([Axis("text", "", ("x", "x"))], "has a value twice"),
         ([Axis("setting", "seed", ("1",)), Axis("setting", "seed", ("2",))], "'seed' is chosen twice"),
     ],
 )

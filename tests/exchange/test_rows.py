@@ -135,7 +135,7 @@ def test_picks_and_arguments_by_any_end_of_their_paths(
         ({"picks": ("xyz",)}, "no module 'xyz'. Use one that it has."),
         ({"arguments": {"xyz": "x"}}, "no parameter 'xyz'. Use one that it has, or '_xyz' for a note."),
         ({"arguments": {"tokyo": {"a": "x"}}}, "'plan/tokyo' has no parameter 'a'. Use one that it has."),
-        ({"prompt": "prompts/one.pml"}, "The prompt is no document"),
+        ({"prompt": "prompts/one.pml"}, "The prompt is not a document"),
         ({"fault": "It is broken."}, "It is broken."),
     ],
 )
@@ -166,9 +166,9 @@ LOST = "Close every quote, and double those inside a cell."
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ('1,"a\n2,b\n3,c\n', f"The quote opened in line 2 is closed nowhere: lines 2 to 4 {{}}. {LOST}"),
-        ('1,"a\n2,b\n3,c', f"The quote opened in line 2 is closed nowhere: lines 2 to 4 {{}}. {LOST}"),
-        ('"1\n1",5" x,"a\nb\n', f"The quote opened in line 3 is closed nowhere: lines 2 to 4 {{}}. {LOST}"),
+        ('1,"a\n2,b\n3,c\n', f"The quote opened in line 2 is never closed: lines 2 to 4 {{}}. {LOST}"),
+        ('1,"a\n2,b\n3,c', f"The quote opened in line 2 is never closed: lines 2 to 4 {{}}. {LOST}"),
+        ('"1\n1",5" x,"a\nb\n', f"The quote opened in line 3 is never closed: lines 2 to 4 {{}}. {LOST}"),
         ('1,"a\n2,"b"\n', f"Lines 2 to 3 {{}}, which cannot be read as CSV: ',' expected after '\"'. {LOST}"),
         ('1,"a\n' + "x" * 999_999 + "\n", None),
     ],
@@ -177,7 +177,7 @@ LOST = "Close every quote, and double those inside a cell."
 def test_a_quote_that_is_left_open_is_told_with_the_lines_it_takes(content: str, fault: str | None) -> None:
     found = rows(f"id,text\n{content}".encode())[0].fault
     assert found == (
-        fault or f"The quote opened in line 2 is closed nowhere: lines 2 to 3 {{}}. {LOST}"
+        fault or f"The quote opened in line 2 is never closed: lines 2 to 3 {{}}. {LOST}"
     ).format("were read as one row")
 
 
@@ -187,9 +187,7 @@ def test_a_cell_beyond_the_bound_is_told_with_the_lines_it_takes() -> None:
 
 
 def test_a_quote_that_is_left_open_among_the_columns() -> None:
-    with pytest.raises(
-        ExchangeError, match="The quote opened in line 1 is closed nowhere: lines 1 to 3 were"
-    ):
+    with pytest.raises(ExchangeError, match="The quote opened in line 1 is never closed: lines 1 to 3 were"):
         rows(b'id,"text\n1,a\n2,b\n')
 
 
@@ -200,7 +198,7 @@ def test_the_line_in_which_excel_names_the_separator(separator: str, end: str) -
     lines = [f"SEP={separator}", f"id{separator}text", f"1{separator}a{others}b"]
     found = rows((end.join(lines) + end).encode())
     assert [(row.line, row.id, row.text, row.fault) for row in found] == [(3, "1", f"a{others}b", "")]
-    with pytest.raises(ExchangeError, match="begins with no line of columns"):
+    with pytest.raises(ExchangeError, match="has no header line"):
         rows(b"sep=;\n")
 
 
@@ -233,7 +231,7 @@ def test_faults_of_a_table_with_cr_are_in_plain_words() -> None:
     found = rows(b'id,text\r1,"a"x\r2,b\r3,"open\r4,d\r')
     assert [row.line for row in found] == [2, 3, 4]
     assert "new-line" not in "".join(row.fault for row in found)
-    assert "The quote opened in line 4 is closed nowhere: lines 4 to 5" in found[2].fault
+    assert "The quote opened in line 4 is never closed: lines 4 to 5" in found[2].fault
     with pytest.raises(TextFileError, match="byte 0xE9 in line 3"):
         decode(b"one\rtwo\rth\xe9")
 
@@ -248,7 +246,7 @@ def test_faults_of_a_table_with_cr_are_in_plain_words() -> None:
         (b"id,text,text\n1,a,b\n", "has the column 'text' twice; rename one"),
         (b"id,text,TEXT\n1,a,b\n", "has the column 'text' twice; rename one"),
         (b"text,set top-p,set top_p\na,0.5,0.6\n", "has the column 'set top-p' twice; rename one"),
-        (b"id|text\n1|a\n", "begins with no line of columns"),
+        (b"id|text\n1|a\n", "has no header line"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_once(content: bytes, words: str) -> None:
@@ -260,8 +258,8 @@ def test_what_is_wrong_with_a_file_is_said_once(content: bytes, words: str) -> N
     ("content", "line", "words"),
     [
         (b"id,picks,text\n1,,Hello\nworld\n", 3, "has 1 of 3 cells, and asks for nothing. Put quotes"),
-        (b"id,text\n1,Hello, world\n", 2, "has 3 cells, and there are 2 columns. Put quotes round a cell"),
-        (b"id,,text\n1,x,a\n", 2, "in a column without a name. Name it in the first line."),
+        (b"id,text\n1,Hello, world\n", 2, "has 3 cells, but there are 2 columns. Put quotes around a cell"),
+        (b"id,,text\n1,x,a\n", 2, "in a column without a name. Name the column in the first line."),
         (b'{"text":"a","settings":{"top-p":0.5,"top_p":0.6}}', 1, "'top_p' is given twice. Give it once."),
     ],
 )

@@ -172,8 +172,8 @@ LOST = {
     "{% filter upper %}{% set v = 'f' %}{{ v }}{% endfilter %}": "{% filter %}",
     "{% call f() %}x{% endcall %}": "{% call %}",
     "{{ c|upper }}": "the filter upper",
-    "{{ 2 + 3 }}": "computes",
-    "{{ f(c) }}": "computes",
+    "{{ 2 + 3 }}": "computation",
+    "{{ f(c) }}": "computation",
 }
 slow = settings(max_examples=draws(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 ABOUT_DEFAULTS = ("default in one place", "several defaults")

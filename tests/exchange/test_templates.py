@@ -195,14 +195,14 @@ def test_promptfoo(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("turn", "says"),
     [
-        (TemplateTurn("user", "{x", "f-string"), "no format string"),
+        (TemplateTurn("user", "{x", "f-string"), "not a format string"),
         (TemplateTurn("user", "{{#a}}x", "mustache"), "never closed"),
         (TemplateTurn("user", "x{{/a}}", "mustache"), "ends no section"),
         (
             TemplateTurn("user", "a\n{{#if a}}x{{/if}}", "mustache"),
             r"line 2: {{#if a}} is Handlebars.* write {{#a}}",
         ),
-        (TemplateTurn("user", "{{=<% %>=}}<% a %>", "mustache"), "changes the marks of tags"),
+        (TemplateTurn("user", "{{=<% %>=}}<% a %>", "mustache"), "changes the tag delimiters"),
         (TemplateTurn("user", "{% if %}", "jinja", "the turn of line 3"), "the turn of line 3, line 1"),
         (TemplateTurn("user", "{{#a}}" * 3000 + "{{/a}}" * 3000, "mustache"), "nested too deep"),
     ],
@@ -282,7 +282,7 @@ def test_lines_of_a_prompty_file_are_those_of_the_file() -> None:
 
 def test_references_to_other_prompts_of_langfuse_are_said() -> None:
     found = from_langfuse({"type": "text", "prompt": "@@@langfusePrompt:name=x|version=1@@@ Hi"}, "s", 32)
-    assert told(found, "1 other prompt not put in its place", "name=x")
+    assert told(found, "1 other prompt not replaced", "name=x")
 
 
 def test_what_a_template_computes_is_left_out() -> None:
@@ -299,8 +299,8 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        (BOMB, "unfolds to more than"),
-        ("a: &a [*a]", "unfolds to more than"),
+        (BOMB, "expands to more than"),
+        ("a: &a [*a]", "expands to more than"),
         ("[" * 50_000, "nested too deep|not valid YAML"),
         ("a: [", "not valid YAML: line 1"),
         ("!!python/object/apply:os.system ['true']", "not valid YAML"),
@@ -315,9 +315,9 @@ def test_yaml_that_is_hostile_or_broken(source: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' stands twice"),
-        ("x:\n  price: {default: 1, default: 2}\n", "line 2, column 23: the key 'default' stands twice"),
-        ("a: 1\n'a': 2\n", "line 2, column 1: the key 'a' stands twice"),
+        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' is repeated"),
+        ("x:\n  price: {default: 1, default: 2}\n", "line 2, column 23: the key 'default' is repeated"),
+        ("a: 1\n'a': 2\n", "line 2, column 1: the key 'a' is repeated"),
     ],
 )
 def test_yaml_with_a_key_twice(source: str, says: str) -> None:
@@ -401,7 +401,7 @@ def test_lines_of_json_end_where_lines_end(tmp_path: Path) -> None:
 
 def test_what_could_be_anything_is_asked_about(tmp_path: Path) -> None:
     (tmp_path / "x.prompt").write_text("Just words.", encoding="utf-8")
-    with pytest.raises(ExchangeError, match=r"x\.prompt: it could be anything; name what it is"):
+    with pytest.raises(ExchangeError, match=r"x\.prompt: its kind is unclear; name it"):
         import_from(tmp_path / "x.prompt")
 
 

@@ -50,7 +50,7 @@ def test_a_short_text_is_one_module(tmp_path: Path) -> None:
     (tmp_path / "ask.txt").write_text("Answer {question} briefly.\n", encoding="utf-8")
     found = import_from(tmp_path / "ask.txt")
     assert [module.path for module in found.schema.modules()] == ["ask"]
-    assert [note.startswith("{question} stands as text") for note in found.notes] == [True]
+    assert [note.startswith("{question} is plain text") for note in found.notes] == [True]
     assert said("Answer briefly.\r\n") == "Answer briefly."
 
 
@@ -73,7 +73,7 @@ def test_json_that_is_no_conversation_may_be_a_text(tmp_path: Path, kind: str | 
     if kind:
         assert [one.path for one in import_from(tmp_path / "ask.txt", kind).schema.modules()] == ["ask"]
         return
-    with pytest.raises(ExchangeError, match=r"read as messages; add --from text to keep it as text$"):
+    with pytest.raises(ExchangeError, match=r"read as messages; add --from text to import it as text$"):
         import_from(tmp_path / "ask.txt")
     (tmp_path / "ask.json").write_text('{"role": "clerk"}', encoding="utf-8")
     with pytest.raises(ExchangeError) as of_json:

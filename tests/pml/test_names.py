@@ -130,7 +130,7 @@ def test_programs_and_templates_have_names_that_they_can_spell() -> None:
     program = to_program(towers)
     assert "    name: 🗼\n    name_2: 🗽" in program
     assert compile_source(program).schema() == towers
-    assert to_jinja(towers, None)[1] == ("names are spelled as Jinja reads them: name for 🗼, name_2 for 🗽",)
+    assert to_jinja(towers, None)[1] == ("names are respelled for Jinja: name for 🗼, name_2 for 🗽",)
 
 
 def test_what_names_a_module_keeps_its_script() -> None:

@@ -128,7 +128,7 @@ def _parts(parts: Any, where: str, notes: Notes) -> Iterator[Block]:
             part.get("functionResponse", part.get("function_response")) if isinstance(part, dict) else None
         )
         if isinstance(answered, dict):
-            notes.count("result", "of tools became modules in turns of the user", where)
+            notes.count("result", "of tools became modules in user turns", where)
             response = written(answered.get("response"))
             yield from blocks(response, where, notes, alone=True, title=str(answered.get("name") or "result"))
         elif isinstance(part, dict) and "text" not in part:
@@ -151,7 +151,7 @@ def _sharegpt(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
         messages.append(message)
     yield from _messages(messages, notes)
     if body.get("id") not in (None, ""):
-        notes.count("id", "of the row left out (a schema has its name alone)", str(body["id"]))
+        notes.count("id", "of the row left out (a schema has only a name)", str(body["id"]))
     rest(body, frozenset({key, "system", "id"}), notes)
 
 

@@ -54,7 +54,7 @@ class Notes:
         """Notes a message without text, which becomes no turn."""
         self.count("message", "without text left out (PML has no empty turn)", f"{where} ({role})", _NAMED)
         if role == "system":
-            self.say("a chat template may write a system text of its own where this one is empty")
+            self.say("a chat template may write its own system text if this one is empty")
 
     def told(self) -> tuple[str, ...]:
         """Returns the notes, one sentence each."""

@@ -34,7 +34,7 @@ ROLE_LINE: Final = re.compile(
 RESULTS: Final = ("tool", "function", "ipython", "observation", "function_response")  # roles of tool results
 
 _TEXT_TYPES: Final = ("text", "input_text", "output_text")
-_NO_TURN: Final = "(a turn of PML is text)"
+_NO_TURN: Final = "(PML turns are text)"
 _KEPT: Final = frozenset({"role", "content", "type", "id", "status", "tool_call_id"})
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {}, False)
 
@@ -84,7 +84,7 @@ def of_message(message: Any, where: str, notes: Notes) -> Turn | None:
     content = message.get("content")
     for key, value in message.items():
         if key == "cache_control" and value not in _EMPTY:
-            notes.count("cache mark", "became a border of modules, which are all cached", where)
+            notes.count("cache mark", "became a module boundary (all modules are cached)", where)
         elif key not in _KEPT and value not in _EMPTY:
             shown = f"{where} ({value})" if isinstance(value, str) and key == "name" else where
             notes.count("message", f"without {key} now {_NO_TURN}", shown)
@@ -92,7 +92,7 @@ def of_message(message: Any, where: str, notes: Notes) -> Turn | None:
     if role_name.lower() in RESULTS:
         pieces = tuple(blocks(content, where, notes, alone=True, title=str(message.get("name") or "result")))
         if pieces:
-            notes.count("result", "of tools became modules in turns of the user", where)
+            notes.count("result", "of tools became modules in user turns", where)
         return Turn("user", pieces, where, result=True)
     role = ROLES.get(role_name.lower())
     if role is None:
@@ -126,7 +126,7 @@ def blocks(
             raise ExchangeError(f"{where} holds a block that is neither text nor an object")
         marked = block.get("cache_control") not in _EMPTY
         if marked:
-            notes.count("cache mark", "became a border of modules, which are all cached", where)
+            notes.count("cache mark", "became a module boundary (all modules are cached)", where)
         if block.get("citations") not in _EMPTY:
             notes.count("block", "without citations now (PML has none)", where)
         for piece in _of_block(block, where, notes):
@@ -152,7 +152,7 @@ def _of_block(block: dict[str, Any], where: str, notes: Notes) -> Iterator[Block
         inner = block.get("content") if kind == "tool_result" else block.get("output")
         pieces = tuple(blocks(inner, where, notes, alone=True, title="result"))
         if pieces:
-            notes.count("result", "of tools became modules in turns of the user", where)
+            notes.count("result", "of tools became modules in user turns", where)
         else:
             notes.count("result", "of a tool left out (it has no text)", where)
     else:
@@ -211,9 +211,9 @@ def rest(body: Mapping[str, Any], known: frozenset[str], notes: Notes) -> None:
         if key in ("tools", "functions"):
             tools(value, notes)
         elif key in ("response_format", "output_config", "text") and isinstance(value, dict):
-            notes.say(f"{key} is left out, as PML says nothing of an answer's form; put it into words")
+            notes.say(f"{key} is left out, because PML defines no form of answers; describe it in the prompt")
         else:
-            notes.count("field", "of the request left out (settings are given to a run)", str(key))
+            notes.count("field", "of the request left out (settings belong to a run)", str(key))
 
 
 def _parsed(words: str) -> Any:

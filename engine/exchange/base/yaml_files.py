@@ -36,7 +36,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml tells no types
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    problem = f"the key {key.value!r} stands twice; write it once"
+                    problem = f"the key {key.value!r} is repeated; write it once"
                     raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
                 seen.add(key.value)
         return node
@@ -53,10 +53,10 @@ def parsed_yaml(source: str) -> Any:
     try:
         value = yaml.load(source, Loader=_Loader)
         if _size(value, {}) > _MOST_VALUES:
-            much = f"unfolds to more than {_MOST_VALUES:,} values"
+            much = f"expands to more than {_MOST_VALUES:,} values"
             raise ExchangeError(f"this YAML {much}; write fewer aliases")
     except RecursionError:
-        raise ExchangeError("this YAML is nested too deep to be read; flatten it") from None
+        raise ExchangeError("this YAML is nested too deeply; flatten it") from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""

@@ -41,7 +41,7 @@ _PICTURE: Final = re.compile(
 )
 _GLOB: Final = re.compile(r"[*?\[\]!]")
 _HEAD: Final = 8192
-_FOR_PROGRAMS: Final = "left out (drawings, notebooks, locks, and what programs wrote for programs)"
+_FOR_PROGRAMS: Final = "left out (drawings, notebooks, lock files, generated files)"
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class _Files:
         elif name.startswith("."):
             why = "left out (hidden)"
         elif path.count("/") > MOST_DEEP:
-            why = f"left out (more than {MOST_DEEP} deep)"
+            why = f"left out (nested more than {MOST_DEEP} deep)"
         elif path in ignored:
             why = f"left out ({RULES})"
         elif self._exclude is not None and self._exclude.match_file(path):
@@ -155,7 +155,7 @@ class _Files:
     def _why_not(self, inner: str, name: str, ignored: Ignored) -> str:
         path = inner + name
         if forbidden_character(path) is not None:
-            return "left out (a name that no document can hold)"
+            return "left out (no valid name for a document)"
         if name in self._output_names and os.path.realpath(self._folder / path) in self._outputs:
             return "left out (written by this import)"
         if self.named(path):
@@ -198,7 +198,7 @@ def _content(folder: Path, path: str) -> tuple[str, str]:
     descriptor = open_beneath(folder, path)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        return "", "left out (no plain files)"
+        return "", "left out (not regular files)"
     with os.fdopen(descriptor, "rb") as file:
         head = file.read(_HEAD)
         if b"\0" in head and head[:2] not in (b"\xff\xfe", b"\xfe\xff"):

@@ -86,7 +86,7 @@ def from_folder(
     below = _Below(folder, options.beside) if options.refer else None
     pages = [_page(doc, options, below) for doc in _bounded(folder, options.choice, notes, progress)]
     if not pages:
-        nothing = f"{folder} holds no text that could become a module"
+        nothing = f"{folder} has no text for a module"
         raise ExchangeError("; ".join([nothing, *notes.told()[:3]]))
     _require_few(folder, pages)
     _fit(folder, pages, options, notes)
@@ -115,8 +115,8 @@ class _Below:
             self._prefix = PurePosixPath(folder.resolve().relative_to(above.resolve()).as_posix())
         except ValueError:
             message = (
-                f"{folder} does not lie in the folder of the schema, so it cannot refer to its files; save "
-                "the schema beside the folder, or copy the texts"
+                f"{folder} is outside the folder of the schema, which cannot refer to its files; save "
+                "the schema next to the folder, or copy the texts"
             )
             raise ExchangeError(message) from None
 
@@ -191,12 +191,14 @@ def _fit(folder: Path, pages: list[_Page], options: FolderOptions, notes: Notes)
                 notes.count("text", "not cut (referred to by src)", page.path)
             page.sections = (Section("", "".join(section.text for section in page.sections)),)
             page.src = src
-            notes.count("text", f"referred to by src, as a document holds {MAX_BYTES >> 20} MB", page.path)
+            notes.count(
+                "text", f"referred to by src, because a document holds {MAX_BYTES >> 20} MB", page.path
+            )
     referred = sum(page.weight for page in pages if page.src is not None)
     if left > 0 or referred > MAX_TOTAL:
         raise ExchangeError(f"{folder} has {whole / (1 << 20):.1f} MB of text, {_MOST_TEXT}")
     if referred and options.titles:
-        notes.say("texts that are referred to stand as their files have them, without a title line")
+        notes.say("referenced texts have no title line")
 
 
 class _Shelf:

@@ -61,8 +61,8 @@ def from_text(content: str, name: str, split: Split | None = None) -> Imported:
     notes: list[str] = []
     if field := _FIELD.search(content):
         notes.append(
-            f"{field[0]} stands as text; for a parameter write <param name=… len=…/> in its place, or "
-            "{{ … }} and --from jinja"
+            f"{field[0]} is plain text; for a parameter, write <param name=… len=…/> instead, or "
+            "{{ … }} with --from jinja"
         )
     seams = [separator(item.text[len(own) :]) for item, own in zip(sections, texts, strict=True)]
     body = tuple(modules) if by_tokens else apart(modules, seams)

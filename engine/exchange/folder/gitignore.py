@@ -27,11 +27,11 @@ def pattern_fault(pattern: str) -> str | None:
     if parts.count("**") > _MOST_STARS or any(
         part.count("*") > _MOST_STARS for part in parts if part != "**"
     ):
-        return f"has more than {_MOST_STARS} stars, which is too slow to look for; use several patterns"
+        return f"has more than {_MOST_STARS} stars, which is too slow to match; use several patterns"
     try:
         GitIgnoreSpec.from_lines([pattern])
     except ValueError as error:
-        return f"is no pattern ({str(error).splitlines()[0]}); write one like *.md, docs/** or drafts/"
+        return f"is not a pattern ({str(error).splitlines()[0]}); write one like *.md, docs/** or drafts/"
     return None
 
 
@@ -45,7 +45,7 @@ def compiled(patterns: Iterable[str], option: str) -> GitIgnoreSpec | None:
     for pattern in patterns:
         fault = pattern_fault(pattern)
         if pattern.startswith("!"):
-            fault = "begins with !; give what to leave out with --exclude, what to take with --include"
+            fault = "begins with !; use --exclude or --include instead"
         if fault is not None or not pattern.strip():
             raise ExchangeError(f"{option} {pattern!r} {fault or 'is empty; write one like *.md'}")
         lines.append(f"\\{pattern}" if pattern.startswith("#") else pattern)

@@ -50,7 +50,7 @@ class Split:
         if self.most is None:
             return by_headings(text)
         if self.count is None:
-            raise ExchangeError("parts by tokens need a tokenizer; name the model that will read them")
+            raise ExchangeError("splitting by tokens needs a tokenizer; name the model")
         return by_tokens(text, self.most, self.count)
 
 
@@ -129,7 +129,7 @@ def by_tokens(text: str, most: int, count: Count) -> tuple[Section, ...]:
         ExchangeError: `most` is too small.
     """
     if most < _LEAST_TOKENS:
-        short = f"parts of {most} tokens are too short to say anything"
+        short = f"parts of {most} tokens are too short"
         raise ExchangeError(f"{short}; give {_LEAST_TOKENS} or more")
     parts = list(_fitting(text, most, count, (_PARAGRAPHS, _LINES, _WORDS)))
     if len(parts) < 2:

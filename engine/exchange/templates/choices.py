@@ -56,22 +56,22 @@ class Choices:
         """Yields a sentence for the variables that decide on several modules, or are arguments of several."""
         groups: dict[tuple[str, str], list[str]] = {}
         for name in dict.fromkeys(
-            (*(one for choice in self._choices for one in choice.variables), *self._uses)
+            (*(variable for choice in self._choices for variable in choice.variables), *self._uses)
         ):
             choices = [choice for choice in self._choices if name in choice.variables]
             chosen = [path for choice in choices for path in choice.modules]
             used = [path for path in self._uses.get(name, ()) if not _inside(path, chosen)]
             if len(choices) + len(used) > 1:
-                shown = _listed([f"{path} ({one.where})" for one in choices for path in one.modules])
+                shown = _listed([f"{path} ({choice.where})" for choice in choices for path in choice.modules])
                 groups.setdefault((shown, _listed(used)), []).append(name)
         for (shown, listed), names in groups.items():
-            one = len(names) == 1
-            decides = f"{'decides' if one else 'decide'} on the modules {shown}" if shown else ""
+            single = len(names) == 1
+            decides = f"{'decides' if single else 'decide'} on the modules {shown}" if shown else ""
             argument = (
-                f"{'is an argument' if one else 'are arguments'} of the modules {listed}" if listed else ""
+                f"{'is an argument' if single else 'are arguments'} of the modules {listed}" if listed else ""
             )
             uses = " and ".join(filter(None, (decides, argument)))
-            fits = f"import those that fit one value of {'it' if one else 'each'}"
+            fits = f"import those that fit one value of {'it' if single else 'each'}"
             yield f"{' and '.join(names)} {uses}; {fits if shown else 'give them the same value'}"
 
 

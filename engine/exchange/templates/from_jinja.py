@@ -14,7 +14,7 @@ from engine.exchange.templates.from_templates import TemplateTurn, from_turns, r
 
 DEFAULT_LENGTH: Final = 32  # tokens of a parameter, because templates give no length
 
-_INSIDE: Final = "lines that name roles stand inside of blocks of the template, so they are read as text"
+_INSIDE: Final = "lines that name roles are inside template blocks, so they are read as text"
 
 
 def from_jinja(source: str, name: str, length: int = DEFAULT_LENGTH) -> Imported:

@@ -37,23 +37,27 @@ def from_prompty(source: str, name: str, length: int) -> Imported:
     """
     head = HEAD.match(source)
     if head is None:
-        raise ExchangeError("this is no Prompty file: it begins with no head between two lines of ---")
+        raise ExchangeError(
+            "this is not a Prompty file: it does not begin with a head between two lines of ---"
+        )
     settings = parsed_yaml(head[1])
     if settings is None:
         settings = {}
     if not isinstance(settings, dict):
-        raise ExchangeError("the head of this Prompty file is no mapping; write name: …, model: …, inputs: …")
+        raise ExchangeError(
+            "the head of this Prompty file is not a mapping; write name: …, model: …, inputs: …"
+        )
     notes = Notes()
     defaults = _defaults(settings, notes)
     for key in settings:
         if key in _DESCRIBES:
-            notes.count("field", "of the head left out (a schema has the name of its file alone)", str(key))
+            notes.count("field", "of the head left out (a schema has only a file name)", str(key))
         elif key not in _READ:
-            notes.count("field", "of the head left out (settings are given to a run)", str(key))
+            notes.count("field", "of the head left out (settings belong to a run)", str(key))
     body = source[head.end() :]
     for key in _inputs(settings):
         if re.search(rf"\b{re.escape(str(key))}\b", body) is None:
-            notes.count("input", "left out (no text has it)", str(key))
+            notes.count("input", "left out (no text uses it)", str(key))
     form = _form(settings)
     above = source.count("\n", 0, head.end())
     turns = role_turns(body, "system", above) or (TemplateTurn("user", body.strip()),)
@@ -68,7 +72,7 @@ def _form(given: dict[Any, Any]) -> Form:
         kind = kind.get("kind")
     form = _FORMS.get(str(kind or "jinja2").lower())
     if form is None:
-        known = "there are jinja2, mustache"
+        known = "use jinja2 or mustache"
         raise ExchangeError(f"the template format {str(kind)[:40]!r} is unknown; {known}")
     return form
 
@@ -81,10 +85,10 @@ def _defaults(given: dict[Any, Any], notes: Notes) -> dict[str, str]:
             if (text := text_of(spec.get("default"))) is not None:
                 defaults[str(key)] = text
             if spec.get("sample") is not None:
-                notes.count("sample", "of an input left out (give it as an argument)", str(key))
+                notes.count("sample", "of an input left out (pass it as an argument)", str(key))
     samples = given.get("sample")
     for key in samples if isinstance(samples, dict) else {}:
-        notes.count("sample", "of an input left out (give it as an argument)", str(key))
+        notes.count("sample", "of an input left out (pass it as an argument)", str(key))
     return defaults
 
 

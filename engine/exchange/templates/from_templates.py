@@ -109,7 +109,7 @@ def from_turns(
         all_notes = (*reader.told(), *notes.told())
         return Imported(schema, None, all_notes, always=reader.choices.always(defaults or {}))
     except RecursionError:
-        raise ExchangeError("this template is nested too deep to be read; flatten it") from None
+        raise ExchangeError("this template is nested too deeply; flatten it") from None
 
 
 def read_turns(turns: Sequence[TemplateTurn], name: str, reader: TemplateReader, notes: Notes) -> Schema:
@@ -133,7 +133,7 @@ def read_turns(turns: Sequence[TemplateTurn], name: str, reader: TemplateReader,
             line = error.lineno + max(turn.line - 1, 0)
             raise ExchangeError(f"this is not valid Jinja: {where}line {line}: {error.message}") from None
         for section in _sections(items) if turn.form == "mustache" else ():
-            once = "became a module, whose text stands once (Mustache repeats it for a list)"
+            once = "became a module, whose text occurs once (Mustache repeats it for a list)"
             notes.count("section", once, f"{{{{#{section}}}}}")
         if turn.role is None:
             body.extend(inner)
@@ -184,7 +184,7 @@ def _fields(source: str) -> Iterator[nodes.Expr]:
                 form = f"{(conversion and f'!{conversion}') or ''}{(spec and f':{spec}') or ''}"
                 yield nodes.Filter(variable, form, [], [], None, None, lineno=line) if form else variable
     except ValueError as error:
-        raise ExchangeError(f"this is no format string: {error}; write {{{{ for a brace") from None
+        raise ExchangeError(f"this is not a format string: {error}; write {{{{ for a brace") from None
 
 
 def _variable(words: str, line: int) -> nodes.Expr:
@@ -228,11 +228,11 @@ def _mustache(source: str) -> list[nodes.Node]:
         line += source.count("\n", at, tag.start())
         if words.startswith("="):
             raise ExchangeError(
-                f"line {line}: {tag[0]} changes the marks of tags, which is not read; use {{{{ }}}}"
+                f"line {line}: {tag[0]} changes the tag delimiters, which is not supported; use {{{{ }}}}"
             )
         if sign in ("#", "^") and " " in words:
             plain = f"{{{{{sign}{words.rpartition(' ')[2]}}}}}"
-            raise ExchangeError(f"line {line}: {tag[0]} is Handlebars, which is not read; write {plain}")
+            raise ExchangeError(f"line {line}: {tag[0]} is Handlebars, which is not supported; write {plain}")
         if sign in ("#", "^"):
             opened.append((sign, words, line))
             bodies.append([])

@@ -110,7 +110,7 @@ class TemplateReader:
             case nodes.Scope():
                 yield from self._scope(item.body, place, self._values.scope())
             case nodes.ScopedEvalContextModifier():
-                self.notes.append(f"{self._at(item)}: {{% autoescape %}} is left out; what is in it stays")
+                self.notes.append(f"{self._at(item)}: {{% autoescape %}} is left out; its content stays")
                 yield from self.body(item.body, place)
             case nodes.Macro(name=name) if name in _MACROS:
                 return
@@ -133,7 +133,7 @@ class TemplateReader:
         notes = list(dict.fromkeys((*self.notes, *self.choices.told())))
         if self.parameters:
             listed = ", ".join(list(self.parameters)[:5])
-            got = f"got len={self._length}, as a template says no length; set your own"
+            got = f"got len={self._length}, because templates have no lengths; set your own"
             notes.insert(0, f"each parameter ({listed}) {got}")
         return tuple(notes)
 
@@ -148,14 +148,14 @@ class TemplateReader:
         variables = [self._values.lose(path, line) for path in ([sets] if sets else set_in(node))]
         instead = f"; a prompt gives {', '.join(variables)}" if variables else ""
         self.notes.append(
-            f"{self._at(node)}: {what} is left out{lost}, as a schema has nothing like it{instead}"
+            f"{self._at(node)}: {what} is left out{lost}, because schemas do not support it{instead}"
         )
 
     # Variables
 
     def _set(self, path: str, value: nodes.Node, item: nodes.Node) -> None:
         if not self._values.set(path, value):
-            self._leave_out(item, f"{{% set {path} %}} to what is no constant", path)
+            self._leave_out(item, f"{{% set {path} %}} to a value that is no constant", path)
 
     def _with(self, item: nodes.With, place: Place) -> Iterator[Node]:
         inner = self._values.scope()
@@ -165,7 +165,7 @@ class TemplateReader:
                 return
             if not inner.set(target.name, value, self._values):
                 name = inner.lose(target.name, item.lineno + self._before)
-                note = f"the value of {target.name} is left out, as it is no constant; a prompt gives {name}"
+                note = f"the value of {target.name} is left out (it is no constant); a prompt gives {name}"
                 self.notes.append(f"{self._at(item)}: {note}")
         yield from self._scope(item.body, place, inner)
 
@@ -216,7 +216,7 @@ class TemplateReader:
             case _:
                 path = path_of(node)
                 if path is None:
-                    self._leave_out(node, "what {{ … }} computes")
+                    self._leave_out(node, "the computation in {{ … }}")
                 else:
                     yield self._parameter(path, None)
 
@@ -229,7 +229,7 @@ class TemplateReader:
                 yield Say((self._parameter(path, self._checked(str(default), node)),))
                 return
         kind = "format" if node.name[:1] in ("!", ":") else "filter"
-        self.notes.append(f"{self._at(node)}: the {kind} {node.name} is left out; its value stands as it is")
+        self.notes.append(f"{self._at(node)}: the {kind} {node.name} is left out; its value stays unchanged")
         yield from self._said(inner, place)
 
     def _parameter(self, path: str, default: str | None) -> Ref:
@@ -345,8 +345,8 @@ class TemplateReader:
         self.choices.written[inside.path] = inside.tests
         inner = self._one_each(list(read(inside)), inside.path)
         match inner:
-            case [*told, Seam(seam)]:
-                return ModuleNode(name, _ALWAYS, tuple(told), seam=seam)
+            case [*children, Seam(seam)]:
+                return ModuleNode(name, _ALWAYS, tuple(children), seam=seam)
         return ModuleNode(name, _ALWAYS, tuple(inner))
 
     def _block(self, item: nodes.Block, place: Place) -> Iterator[Node]:
@@ -357,7 +357,9 @@ class TemplateReader:
         role = item.name.rstrip("0123456789").removesuffix("_")
         if role not in ROLES or not place.top:
             if role in ROLES:
-                note = f"{{% block {item.name} %}} begins no turn here, as it stands in another statement"
+                note = (
+                    f"{{% block {item.name} %}} begins no turn here, because it is inside another statement"
+                )
                 self.notes.append(f"{self._at(item)}: {note}")
             yield from self._scope(item.body, place, inner)
             return

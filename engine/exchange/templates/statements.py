@@ -18,7 +18,7 @@ _SPELLING: Final = {
     "Import": "{% import %}",
     "FromImport": "{% from … import %}",
     "Extends": "{% extends %}",
-    "Assign": "{% set %} to what is no constant",
+    "Assign": "{% set %} to a value that is no constant",
     "AssignBlock": "{% set %} of a block",
     "With": "{% with %}",
 }

@@ -100,8 +100,8 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
     rendered = _render(template, context)
     if bound is not None and rendered != "".join(turn.text for turn in conversation(bound.parts)):
         message = (
-            "a template holds modules in the order of the schema and new text behind them, and this prompt "
-            "has another order; put its imports in the schema's order and its text behind them"
+            "a template has modules in the order of the schema and new text after them, but this prompt "
+            "has another order; put its imports in the schema's order and its text after them"
         )
         raise ExchangeError(message)
     return template, tuple(notes)
@@ -111,7 +111,7 @@ def _substitutes(names: VariableNames) -> list[str]:
     """A sentence on names that the template spells differently."""
     pairs = [f"{variable} for {name}" for variable, name in names.substitutes.items()]
     more = f", and {len(pairs) - _SAID} more in the same way" if len(pairs) > _SAID else ""
-    return [f"names are spelled as Jinja reads them: {', '.join(pairs[:_SAID])}{more}"] if pairs else []
+    return [f"names are respelled for Jinja: {', '.join(pairs[:_SAID])}{more}"] if pairs else []
 
 
 def _render(template: str, context: dict[str, Any]) -> str:
@@ -254,11 +254,11 @@ def _context(bound: Bound, names: VariableNames) -> tuple[dict[str, Any], list[s
         elif isinstance(part, (SchemaText, ArgumentText)) and new and part_text(part):
             if all(item.seam for item in new):
                 message = (
-                    "the schema has text in no turn on either side of one that is left out, and a template "
-                    "cannot set it apart; put that text into turns"
+                    "the schema has text outside turns on both sides of an omitted turn, and a template "
+                    "cannot separate it; put that text into turns"
                 )
                 raise ExchangeError(message)
-            raise ExchangeError("a template holds new text only at its end; move the prompt's text there")
+            raise ExchangeError("a template allows new text only at its end; move the prompt's text there")
     if new:
         context[NEW_TEXT] = "".join(part.text for part in new)
     return context, notes

@@ -182,7 +182,7 @@ def _paired(results: list[Message], calls: list[ToolCall], names: Mapping[str, s
             if unpaired:
                 raise SettingsError(
                     f"The assistant calls {len(calls)} tools at once, and {next(iter(unpaired))!r} {why}. "
-                    "Send one result behind them for each call, with its id."
+                    "Send one result for each call after them, with its id."
                 )
         order = sorted(range(len(calls)), key=lambda number: calls[number].id)
         answers = dict(zip(order, sorted(results, key=lambda reply: reply.call_id), strict=True))

@@ -70,8 +70,8 @@ def modules_of(blocks: Iterable[Block]) -> Modules:
         nest, chain = root, _chain(name, named)
         if len(chain) > MOST_SEEN + 1:
             raise SettingsError(
-                f"The named block {name!r} is encoded after {len(chain) - 1} others, and {MOST_SEEN} are the "
-                "most. Let it, or those that it sees, see less."
+                f"The named block {name!r} is encoded after {len(chain) - 1} others; {MOST_SEEN} is the "
+                "limit. Reduce the blocks that it or they see."
             )
         for link in chain:
             nest = nest.inner.setdefault(link, _Nest(named[link].text))
@@ -108,8 +108,8 @@ def _require(block: Block, module: object, found: dict[str, Block]) -> None:
         raise SettingsError(f'module is {module!r}; it must be Named("name"), or Named("name", ("other",)).')
     if len(module.name) > LONGEST_NAME:
         raise SettingsError(
-            f"The name of a block, {module.name[:40]!r}…, has {len(module.name):,} characters, and "
-            f"{LONGEST_NAME} are the most."
+            f"The name of a block, {module.name[:40]!r}…, has {len(module.name):,} characters; "
+            f"{LONGEST_NAME} is the limit."
         )
     if not NAME.fullmatch(module.name):
         raise SettingsError(f"{module.name!r} cannot be the name of a block: names {NAME_RULE}.")
@@ -134,16 +134,14 @@ def _chain(name: str, found: dict[str, Block]) -> tuple[str, ...]:
         if block in order:
             continue
         if block in begun:
-            raise SettingsError(
-                f"The named block {block!r} sees itself. Let it, or one that it sees, see less."
-            )
+            raise SettingsError(f"The named block {block!r} sees itself. Remove a block from its chain.")
         begun.add(block)
         waiting.append((block, True))
         module = found[block].module
         for other in reversed(module.sees if module is not None else ()):
             if other not in found:
                 raise SettingsError(
-                    f"The named block {block!r} sees {other!r}, and there is no block of that name; "
+                    f"The named block {block!r} sees {other!r}, but no block has that name; "
                     f"there are {', '.join(map(repr, found))}."
                 )
             waiting.append((other, False))

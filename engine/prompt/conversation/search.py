@@ -95,7 +95,7 @@ class SearchIndex:
                 if count == len(entries):
                     return cls(digest, connection)
             except sqlite3.Error as error:
-                log.info("the kept index %s is not used: %s", digest, error)
+                log.info("the stored index %s is not used: %s", digest, error)
             connection.close()
         return cls(digest, _built(entries))
 
@@ -127,7 +127,7 @@ class SearchIndex:
                 file.write(_FORM + hashlib.sha256(data).digest() + data)
             _forget_oldest(place.parent)
         except (OSError, sqlite3.Error) as error:
-            log.info("the index of the schema is not kept: %s", error)
+            log.info("the index of the schema is not stored: %s", error)
             return False
         return True
 

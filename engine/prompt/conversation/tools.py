@@ -62,7 +62,7 @@ class Tools:
             names.append(_name_of(definition, f"Tool {number}"))
             if names[-1] in names[:-1]:
                 raise ToolsError(
-                    f"Tool {number} is called {names[-1]!r}, as an earlier one is. Give each its own name."
+                    f"Tool {number} has the name {names[-1]!r} of an earlier tool. Give each its own name."
                 )
             _require_shallow(definition, f"Tool {number}")
         written = _json(list(definitions), "The tools") if names else ""
@@ -163,7 +163,7 @@ def call_fields(calls: Sequence[ToolCall]) -> str:
             raise ToolsError(f"Call {number} has no name; it must be that of a function.")
         if not isinstance(call.arguments, Mapping):
             raise ToolsError(f"The arguments of {call.name!r} must be a JSON object.")
-        _require_shallow(call.arguments, f"What {call.name!r} is called with")
+        _require_shallow(call.arguments, f"The call of {call.name!r}")
         function = {"name": call.name, "arguments": dict(call.arguments)}
         entries.append({**({"id": call.id} if call.id else {}), "type": "function", "function": function})
     return _json({"tool_calls": entries}, "The calls") if entries else ""
@@ -221,7 +221,7 @@ def _variables(variables: Mapping[str, Any]) -> str:
     reserved = sorted(_RESERVED.intersection(variables))
     if reserved:
         raise ToolsError(
-            f"The chat template's variable {reserved[0]!r} is set by the conversation itself. Leave it out."
+            f"The chat template's variable {reserved[0]!r} is set by the conversation itself. Remove it."
         )
     _require_shallow(variables, "The variables of the chat template")
     return _json(dict(variables), "The variables of the chat template") if variables else ""

@@ -45,8 +45,7 @@ class SharedTime:
         if self.renderings < 2:
             return TemplateLimitError(f"it takes longer than {MAX_SECONDS:g} seconds")
         return TemplateTimeError(
-            f"to find where the turns of this conversation begin and end takes longer than {MAX_SECONDS:g} "
-            "seconds"
+            f"finding the turns of this conversation takes longer than {MAX_SECONDS:g} seconds"
         )
 
 

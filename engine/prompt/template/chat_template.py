@@ -25,8 +25,8 @@ from engine.prompt.template.tokenizer import Tokenizer
 from engine.prompt.template.tool_calls import AnswerReader, ParsedAnswer
 from engine.prompt.template.turns import ChatError, ChatLimitError, Told, Turns
 
-_NO_PLACE = "The model's chat template has no place for tools: "
-_OTHER = ". Leave the tools out, or use a model that was made for them."
+_NO_PLACE = "The model's chat template does not support tools: "
+_OTHER = ". Remove the tools, or use a model that supports them."
 _HEADINGS = {"system": "System: ", "user": "User: ", "assistant": "Assistant:"}
 _QUESTION = "What do you say?"  # stands for any user text
 _DAYS = (datetime.date(2001, 2, 3), datetime.date(2019, 11, 28))  # differ in every part
@@ -294,7 +294,7 @@ class ChatFormat:
             return second
         if silent or refusal is None:
             raise ToolsError(
-                "The model's chat template has no place for calls of tools: it writes turns alike with and "
+                "The model's chat template does not support tool calls: it writes turns alike with and "
                 "without them" + _OTHER
             )
         if told.tools:
@@ -347,7 +347,7 @@ class ChatFormat:
             named = " → ".join(header.role for header in headers)
             raise ChatError(
                 f"the model's chat template refuses the turns {named}: {str(error).rstrip('.')}. "
-                "Change what it names, or use roles and an order that it takes."
+                "Change the named part, or use roles and an order that it accepts."
             ) from error
 
     def _apply(self, headers: tuple[Header, ...], told: Told, *, invite: bool = True, pad: str = "") -> str:
@@ -368,15 +368,13 @@ def _default(source: str | dict[str, str]) -> str:
         return source
     if "default" not in source:
         raise TemplateError(
-            f"the model has the templates {', '.join(sorted(source))}, and none called default"
+            f"the model has the templates {', '.join(sorted(source))}, but none is named default"
         )
     return source["default"]
 
 
 def _unusable(error: TemplateError) -> str:
-    words = (
-        "goes beyond what a template may take" if isinstance(error, TemplateLimitError) else "cannot be used"
-    )
+    words = "exceeds a limit" if isinstance(error, TemplateLimitError) else "cannot be used"
     return (
         f"the model's chat template {words}: {str(error).rstrip('.')}. Use another model, or a schema and a "
         "prompt without roles."
@@ -390,7 +388,7 @@ def _said(refusal: ChatError) -> str:
 
 def _plain(headers: Sequence[Header], tools: Tools, begin: str) -> Turns:
     if tools or any(header.fields or header.role not in _HEADINGS for header in headers):
-        raise ToolsError("The model has no chat template, and so no place for tools" + _OTHER)
+        raise ToolsError("The model has no chat template, so it does not support tools" + _OTHER)
     opens = tuple(_HEADINGS[header.role] for header in headers)
     trims = ((False, False),) * len(headers)
     return Turns(begin, opens, ("\n\n",) * len(headers), _HEADINGS["assistant"], trims)

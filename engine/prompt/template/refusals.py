@@ -22,10 +22,10 @@ def refusal(
         return make("E505", str(error), prompt.span, prompt.lines)
     before, behind = turns[place - 1], turns[place]
     message = (
-        f"the model's chat template takes no {_named(behind, bound.schema, prompt)} behind the "
+        f"the model's chat template refuses the {_named(behind, bound.schema, prompt)} after the "
         f"{_named(before, bound.schema, prompt)}: {error}"
     )
-    hint = "leave one of the two out, or put a turn of another role between them"
+    hint = "remove one of the two, or put a turn of another role between them"
     span = _span(behind, prompt) or _span(before, prompt) or prompt.span
     return make("E508", message, span, prompt.lines, hint)
 

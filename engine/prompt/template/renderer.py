@@ -138,7 +138,7 @@ class ChatTemplate:
             except TemplateError:
                 raise
             except RecursionError as error:
-                raise TemplateLimitError("its macros call themselves without an end") from error
+                raise TemplateLimitError("its macros call themselves endlessly") from error
             except Exception as error:  # templates may raise anything
                 raise TemplateError(_words(error)) from error
         return "".join(pieces)
@@ -302,7 +302,7 @@ def _namespace(environment: _Environment) -> type[Namespace]:
     class Counted(Namespace):
         def __setitem__(self, name: str, value: Any) -> None:
             if name.startswith("_") or isinstance(value, Namespace):
-                raise jinja2.exceptions.SecurityError(f"a namespace cannot keep {name!r}")
+                raise jinja2.exceptions.SecurityError(f"a namespace cannot store {name!r}")
             super().__setitem__(name, environment.value(value))
 
     return Counted

@@ -57,8 +57,8 @@ class AnswerReader:
         """Raises a ToolsError if the tokenizer does not define how calls are written."""
         if self._missing:
             raise ToolsError(
-                f"The model's tokenizer {self._missing}, so calls of tools cannot be told from the answer. "
-                "Leave the tools out, or use a model with a response_template for tool_calls in its "
+                f"The model's tokenizer {self._missing}, so tool calls cannot be parsed from the answer. "
+                "Remove the tools, or use a model with a response_template for tool_calls in its "
                 "tokenizer_config.json."
             )
 
@@ -155,7 +155,7 @@ def _escaped(text: str, marks: Iterable[tuple[Any, list[str]]]) -> str:
 def _call(found: Any) -> ToolCall:
     """One call of the response template in the chat template's own form."""
     if not isinstance(found, Mapping) or not isinstance(function := found.get("function", found), Mapping):
-        raise ValueError("a call is no object")
+        raise ValueError("a call is not an object")
     name = function.get("name")
     if not isinstance(name, str) or not name:
         raise ValueError("a call names no function")
@@ -163,6 +163,6 @@ def _call(found: Any) -> ToolCall:
     if isinstance(arguments, str):
         arguments = json.loads(arguments)
     if not isinstance(arguments, Mapping):
-        raise ValueError(f"the arguments of {name!r} are no object")
+        raise ValueError(f"the arguments of {name!r} are not an object")
     identity = found.get("id")
     return ToolCall(name, dict(arguments), identity if isinstance(identity, str) else "")

@@ -24,8 +24,8 @@ def turn_end(chat: ChatFormat) -> int | None:
     places = chat.tokens.specials(behind)
     if not opened <= invited or not places or places[0][0] > 0:
         return None
-    found = chat.tokens.marked(behind[: places[0][1]])
-    return found[0] if len(found) == 1 else None
+    ids = chat.tokens.marked(behind[: places[0][1]])
+    return ids[0] if len(ids) == 1 else None
 
 
 def _specials(chat: ChatFormat, text: str) -> set[str]:

@@ -264,13 +264,13 @@ def test_a_chain_of_blocks_is_as_long_as_may_be(tmp_path: Path) -> None:
         ((Block("x", Named("a/b")),), "'a/b' cannot be the name of a block"),
         (
             (Block("x", Named("a", ("b",))),),
-            "'a' sees 'b', and there is no block of that name; there are 'a'",
+            "'a' sees 'b', but no block has that name; there are 'a'",
         ),
         ((Block("x", Named("a", ("b",))), Block("y", Named("b", ("a",)))), "sees itself"),
         ((Block("x", Named("a", "b")),), "it must be Named"),  # type: ignore[arg-type]
         ((Block("x", "a"),), "it must be Named"),  # type: ignore[arg-type]
-        ((Block("x", Named("a" * 201)),), "has 201 characters, and 200 are the most"),
-        (tuple(behind(number) for number in range(66)), "encoded after 65 others, and 64 are the most"),
+        ((Block("x", Named("a" * 201)),), "has 201 characters; 200 is the limit"),
+        (tuple(behind(number) for number in range(66)), "encoded after 65 others; 64 is the limit"),
     ],
 )
 @pytest.mark.parametrize("family", ["llama-gqa", "gpt2"])

@@ -198,7 +198,7 @@ def test_a_sequence_that_the_template_refuses_is_a_diagnostic(tmp_path: Path) ->
     prompt = parse_prompt("<prompt><user>Again</user></prompt>").tree
     (fault,) = engine.check(schema, prompt)
     assert fault.code == "E508"
-    assert "no user turn (line 1 of the prompt) behind the user turn of the schema (line 1" in fault.message
+    assert "the user turn (line 1 of the prompt) after the user turn of the schema (line 1" in fault.message
     assert "must alternate" in fault.message
     schema = parse_schema('<schema name="s"><assistant>I</assistant><user>You</user></schema>').tree
     assert [d.code for d in engine.check(schema)] == ["E505"]

@@ -107,7 +107,7 @@ def test_what_is_no_conversation_is_refused_in_words(given: Any, told: str) -> N
 
 def test_turns_that_the_template_refuses_are_named() -> None:
     made = tokenizer(FAMILIES["gemma-2"])
-    with pytest.raises(PromptError, match="takes no user turn behind the user turn"):
+    with pytest.raises(PromptError, match="refuses the user turn after the user turn"):
         plan_of([said("user", "a"), said("user", "b")], made)
 
 

@@ -136,12 +136,12 @@ BROKEN = """<schema name="s">
     [
         (
             "<prompt>\n<half/>\n<whole/></prompt>",
-            "no user turn of module 'whole' (line 3 of the schema) behind the user turn of module 'half' "
+            "the user turn of module 'whole' (line 3 of the schema) after the user turn of module 'half' "
             "(line 2 of the schema)",
         ),
         (
             "<prompt><whole/><half/>\n<user>So?</user></prompt>",
-            "no user turn (line 2 of the prompt) behind the user turn of module 'half' "
+            "the user turn (line 2 of the prompt) after the user turn of module 'half' "
             "(line 2 of the schema)",
         ),
     ],

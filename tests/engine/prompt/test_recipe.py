@@ -194,7 +194,7 @@ def test_schema_placement_keeps_the_schemas_positions(engine: Engine) -> None:
     [
         ("<prompt><b/><a/> well?</prompt>", "E506", "another order"),
         ("<prompt><a/> some text <b/></prompt>", "E507", "text of 10 tokens"),
-        ("<prompt><a>not here<x/></a></prompt>", "E507", "leaves room for 0"),
+        ("<prompt><a>not here<x/></a></prompt>", "E507", "room for 0"),
     ],
 )
 def test_what_schema_placement_has_no_room_for_is_said(

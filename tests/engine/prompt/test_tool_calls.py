@@ -107,9 +107,9 @@ def test_calls_without_a_mark_before_them_are_looked_for_once(opened: str) -> No
     [
         ('{"name": "weather", "arguments": {', "could not parse"),
         ('{"arguments": {}}', "names no function"),
-        ('{"name": "weather", "arguments": [1]}', "arguments of 'weather' are no object"),
+        ('{"name": "weather", "arguments": [1]}', "arguments of 'weather' are not an object"),
         ('{"name": "weather", "arguments": "Rome"}', "Expecting value"),
-        ("[1]", "no object"),
+        ("[1]", "a call is not an object"),
         ('{"name": "weather", "arguments": {"city": "\\ud800"}}', "cannot be written as JSON"),
         ('{"name": "weather", "arguments": {"city": NaN}}', "cannot be written as JSON"),
         ('{"name": "weather", "arguments": {"city": [-Infinity]}}', "cannot be written as JSON"),

@@ -268,8 +268,8 @@ def test_ids_that_a_template_does_not_take_get_a_digest() -> None:
 @pytest.mark.parametrize(
     ("family", "words"),
     [
-        (IGNORES, "no place for tools: it writes the same text with and without them"),
-        (REFUSES, "no place for tools: it says 'no tools here'"),
+        (IGNORES, "does not support tools: it writes the same text with and without them"),
+        (REFUSES, "does not support tools: it says 'no tools here'"),
     ],
 )
 def test_a_template_without_place_for_tools_is_told(family: Any, words: str) -> None:
@@ -281,7 +281,7 @@ def test_a_template_without_place_for_tools_is_told(family: Any, words: str) -> 
 
 
 def test_a_template_that_writes_no_calls_is_told() -> None:
-    with pytest.raises(ToolsError, match="no place for calls of tools"):
+    with pytest.raises(ToolsError, match="does not support tool calls"):
         asked(CONVERSATIONS["a call"], spec_of(tokenizer(IGNORES))).planned(None)
 
 
@@ -295,7 +295,7 @@ def test_a_model_without_a_template_has_no_place_for_tools() -> None:
 
 def test_turns_that_the_template_refuses_are_named() -> None:
     messages = [said("user", "So?"), said("assistant", calls=(CALL, CALL)), said("tool", "blue")]
-    with pytest.raises(PromptError, match=r"no assistant turn behind the user turn: .*only supports single"):
+    with pytest.raises(PromptError, match=r"the assistant turn after the user turn: .*only supports single"):
         asked(messages, spec("llama-3.1"), TOOLS).planned(None)
 
 
@@ -396,7 +396,7 @@ def test_tools_beyond_a_bound_leave_others_their_template(monkeypatch: pytest.Mo
     made.chat_template = "{% for t in tools or [] %}{{ 'x' * 10 ** 9 }}{% endfor %}" + IGNORES.template
     chat = ChatFormat(made)
     assert budget.MAX_VALUE < 10**9
-    with pytest.raises(PromptError, match="goes beyond what a template may take"):
+    with pytest.raises(PromptError, match="exceeds a limit"):
         asked(CONVERSATIONS["a question"], spec_of(made), TOOLS).planned(None)
     assert chat.turns(["user"], DAY).opens
 
@@ -407,7 +407,7 @@ def test_tools_beyond_a_bound_leave_others_their_template(monkeypatch: pytest.Mo
         ("weather", "must be a list"),
         ([{"name": "a"}], "Tool 1 must be an object like"),
         ([{"type": "function", "function": {"name": ""}}], "Tool 1 has no name"),
-        ([WEATHER, WEATHER], "Tool 2 is called 'weather', as an earlier one is"),
+        ([WEATHER, WEATHER], "Tool 2 has the name 'weather' of an earlier tool"),
         ([{"type": "function", "function": {"name": "a", "description": 3}}], "description of tool 'a'"),
         ([{"type": "function", "function": {"name": "a", "parameters": []}}], "parameters of tool 'a'"),
         ([{"type": "function", "function": {"name": "a", "strict": float("nan")}}], "written as JSON"),
