@@ -11,7 +11,7 @@ NODE_MODULES := app/editor/node_modules/.package-lock.json
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv studio test test-all lint format bench demo-model editor clean
+.PHONY: help venv studio test test-all lint format docs bench demo-model editor clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -54,6 +54,12 @@ test-all: lint ## the same with every model family and long draws, before a rele
 format: $(STAMP) ## format the Python files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+API := import engine, pathlib, pdoc; [getattr(engine, name) for name in engine.__all__]; \
+	pdoc.render.configure(docformat="google"); pdoc.pdoc("engine", output_directory=pathlib.Path("build/api"))
+
+docs: $(STAMP) ## write the reference of the Python library to build/api/engine.html
+	$(BIN)/python -c '$(API)'
 
 bench: $(STAMP) ## the figures that have goals, into bench/, an hour and more on two cores
 	$(BIN)/pml bench suite --out bench

@@ -107,4 +107,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    value = globals()[name] = getattr(importlib.import_module(_HOME_OF[name]), name)
+    return value
