@@ -46,10 +46,15 @@ def texts() -> tuple[Path, ...]:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imported(path: Path) -> set[str]:
     """Returns the top-level packages that a file imports, anywhere in it."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -66,7 +71,7 @@ def arrows(*folders: str) -> dict[str, set[str]]:
     }
     found: dict[str, set[str]] = {name: set() for name in files}
     for name, path in files.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Import):
                 found[name] |= {alias.name for alias in node.names} & set(files)
             elif isinstance(node, ast.ImportFrom) and node.module in files:
@@ -187,7 +192,7 @@ def test_nothing_asks_which_kv_cache_it_has() -> None:
     caches = {"SegmentKVCache", "DenseKVCache"}
     found = set()
     for path in sources("engine", "app", "benchmarks"):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        nodes = list(ast.walk(parsed(path)))
         if caches & {node.id for node in nodes if isinstance(node, ast.Name)}:
             found.add(path.relative_to(ROOT).as_posix())
         for node in nodes:
@@ -309,7 +314,7 @@ def underscored(tree: ast.AST) -> set[str]:
 
 def test_no_test_and_no_benchmark_uses_what_another_file_keeps_to_itself() -> None:
     known = {"_attn_implementation"}  # a library's
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources(*CODE)}
+    trees = {path: parsed(path) for path in sources(*CODE)}
     own = {path: underscored(tree) for path, tree in trees.items()}
     everybodys = set().union(*own.values())
     found = []
