@@ -53,17 +53,6 @@ def worlds_table(worlds: dict[str, Report]) -> list[str]:
     return lines
 
 
-def pairs_table(title: str, results: list[Report]) -> list[str]:
-    """Every way to answer against the uncached one, prompt by prompt."""
-    lines = head(title, "points, 95%", "won", "lost", "p, sign test", "÷ uncached, 95%")
-    for result in results[1:]:
-        pair = result["paired"]
-        points = "{difference:+.1f} ({difference_low:+.1f} to {difference_high:+.1f})".format(**pair)
-        wins, losses, p = pair["wins"], pair["losses"], f"{pair['p']:.2g}"
-        lines.append(row(result["name"], points, wins, losses, p, ratio(result)))
-    return lines
-
-
 def reuse_table(title: str, results: list[Report]) -> list[str]:
     """What reuse does to the tokens of answers."""
     names = ("KL per token, nats", "worst token", "tokens agree", "a token flips", "same answer", "computed")
@@ -80,24 +69,6 @@ def reuse_table(title: str, results: list[Report]) -> list[str]:
                 f"{result['computed_share']:.1%}",
             )
         )
-    return lines
-
-
-def groups_table(report: Report) -> list[str]:
-    """Document questions by choice of the weights, by how many documents, by place of the answer, by kind."""
-    results = {result["name"]: result for result in report["results"]}
-    lines = head("documents", "questions", "uncached", "anchored", "÷ uncached, 95%")
-    titles = {
-        "by_choice": "{}",
-        "by_documents": "{} in the prompt",
-        "by_position": "answer in the {} third",
-        "by_kind": "{}",
-    }
-    for group, title in titles.items():
-        for key, cell in results["uncached"][group].items():
-            anchored = results["anchored"][group][key]
-            cells = (cell["prompts"], scored(cell), f"{anchored['score']:.2f}", ratio(anchored))
-            lines.append(row(title.format(key), *cells))
     return lines
 
 
@@ -129,16 +100,11 @@ def samples_table(figures: dict[str, float]) -> str:
 def figures(suite: Report) -> str:
     """What the suite gave."""
     worlds, together = suite["files"], suite["all"]
-    documents = worlds["documents"]
     parts = [
         [f"- {world}: {what}" for world, what in WORLDS.items()],
         goals_table(worlds),
         worlds_table(worlds),
-        pairs_table(f"all {together[0]['prompts']} prompts", together),
-        pairs_table(f"documents, {documents['prompts']}", documents["results"]),
         reuse_table(f"all {together[0]['prompts']} prompts", together),
-        reuse_table(f"documents, {documents['prompts']}", documents["results"]),
-        groups_table(documents),
     ]
     return "\n\n".join("\n".join(part) for part in parts)
 
