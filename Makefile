@@ -62,7 +62,7 @@ docs: $(STAMP) ## write the reference of the Python library to build/api/engine.
 	$(BIN)/python -c '$(API)'
 
 bench: $(STAMP) ## the figures that have goals, into bench/, an hour and more on two cores
-	$(BIN)/pml bench suite --out bench
+	$(BIN)/python -m benchmarks suite --out bench
 
 demo-model: $(STAMP) ## train a model like the bundled one from scratch, four hours and a half (training/README.md says more)
 	$(BIN)/python -m training.train --run training/runs/demo --minutes 80

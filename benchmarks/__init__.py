@@ -1,1 +1,1 @@
-"""What the project's figures are measured with: ratios inside one run, both sides taking turns."""
+"""Measures speed and quality in a checkout: `python -m benchmarks`. The wheel does not have this package."""

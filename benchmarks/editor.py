@@ -1,27 +1,18 @@
-"""How fast mistakes are found in 2,000 lines: by the parser, and between a key and its mark in the browser.
-
-Run it as `python -m benchmarks.editor [--keys N] [--json]`. The second part needs Chromium and the packages
-of the extra `dev`; without a Chromium it is left out.
-"""
+"""How fast errors appear in a schema of 2,000 lines: in the parser, and in the browser after a key press."""
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
-import os
-import shutil
-import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.case import Group, Say, Sides, case
+from benchmarks.charts import FLAGS, chromium
 from engine.pml import parse_schema
 
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run")
 LINES = 2000
-
 MARK = """
 () => new Promise((resolve, reject) => {
     let pressed = null
@@ -40,7 +31,7 @@ MARK = """
 
 
 def schema_of(lines: int) -> str:
-    """A schema with that many lines: unions of modules with a parameter and a few lines of text each."""
+    """A schema with this number of lines: unions of modules with a parameter and a few lines of text."""
     written = ['<schema name="large">', "  <user>"]
     number = 0
     while len(written) + 24 <= lines:
@@ -60,27 +51,27 @@ def schema_of(lines: int) -> str:
 
 
 def parsing(repeats: int) -> list[float]:
-    """Milliseconds for all diagnostics of the schema, which has a mistake in its middle."""
+    """Milliseconds for all diagnostics of the schema, which has an error in its middle."""
     lines = schema_of(LINES).split("\n")
     lines[LINES // 2] += "<modul"
     source = "\n".join(lines)
     samples = []
     gc.collect()
-    gc.freeze()  # as the studio does; else some wait while all that was imported is looked at
+    gc.freeze()  # like the studio; else some parses wait for a look at all imported objects
     try:
-        for _ in range(repeats):
+        for _ in range(repeats + 1):
             start = time.perf_counter()
             parsed = parse_schema(source)
             samples.append((time.perf_counter() - start) * 1000)
             if parsed.ok:
-                raise RuntimeError("the mistake was not found")
+                raise RuntimeError("the error was not found")
     finally:
         gc.unfreeze()
-    return samples
+    return samples[1:]
 
 
 def marking(keys: int, browser_path: str) -> list[float]:
-    """Milliseconds between a key and the mark that it causes, at different places of the schema."""
+    """Milliseconds between a key press and its mark, at different places of the schema."""
     from playwright.sync_api import sync_playwright
 
     from app.studio import launch
@@ -96,6 +87,9 @@ def marking(keys: int, browser_path: str) -> list[float]:
                 page = browser.new_page(viewport={"width": 1280, "height": 900})
                 page.goto(studio.url)
                 page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+                page.get_by_role("textbox", name="Schema document").click()
+                page.keyboard.press("Control+a")
+                page.keyboard.insert_text(schema_of(LINES))
                 samples = [_mark(page, number, keys) for number in range(-3, keys)]
                 browser.close()
         finally:
@@ -104,11 +98,7 @@ def marking(keys: int, browser_path: str) -> list[float]:
 
 
 def _mark(page: Any, number: int, keys: int) -> float:
-    """Types a lone & into the schema and waits for its mark; then takes it back."""
-    if number == -3:
-        page.get_by_role("textbox", name="Schema document").click()
-        page.keyboard.press("Control+a")
-        page.keyboard.insert_text(schema_of(LINES))
+    """Types a lone & into the schema, waits for its mark, and deletes it."""
     source = page.evaluate("window.promptCacheStudio.workspace.texts().schema")
     at = source.index("is a town", int(len(source) * (abs(number) / keys) * 0.9))
     page.wait_for_function(
@@ -123,40 +113,16 @@ def _mark(page: Any, number: int, keys: int) -> float:
     return taken
 
 
-def summary(samples: list[float]) -> dict[str, float]:
-    """Median and 95th percentile."""
-    ordered = sorted(samples)
-    return {
-        "median_ms": round(statistics.median(ordered), 1),
-        "p95_ms": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))], 1),
-        "samples": len(ordered),
-    }
-
-
-def chromium() -> str | None:
-    """The browser that is here, PML_CHROMIUM before all."""
-    names = (os.environ.get("PML_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
-    return next((path for name in names if name and (path := shutil.which(name))), None)
-
-
-def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--keys", type=int, default=40, help="keys that are typed in the browser")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    chosen = parser.parse_args()
-    results = {"diagnostics of 2,000 lines": summary(parsing(100))}
+@case
+def errors(group: Group, say: Say, parses: int, keys: int) -> Sides:
+    """All diagnostics of the schema, and the time from a key press to its mark."""
+    group.params = {"lines": LINES}
+    say("parsing")
+    group.percentile("diagnostics", parsing(parses))
     browser = chromium()
-    if browser is not None:
-        results["key to mark in the browser, 2,000 lines"] = summary(marking(chosen.keys, browser))
-    if chosen.json:
-        print(json.dumps(results, indent=2))
-        return
-    for what, found in results.items():
-        print(f"{what}: median {found['median_ms']} ms, 95% within {found['p95_ms']} ms ({found['samples']})")
-    if browser is None:
-        print("no chromium was found, so the browser was not measured (PML_CHROMIUM names one)")
-
-
-if __name__ == "__main__":
-    main()
+    if keys and browser is None:
+        group.notes.append("the page was not measured: there is no Chromium (PML_CHROMIUM names one)")
+    elif keys and browser is not None:
+        say("typing in a browser")
+        group.percentile("key to mark", marking(keys, browser))
+    yield []

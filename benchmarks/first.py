@@ -1,133 +1,177 @@
-"""The first run: time to first token of a prompt of which nothing is stored, by that of one without a cache.
+"""First runs with an empty store, and starts of a process.
 
-Every sample has a new engine and an empty store; the model and the prepared schema are in none.
-
-- `uncached`: every token computed, nothing kept.
-- `first`: what is missing is encoded, and written behind the answer.
-- `first_sync`: the same, and all of it is on the disk before the first token.
-- `first_written`: as `first`, and on until all of it is on the disk, when the answer has ended.
+- `uncached`: every token is computed, and nothing is stored.
+- `first`: missing segments are encoded, and written after the answer.
+- `first_sync`: they are on disk before the first token.
+- `first_written`: like `first`, until they are on disk.
 """
 
 from __future__ import annotations
 
-import statistics
+import contextlib
+import os
+import socket
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+import urllib.request
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks.answers import sources
-from benchmarks.machine import machine
-from benchmarks.turns import Way, ratio, timed
-from engine.base.choices import Quantize, Weights
+import sample_schemas
+from app.cli.base.options import ModelOptions
+from app.studio.sweeps.drawn import sources
+from app.studio.sweeps.turns import Way
+from benchmarks.case import Group, Report, Say, Sides, Size, case, report_of
+from benchmarks.options import command, narrate, pace_of, size_of
 from engine.base.errors import PromptCacheError
 from engine.base.events import Side
 from engine.engine import Engine
-from engine.model.loading import load
-from engine.model.model import Model
+from engine.files.text_files import read_text_file
 from engine.store import Store
 
-RATIOS = ("first", "first_sync", "first_written")
+SAMPLES = Path(sample_schemas.__file__).parent
+TRAVEL = (SAMPLES / "travel.pml", SAMPLES / "travel.prompt.1.pml")
+_PATIENCE_SECONDS = 120.0
 
 
-@dataclass(frozen=True)
-class FirstRuns:
-    """One prompt, each time for the first time.
+@case
+def runs(
+    group: Group, say: Say, size: Size, documents: Sequence[Path] = (), names: Sequence[str] = ()
+) -> Sides:
+    """One prompt, each time with an empty store."""
+    model = size.loaded(say)
+    texts = [read_text_file(path) for path in documents]
+    schema, prompt = texts or sources(model, size.cached, size.modules, size.new, size.seed)
+    group.params = size.params(model)
 
-    Attributes:
-        model: the model that answers.
-        schema: the text of the schema.
-        prompt: the text of the prompt.
-    """
-
-    model: Model
-    schema: str
-    prompt: str
-
-    def ways(self) -> list[Way]:
-        """Every way."""
-        return [
-            Way("uncached", lambda: self.ask("uncached")["ttft_ms"]),
-            Way("first", lambda: self.ask("cached")["ttft_ms"]),
-            Way("first_sync", lambda: self.ask("cached", sync=True)["ttft_ms"]),
-            Way("first_written", lambda: self.ask("cached")["written_ms"]),
-        ]
-
-    def ask(self, side: Side, *, sync: bool = False) -> dict[str, Any]:
-        """One token of an answer: `ttft_ms`, `written_ms` until nothing is left to write, `tokens`."""
+    def ask(side: Side, *, sync: bool = False, written: bool = False) -> float:
         with (
             tempfile.TemporaryDirectory(prefix="pml-bench-") as folder,
-            Engine(self.model, Store.open(Path(folder))) as engine,
+            Engine(model, Store.open(Path(folder))) as engine,
         ):
-            schema = engine.schema(self.schema)
+            prepared = engine.schema(schema)
             started = time.perf_counter()
-            answer = schema.prompt(self.prompt).answer(mode=side, max_new_tokens=1, sync=sync)
+            answer = prepared.prompt(prompt).answer(mode=side, max_new_tokens=1, sync=sync)
             engine.store.finish_writing()
-            written_ms = (time.perf_counter() - started) * 1000
-            stored = engine.store.stats().segments
-        found = {"ttft_ms": answer.ttft_ms, "written_ms": written_ms, "tokens": answer.tokens}
-        return {**found, "segments": stored}
+            taken = (time.perf_counter() - started) * 1000
+            group.values |= {"tokens": answer.tokens["prompt"]}
+            if side == "cached":
+                group.values["segments"] = engine.store.stats().segments
+        return taken if written else answer.ttft_ms
+
+    ways = [
+        Way("uncached", lambda: ask("uncached")),
+        Way("first", lambda: ask("cached")),
+        Way("first_sync", lambda: ask("cached", sync=True)),
+        Way("first_written", lambda: ask("cached", written=True)),
+    ]
+    yield [way for way in ways if not names or way.name in names]
 
 
-def run(
-    model: str,
-    *,
-    device: str = "auto",
-    dtype: str = "auto",
-    weights: Weights = "auto",
-    quantize: Quantize = "none",
-    cached: int = 1024,
-    modules: int = 8,
-    new: int = 32,
-    documents: tuple[str, str] | None = None,
-    repeats: int = 5,
-    seed: int = 0,
-    progress: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
-    """Measures every way.
+@command(cached=1024, modules=8, new=32, repeats=5, seed=0)
+def first(options: ModelOptions, cached: int, modules: int, new: int, repeats: int, seed: int) -> Report:
+    """Time to first token with an empty store, against no cache at all.
 
-    Args:
-        model: name of the model.
-        device: "auto", "cpu" or "cuda".
-        dtype: "auto", "fp32", "bf16" or "fp16".
-        weights: "auto", "packed" or "plain".
-        quantize: how they are rounded: "none", "int8" or "int4".
-        cached: tokens in all drawn modules together.
-        modules: how many are drawn.
-        new: tokens that are drawn behind them.
-        documents: texts of a schema and a prompt in place of drawn ones.
-        repeats: samples of each way, each after a run of the same way to warm up.
-        seed: the seed of the texts, and of the orders in which the ways take turns.
-        progress: called with a line of text now and then.
-
-    Returns:
-        `results` (name, params, samples_ms, median_ms), `ratios` ("over/uncached" → ratio of the medians, low
-        and high of one round), `tokens` and `segments` of the first run, `machine`.
-
-    Raises:
-        PromptCacheError: numbers that cannot be run, or a model that cannot be loaded.
+    `first` writes after the answer, `first_sync` before its first token, and `first_written` ends when
+    everything is written.
     """
-    if min(cached, modules, new, repeats) < 1 or cached < modules:
-        raise PromptCacheError(
-            "--cached, --modules, --new and --repeats must be at least 1, and --cached at least --modules."
-        )
-    say = progress or (lambda _: None)
-    say(f"loading {model}")
-    loaded = load(model, device=device, dtype=dtype, weights=weights, quantize=quantize)
-    runs = FirstRuns(loaded, *(documents or sources(loaded, cached, modules, new, seed)))
-    about = runs.ask("cached")
-    samples = timed(runs.ways(), repeats, seed, say)
-    shape = {} if documents else {"cached": cached, "modules": modules, "new": new}
-    params = {"model": model, "dtype": loaded.dtype, **shape, "seed": seed}
-    return {
-        "results": [
-            {"name": name, "params": params, "samples_ms": values, "median_ms": statistics.median(values)}
-            for name, values in samples.items()
-        ],
-        "ratios": {f"{name}/uncached": ratio(samples, name, "uncached") for name in RATIOS},
-        "tokens": about["tokens"],
-        "segments": about["segments"],
-        "machine": machine(loaded),
-    }
+    return report_of(
+        [runs("", size_of(options, cached, modules, new, seed))], pace_of(repeats, seed), narrate
+    )
+
+
+@case
+def starts(group: Group, say: Say, *, studio: bool = True) -> Sides:
+    """From the shell: `pml run` to its first token, `pml check`, and `pml studio` to its page."""
+    group.params = {"model": "demo", "prompt": TRAVEL[1].name}
+    with _prepared(say) as place:
+        ways = [
+            Way("pml run", lambda: _run(place, "--server", "never")),
+            Way("pml check", lambda: _pml(place, "check", str(TRAVEL[0]))),
+        ]
+        if studio:
+            ways.append(Way("studio to its page", lambda: _studio_ms(place)))
+        yield ways
+
+
+@case
+def served(group: Group, say: Say) -> Sides:
+    """`pml run` to its first token, with a studio running."""
+    group.params = {"model": "demo", "prompt": TRAVEL[1].name}
+    with _prepared(say) as place, _studio(place) as url:
+        yield [Way("pml run", lambda: _run(place, "--server", url))]
+
+
+@contextlib.contextmanager
+def _prepared(say: Say) -> Iterator[Path]:
+    """A folder with a store that has all segments."""
+    say("storing the travel sample")
+    with tempfile.TemporaryDirectory(prefix="pml-bench-") as name:
+        place = Path(name)
+        _pml(place, "encode", str(TRAVEL[0]), "--model", "demo")
+        _run(place, "--server", "never")  # stores the text outside the schema too
+        yield place
+
+
+def _environment(place: Path) -> dict[str, str]:
+    own = {"PML_CACHE_DIR": str(place / "cache"), "XDG_DATA_HOME": str(place)}
+    return {**os.environ, **own, "GRADIO_ANALYTICS_ENABLED": "0"}
+
+
+def _pml(place: Path, *words: str) -> float:
+    """Milliseconds of a command."""
+    command = [sys.executable, "-m", "app", *words]
+    started = time.perf_counter()
+    done = subprocess.run(command, env=_environment(place), capture_output=True, check=False)
+    taken = (time.perf_counter() - started) * 1000
+    if done.returncode:
+        raise PromptCacheError(f"pml {' '.join(words)}: {done.stderr.decode(errors='replace').strip()}")
+    return taken
+
+
+def _run(place: Path, *words: str) -> float:
+    """Milliseconds from the start of `pml run` to its first token."""
+    given = ("--schema", str(TRAVEL[0]), "--mode", "cached", "--model", "demo")
+    command = [sys.executable, "-m", "app", "run", str(TRAVEL[1]), *given, *words]
+    started = time.perf_counter()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=_environment(place), stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        taken = (time.perf_counter() - started) * 1000
+        _, error = process.communicate()
+    if b"first token" not in line:
+        raise PromptCacheError(f"pml run printed {line!r}: {error.decode(errors='replace').strip()}")
+    return taken
+
+
+def _studio_ms(place: Path) -> float:
+    started = time.perf_counter()
+    with _studio(place):
+        return (time.perf_counter() - started) * 1000
+
+
+@contextlib.contextmanager
+def _studio(place: Path) -> Iterator[str]:
+    """The address of a studio, once its page is there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "app", "studio", "--no-browser", "--port", str(port), "--model", "demo"]
+    quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(command, env=_environment(place), stdout=quiet, stderr=pipe) as process:
+        try:
+            url, until = f"http://127.0.0.1:{port}/", time.monotonic() + _PATIENCE_SECONDS
+            while True:
+                with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=10) as page:
+                    page.read()
+                    break
+                if time.monotonic() > until or process.poll() is not None:
+                    raise PromptCacheError("the studio did not show its page.")
+                time.sleep(0.02)
+            yield url
+        finally:
+            process.terminate()
+            process.communicate()

@@ -1,7 +1,7 @@
-"""Writers that are killed: what a store is worth after it, and in the middle of what each one died.
+"""Kills writers of a store, and checks the store after each kill.
 
-A writer tells through a byte of shared memory what it is about, so the byte that it leaves says where it was.
-Most kills are aimed: the killer waits until the writer is at a file, a row, or a removal, and a moment more.
+A writer writes its phase into a byte of shared memory. Most kills are aimed: the killer waits until the
+writer is at a file, a row or a removal, and a moment more.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LONGEST_SECONDS = 0.004  # that a kill waits within a phase; a write of these s
 
 
 class Phase(IntEnum):
-    """What a writer is about."""
+    """The phase of a writer."""
 
     OPENING = 0
     BETWEEN = 1
@@ -50,36 +50,36 @@ class Phase(IntEnum):
 
 
 WORDS = {
-    Phase.OPENING: "killed_opening",
-    Phase.BETWEEN: "killed_between",
-    Phase.READING: "killed_reading",
-    Phase.FILE: "killed_writing_a_file",
-    Phase.ROW: "killed_entering_a_row",
-    Phase.REMOVING: "killed_removing",
+    Phase.OPENING: "killed while opening",
+    Phase.BETWEEN: "killed between two operations",
+    Phase.READING: "killed while reading",
+    Phase.FILE: "killed while writing a file",
+    Phase.ROW: "killed while entering a row",
+    Phase.REMOVING: "killed while removing",
 }
 _AIMS = (Phase.FILE, Phase.FILE, Phase.ROW, Phase.ROW, Phase.REMOVING, None)
 
 
 class _Files(LocalBlobs):
-    """Files of a store that says what it is about."""
+    """Files of a store that reports its phase."""
 
     def __init__(self, folder: Folder, store: Told) -> None:
         super().__init__(folder)
         self._store = store
 
     def write(self, segment: Segment, scheme: Scheme, notes: Mapping[str, str]) -> Entry:
-        """Does as files do; the row is next."""
+        """Writes a segment; the row is next."""
         entry = super().write(segment, scheme, notes)
         self._store.phase.value = Phase.ROW
         return entry
 
     def remove(self, names: Iterable[str]) -> int:
-        """Does as files do, and says so."""
+        """Removes files, and reports it."""
         return self._store.telling(Phase.REMOVING, super().remove, names)
 
 
 class Told(Store):
-    """A store that says what it is about."""
+    """A store that reports its phase."""
 
     phase: Any = ctypes.c_byte()
 
@@ -87,19 +87,19 @@ class Told(Store):
         super().__init__(disk, index, verify, _Files(disk, self))
 
     def load(self, key: str, token_ids: Sequence[int], *others: Any) -> Segment | None:
-        """Does as a store does, and says so."""
+        """Loads a segment, and reports it."""
         return self.telling(Phase.READING, super().load, key, token_ids, *others)
 
     def save(self, segment: Segment, origin: Origin, **others: Any) -> None:
-        """Does as a store does, and says so."""
+        """Saves a segment, and reports it."""
         self.telling(Phase.FILE, super().save, segment, origin, **others)
 
     def prune(self, **given: Any) -> Removed:
-        """Does as a store does, and says so."""
+        """Prunes, and reports it."""
         return self.telling(Phase.REMOVING, super().prune, **given)
 
     def telling(self, phase: Phase, work: Any, *given: Any, **named: Any) -> Any:
-        """Does some work and says so meanwhile."""
+        """Works in a phase."""
         before, self.phase.value = self.phase.value, phase
         try:
             return work(*given, **named)
@@ -108,7 +108,7 @@ class Told(Store):
 
 
 def segment(number: int) -> Segment:
-    """One of the segments that writers write, the same for the same number."""
+    """A segment of the writers, by its number."""
     generator = torch.Generator().manual_seed(number)
     tokens = 32 + 8 * number
     keys, values = torch.randn(2, 4, 2, tokens, 32, generator=generator)
@@ -123,16 +123,7 @@ def work(
     pruned: float = 0.05,
     rounds: int | None = None,
 ) -> None:
-    """Writes, reads, prunes; ends with status 1 where something wrong is served.
-
-    Args:
-        folder: the folder of the store.
-        seed: of what is drawn.
-        seconds: after which it ends.
-        phase: a byte that it tells what it is about; None for nobody.
-        pruned: share of the rounds that prune.
-        rounds: number of rounds after which it ends too; None for no such number.
-    """
+    """Writes, reads and prunes; exits with status 1 if it reads wrong states."""
     until, store, draw = time.time() + seconds, Told.open(Path(folder)), random.Random(seed)
     assert isinstance(store, Told)
     if phase is not None:
@@ -154,7 +145,7 @@ def work(
 
 
 def right(store: Store) -> bool:
-    """Whether index and files agree and nothing wrong is served."""
+    """Whether index and files agree, and every segment is right."""
     if not store.verify().clean:
         return False
     for number in range(KINDS):
@@ -166,7 +157,7 @@ def right(store: Store) -> bool:
 
 
 def context(*modules: str) -> Any:
-    """Processes that begin with the engine and these modules loaded, and no thread of torch running."""
+    """Processes that start with the engine and these modules loaded, and without threads of torch."""
     if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
         return multiprocessing.get_context("spawn")
     found = multiprocessing.get_context("forkserver")
@@ -175,12 +166,7 @@ def context(*modules: str) -> Any:
 
 
 def kills(folder: Path, count: int, seed: int = 1) -> dict[str, Any]:
-    """Kills so many writers, one after another, on one store.
-
-    Returns:
-        `kills`, `right` (after which index and files agreed and nothing wrong was served), how many died in
-        which phase (`WORDS`), `half_written` (after which an unfinished file lay there), `segments_found`.
-    """
+    """Kills this many writers of one store, one after another; returns counts."""
     processes, draw, died = context(), random.Random(seed), Counter[Phase]()
     fine = stored = half = 0
     for number in range(count):
@@ -197,11 +183,12 @@ def kills(folder: Path, count: int, seed: int = 1) -> dict[str, Any]:
         stored += store.stats().segments
         store.close()
     found = {words: died[phase] for phase, words in WORDS.items()}
-    return {"kills": count, "right": fine, **found, "half_written": half, "segments_found": stored}
+    about = {"unfinished files found": half, "segments found": stored}
+    return {"writers killed": count, "correct afterwards": fine, **found, **about}
 
 
 def _wait(worker: Any, phase: Any, aim: Phase | None, draw: random.Random) -> None:
-    """Until the writer works, and for the phase that is aimed at; then a drawn moment more."""
+    """Waits for the writer's work and the aimed phase, and a random moment more."""
     started = time.monotonic()
     while phase.value == Phase.OPENING and worker.is_alive() and time.monotonic() - started < _START_SECONDS:
         time.sleep(0.001)

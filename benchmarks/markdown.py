@@ -27,11 +27,7 @@ def between(document: str, name: str) -> str | None:
 
 
 def written(document: str, name: str, text: str) -> str:
-    """The document with `text` between its marks.
-
-    Raises:
-        ValueError: a mark is missing.
-    """
+    """The document with `text` between its marks."""
     begin, end = marks(name)
     if between(document, name) is None:
         raise ValueError(f"the document needs the marks {begin} and {end}")

@@ -1,7 +1,7 @@
 """Scores of an answer against reference answers, 0 to 1, after LongBench (arXiv 2308.14508, appendix).
 
-Each metric takes the best score over the references. ROUGE-L is the F-measure over whole texts; the library
-that LongBench uses splits them into sentences first, so long summaries may score a little differently.
+Each metric takes the best score over the references. ROUGE-L is over whole texts; LongBench splits them into
+sentences first, so long summaries may score a little differently.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 Metric = Callable[[str, str, Sequence[str]], float]
-"""Answer, reference, and all classes there are (empty but for classification) → score."""
+"""Answer, reference, and all classes (for classification) → score."""
 
 
 def exact(answer: str, reference: str, _classes: Sequence[str] = ()) -> float:
-    """1 where the texts agree but for white space at their ends."""
+    """1 if the texts agree without white space at their ends."""
     return float(answer.strip() == reference.strip())
 
 
 def f1(answer: str, reference: str, _classes: Sequence[str] = ()) -> float:
-    """F-measure of the words that both have; case, punctuation and articles do not count."""
+    """F-measure of common words, without case, punctuation and articles."""
     found, wanted = _words(answer), _words(reference)
     common = sum((Counter(found) & Counter(wanted)).values())
     return 2 * common / (len(found) + len(wanted)) if common else 0.0
@@ -35,21 +35,21 @@ def rouge_l(answer: str, reference: str, _classes: Sequence[str] = ()) -> float:
 
 
 def accuracy(answer: str, reference: str, classes: Sequence[str] = ()) -> float:
-    """Whether the answer names the right class: 1 ÷ the number of classes that it names."""
+    """1 ÷ the number of named classes, if the right one is among them."""
     named = [name for name in classes if name in answer]
     named = [name for name in named if name == reference or name not in reference]
     return 1 / len(named) if reference in named else 0.0
 
 
 def numbers(answer: str, reference: str, _classes: Sequence[str] = ()) -> float:
-    """Share of the numbers in the answer that are the reference's first number."""
+    """Share of the numbers in the answer that equal the reference's first number."""
     wanted = re.search(r"\d+", reference)
     found = re.findall(r"\d+", answer)
     return sum(n == wanted[0] for n in found) / len(found) if wanted and found else 0.0
 
 
 def edit_similarity(answer: str, reference: str, _classes: Sequence[str] = ()) -> float:
-    """The similarity of the first line of code: 1 - insertions and deletions ÷ both lengths."""
+    """Similarity of the first line of code: 1 - insertions and deletions ÷ both lengths."""
     lines = answer.lstrip("\n").split("\n")
     code = next((line for line in lines if not any(mark in line for mark in ("`", "#", "//"))), "")
     length = len(code) + len(reference)
@@ -57,7 +57,7 @@ def edit_similarity(answer: str, reference: str, _classes: Sequence[str] = ()) -
 
 
 def mentions(answer: str, reference: str, _classes: Sequence[str] = ()) -> float:
-    """1 where every line of the reference stands somewhere in the answer."""
+    """1 if every line of the reference is somewhere in the answer."""
     return float(all(line in answer for line in reference.split("\n")))
 
 
@@ -71,7 +71,7 @@ METRICS: dict[str, Metric] = {
     "mentions": mentions,
 }
 
-# LongBench's data sets → metric. The first line alone counts where examples in the prompt end with one.
+# Metric by LongBench's data set. Few-shot answers count up to the end of their first line.
 DATASETS: dict[str, str] = {
     **dict.fromkeys(("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique"), "f1"),
     **dict.fromkeys(("gov_report", "qmsum", "multi_news", "samsum"), "rouge-l"),
@@ -80,22 +80,14 @@ DATASETS: dict[str, str] = {
     "triviaqa": "f1",
     "trec": "accuracy",
 }
-LABELS = "labels"  # of labelled texts (`benchmarks.labels`)
+LABELS = "labels"  # the data set of labelled texts
 FIRST_LINE = frozenset({"trec", "triviaqa", "samsum", LABELS})
 
 
 def score(
     metric: str, answer: str, references: Sequence[str], *, classes: Sequence[str] = (), dataset: str = ""
 ) -> float:
-    """Returns the best score of an answer over its references.
-
-    Args:
-        metric: a name of `METRICS`.
-        answer: the answer of the model.
-        references: right answers; at least one.
-        classes: for accuracy, all names that a right answer may be.
-        dataset: the data set of LongBench, where it is one.
-    """
+    """The best score of an answer over its references."""
     if dataset in FIRST_LINE:
         answer = answer.lstrip("\n").split("\n")[0]
     return max(METRICS[metric](answer, reference, classes) for reference in references)

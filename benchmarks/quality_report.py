@@ -1,4 +1,4 @@
-"""The table and the charts of `pml bench quality`, and the folder that takes them."""
+"""Tables and charts of `python -m benchmarks quality`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.base.safe_write import write_text
-from benchmarks.markdown import head, row
+from app.cli.base.output import table
+from benchmarks.case import place
 from engine.base.errors import PromptCacheError
 from engine.fidelity.findings import nats
 
@@ -17,32 +18,25 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 HEAD = (
-    "",
-    "SCORE (95%)",
-    "POINTS (95%)",
-    "WON/LOST/TIED",
-    "P",
-    "÷ UNCACHED (95%)",
-    "KL (95%)",
-    "KL WORST",
-    "FLIPS",
-    "FIRST TOKEN SAME",
-    "SAME ANSWER",
-    "TTFT MS",
-    "COMPUTED",
-    "REPAIRED",
+    *("", "SCORE (95%)", "POINTS (95%)", "WON/LOST/TIED", "P", "÷ UNCACHED (95%)", "KL (95%)", "KL WORST"),
+    *("FLIPS", "FIRST TOKEN SAME", "SAME ANSWER", "TTFT MS", "COMPUTED", "REPAIRED"),
 )
-READING = """Points, wins and losses are against the uncached side on the same prompts (95% by bootstrap in
-pairs, P of the exact sign test). KL is in nats per token of the whole uncached answer, which both sides
-read, mean with its interval by bootstrap over the prompts, and worst; FLIPS is the share of prompts in which
-another token becomes the likeliest at least once. TTFT is the median, with segments in memory. COMPUTED is
-the share of the prompt's tokens that are computed, with what a repair takes to choose its tokens; REPAIRED is
-the share of cached tokens that are computed again, without it. The row default is pml run
-without options, over segments that were never checked."""
+READING = """Points, wins and losses are against the uncached side on the same prompts: 95% by bootstrap in
+pairs, P of the exact sign test. KL is in nats per token of the whole uncached answer, with its interval by
+bootstrap. FLIPS is the share of prompts with another likeliest token at least once. TTFT is the median, with
+segments in memory. COMPUTED is the share of computed tokens of the prompt, with the choice of a repair.
+REPAIRED is the share of cached tokens that are computed again. The row default is pml run without options."""
+_GROUPS = {
+    "by_choice": "{}",
+    "by_documents": "modules: {}",
+    "by_position": "answer in {} third",
+    "by_kind": "{}",
+}
+Results = Sequence[dict[str, Any]]
 
 
-def cells(results: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """The rows of the table: every way to answer beside the uncached one, prompt by prompt."""
+def cells(results: Results) -> list[list[str]]:
+    """The rows of the table: every way to answer."""
     return [[result["name"], *_scored(result), *_measured(result)] for result in results]
 
 
@@ -75,49 +69,58 @@ def _measured(result: dict[str, Any]) -> list[str]:
 
 
 def notes(report: dict[str, Any]) -> str:
-    """How many prompts of a file there are, and what was left out or shortened."""
+    """The number of prompts, and those that were left out or shortened."""
     lines = [f"{report['prompts']} prompts"]
     if report["shortened"]:
-        lines.append(f"{len(report['shortened'])} shortened in the middle, as LongBench does, to fit")
+        lines.append(f"{len(report['shortened'])} shortened in the middle, like LongBench does, to fit")
     if report["left_out"]:
         first = report["left_out"][0]
         lines.append(f"{len(report['left_out'])} left out; {first['task']}: {first['why']}")
     return "\n".join(lines)
 
 
-def where(measured: dict[str, Any]) -> str:
-    """The model, and the machine it was measured on."""
-    facts = {"model": measured["model"], **measured["machine"]}
-    return ", ".join(f"{name} {value}" for name, value in facts.items())
-
-
-def as_markdown(measured: dict[str, Any]) -> str:
-    """The tables of all files, and of all together where there are several."""
-    lines = ["# Quality of cached answers", ""]
-    files = measured["files"]
-    for name, report in files.items():
-        lines += [f"## {name}", "", *_table(report["results"]), "", *notes(report).split("\n"), ""]
-    if len(files) > 1:
+def words(measured: dict[str, Any], *, by_group: bool) -> str:
+    """The tables for a terminal."""
+    parts, several = [], len(measured["files"]) > 1
+    for name, report in measured["files"].items():
+        parts += [name] if several else []
+        parts += [table([*HEAD], cells(report["results"]))] if report["results"] else []
+        parts.append(notes(report))
+        parts += [_groups(report["results"])] if by_group and report["results"] else []
+    if several:
         prompts = measured["all"][0]["prompts"]
-        lines += ["## All files", "", *_table(measured["all"]), "", f"{prompts} prompts", ""]
-    return "\n".join([*lines, READING.replace("\n", " "), "", where(measured), ""])
+        parts += [f"all files, {prompts} prompts", table([*HEAD], cells(measured["all"]))]
+    return "\n\n".join([*parts, f"model {measured['model']}, {place(measured)}", READING])
 
 
-def _table(results: Sequence[dict[str, Any]]) -> list[str]:
-    return [*head(*HEAD), *(row(*line) for line in cells(results))] if results else []
+def _groups(results: Results) -> str:
+    """Scores by number of modules, by place of the answer, and by kind of question."""
+    rows = []
+    for group, title in _GROUPS.items():
+        for key in results[0][group]:
+            found = [result[group][key] for result in results]
+            scores = (f"{one['score']:.2f}" if "score" in one else "-" for one in found)
+            rows.append([title.format(key), str(found[0]["prompts"]), *scores])
+    return table(["", "PROMPTS", *(result["name"].upper() for result in results)], rows)
 
 
 def write(folder: Path, measured: dict[str, Any]) -> None:
-    """Writes `quality.json`, `quality.md`, and the charts: each as SVG, or all in `charts.html`.
-
-    Raises:
-        PromptCacheError: the folder cannot be written.
-    """
-    from benchmarks.quality_charts import charts
+    """Writes `quality.json`, `quality.txt`, and the charts as SVG; without a Chromium as `charts.html`."""
+    from benchmarks.charts import draw
 
     figures = charts(measured)
-    texts = {"quality.json": json.dumps(measured, indent=1) + "\n", "quality.md": as_markdown(measured)}
-    texts |= _drawn(figures) or {"charts.html": _page(figures)}
+    texts = {
+        "quality.json": json.dumps(measured, indent=1) + "\n",
+        "quality.txt": words(measured, by_group=False) + "\n",
+    }
+    with tempfile.TemporaryDirectory(prefix="pml-charts-") as drawn:
+        names = draw(figures, Path(drawn), say=lambda _: None)
+        texts |= {f"{name}.svg": Path(drawn, f"{name}.svg").read_text(encoding="utf-8") for name in names}
+    if not names:
+        pages = (
+            one.to_html(full_html=False, include_plotlyjs=not at) for at, one in enumerate(figures.values())
+        )
+        texts["charts.html"] = "\n".join(["<!doctype html>", "<meta charset='utf-8'>", *pages, ""])
     try:
         for name, text in texts.items():
             write_text(folder / name, text)
@@ -125,18 +128,37 @@ def write(folder: Path, measured: dict[str, Any]) -> None:
         raise PromptCacheError(f"{folder} cannot be written: {error.strerror or error}.") from error
 
 
-def _drawn(figures: dict[str, go.Figure]) -> dict[str, str]:
-    """The charts as SVG by the names of their files; none where nothing can draw them."""
-    from benchmarks.drawing import draw
+def charts(measured: dict[str, Any]) -> dict[str, go.Figure]:
+    """Charts over all files: scores, KL by share of computed tokens, and time by length of the prompt."""
+    from benchmarks.charts import scatter
 
-    with tempfile.TemporaryDirectory(prefix="pml-charts-") as place:
-        names = draw(figures, Path(place), say=lambda _: None)
-        return {f"{name}.svg": Path(place, f"{name}.svg").read_text(encoding="utf-8") for name in names}
-
-
-def _page(figures: dict[str, go.Figure]) -> str:
-    """The charts in one page, with the script that draws them."""
-    parts = [
-        figure.to_html(full_html=False, include_plotlyjs=not at) for at, figure in enumerate(figures.values())
-    ]
-    return "\n".join(["<!doctype html>", "<meta charset='utf-8'>", *parts, ""])
+    results = measured["all"]
+    frontier = {  # the uncached side computes all, and is 0 from itself
+        one["name"]: ([100 * one["computed_share"]], [one["kl_answer"]], [(one["kl_low"], one["kl_high"])])
+        for one in results[1:]
+    }
+    found = {}
+    if "score" in results[0]:
+        scores = {
+            one["name"]: ([one["name"]], [one["score"]], [(one["score_low"], one["score_high"])])
+            for one in results
+        }
+        found["score"] = scatter("Score by variant, with its 95% interval", "", "score", scores)
+    title = "KL from the uncached answer by share of computed tokens"
+    found["frontier"] = scatter(
+        title, "computed tokens, % of the prompt", "KL, nats per answer token", frontier
+    )
+    times: dict[str, Any] = {}
+    for one in (one for one in results if not one["repaired_share"]):  # few enough to tell apart
+        samples = [
+            sample
+            for report in measured["files"].values()
+            for result in report["results"]
+            if result["name"] == one["name"]
+            for sample in result["samples"]
+        ]
+        lengths = [sample["prompt_tokens"] for sample in samples]
+        times[one["name"]] = (lengths, [sample["ttft_ms"] for sample in samples], [])
+    title = "Time to first token by length of the prompt"
+    found["ttft"] = scatter(title, "tokens of the prompt", "ms to the first token", times, log="y")
+    return found

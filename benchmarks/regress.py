@@ -1,78 +1,67 @@
-"""Two commits against each other on this machine, in one run: is the new one slower?
+"""Compares the speed of two commits on this machine: is the new one slower?
 
-What both commits have in common is their command line, so every figure comes from that: from what its own
-benchmarks or its runs report, or from a clock around it. Each sample has a process of its own; the sides take
-turns, and a round has every figure of both. The environment is the same for both, and the installed packages
-are.
+Each commit is measured by its own command line, in processes of its own. A figure is a case with two sides.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
-import statistics
 import string
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.checkouts import PROJECT, checked_out, commit
-from benchmarks.turns import orders, ratio
+import click
+
+from app.base.signals import as_interrupts
+from app.cli.base.options import ModelOptions, debug_option, json_option, model_options, quantize_option
+from app.cli.base.output import print_json, say
+from app.cli.base.param_types import Name, Number, Whole
+from app.studio.sweeps.turns import Way, ratio
+from benchmarks.case import OF_A_PEER, Group, Pace, Report, Say, Sides, case, report_of, words_of
+from benchmarks.options import narrate, numbers
 from engine.base.errors import PromptCacheError
 
-SIDES = ("old", "new")
+PROJECT = Path(__file__).resolve().parents[1]
+OLD, NEW = SIDES = (f"commit{OF_A_PEER}old", f"commit{OF_A_PEER}new")  # a side may lack a figure
 _TOKENS = 33  # of the answer whose tokens are timed
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What every sample does.
+    """The work of every sample."""
 
-    Attributes:
-        model: name of the model.
-        options: words that choose where and how it computes, for instance `--dtype bf16`.
-        cached: tokens in stored modules; letters, where documents are written for the shell.
-        modules: how many they are in.
-        new: tokens behind them.
-        repeats: samples of a side in a round, in one process where the figure comes from a benchmark.
-        seed: the seed of texts, tokens and orders.
-    """
-
-    model: str = "random:llama-100m"
-    options: tuple[str, ...] = ()
-    cached: int = 512
-    modules: int = 8
-    new: int = 32
-    repeats: int = 3
-    seed: int = 0
+    model: str = "random:llama-100m"  # name of the model
+    options: tuple[str, ...] = ()  # more model options
+    cached: int = 512  # tokens in stored modules
+    modules: int = 8  # number of modules
+    new: int = 32  # tokens after them
+    repeats: int = 3  # samples in a process of a benchmark
+    seed: int = 0  # of texts and orders
 
     @property
     def words(self) -> tuple[str, ...]:
         """Options of a benchmark."""
-        sizes = {"cached": self.cached, "modules": self.modules, "repeats": self.repeats, "seed": self.seed}
-        given = [word for name, value in sizes.items() for word in (f"--{name}", str(value))]
+        names = ("cached", "modules", "new", "repeats", "seed")
+        given = [word for name in names for word in (f"--{name}", str(getattr(self, name)))]
         return (*given, "--model", self.model, *self.options, "--json")
 
 
 class LackingError(Exception):
-    """A side has no such figure; why, in its own words."""
+    """A side does not have a figure."""
 
 
 class Commands:
-    """The command line of one commit.
-
-    Args:
-        folder: where the commit is laid out.
-        place: a folder for what it keeps.
-        work: what every sample does.
-    """
+    """The command line of one commit."""
 
     def __init__(self, folder: Path, place: Path, work: Work) -> None:
         self.folder, self.place, self.work = folder, place, work
@@ -80,76 +69,72 @@ class Commands:
         place.mkdir(parents=True)
         for path, text in zip((self.schema, self.prompt), documents(work), strict=True):
             path.write_text(text, encoding="utf-8")
-        self._environment = _environment(folder, place)
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])),
+            "HF_HOME": os.environ.get("HF_HOME") or str(Path(home) / "huggingface"),
+            "XDG_CACHE_HOME": str(place / "cache"),
+        }
 
     def require_own_code(self) -> None:
-        """Sees that what would run is the commit's.
+        """Checks that Python imports the commit's files."""
+        found = self._run("-c", "import app, engine; print(app.__file__, engine.__file__)").stdout.split()
+        if not all(Path(path).resolve().is_relative_to(self.folder) for path in found):
+            raise PromptCacheError(f"Python imports {found} instead of the commit's own files.")
 
-        Raises:
-            PromptCacheError: another installation comes first.
-        """
-        found = self._run([sys.executable, "-c", "import app, engine; print(app.__file__, engine.__file__)"])
-        if found.returncode == 0 and not all(
-            Path(path).resolve().is_relative_to(self.folder) for path in found.stdout.split()
-        ):
-            raise PromptCacheError(
-                f"Python takes {found.stdout.strip()!r} in place of the commit's own files. Install the "
-                "project in the environment by `pip install -e .`, or not at all."
-            )
+    def median(self, name: str, row: str) -> float:
+        """The median of a row of a benchmark. A commit may have it as `pml bench`."""
+        module = (self.folder / "benchmarks" / "__main__.py").is_file()
+        report = self._json(*(("benchmarks", name) if module else ("app", "bench", name)), *self.work.words)
+        found = {one["name"]: one["median_ms"] for one in report.get("results", ())}
+        for group in reversed(report.get("groups", ())):
+            found |= group["median_ms"]
+        if row not in found:
+            raise LackingError(f"its benchmark {name} has no row {row}")
+        return float(found[row])
 
-    def report(self, *words: str) -> dict[str, Any]:
-        """The JSON that a command prints.
+    def check_ms(self) -> float:
+        """Milliseconds of `pml check`."""
+        return self._timed("app", "check", str(self.schema), str(self.prompt))
 
-        Raises:
-            LackingError: it fails, or prints none.
-        """
-        done = self._called(*words)
-        try:
-            found: dict[str, Any] = json.loads(done.stdout)
-        except ValueError as error:
-            raise LackingError("it prints no JSON") from error
-        return found
+    def run_ms(self) -> float:
+        """Milliseconds of `pml run` of one token over stored segments."""
+        return self._timed(*self._run_words(1))
 
-    def wall_ms(self, *words: str) -> float:
-        """How long a command takes, from the call to its end, in milliseconds.
+    def token_ms(self) -> float:
+        """Mean milliseconds of an answer's tokens but the first."""
+        found = self._json(*self._run_words(_TOKENS)).get("cached", {}).get("tpot_ms")
+        if not found:
+            raise LackingError("its answer has no time of a token, or ends with the first one")
+        return float(found)
 
-        Raises:
-            LackingError: it fails.
-        """
+    def _run_words(self, tokens: int) -> tuple[str, ...]:
+        where = ("--schema", str(self.schema), "--cache-dir", str(self.place / "store"))
+        what = ("--mode", "cached", "--max-new-tokens", str(tokens), "--json", "--model", self.work.model)
+        return ("app", "run", str(self.prompt), *where, *what, *self.work.options)
+
+    def _timed(self, *words: str) -> float:
         started = time.perf_counter()
         self._called(*words)
         return (time.perf_counter() - started) * 1000
 
-    def check_ms(self) -> float:
-        """`pml check` of the drawn documents."""
-        return self.wall_ms("check", str(self.schema), str(self.prompt))
+    def _json(self, *words: str) -> Report:
+        try:
+            found: Report = json.loads(self._called(*words))
+        except ValueError as error:
+            raise LackingError("it prints no JSON") from error
+        return found
 
-    def run_ms(self) -> float:
-        """`pml run` of one token over what is stored, the start of the process and of the model included."""
-        started = time.perf_counter()
-        self.ran(1)
-        return (time.perf_counter() - started) * 1000
-
-    def ran(self, tokens: int) -> dict[str, Any]:
-        """What `pml run` reports of an answer of so many tokens, by the cached side.
-
-        Raises:
-            LackingError: it fails, or prints no JSON.
-        """
-        where = ["--schema", str(self.schema), "--cache-dir", str(self.place / "store")]
-        what = ["--mode", "cached", "--max-new-tokens", str(tokens), "--json"]
-        model = ["--model", self.work.model, *self.work.options]
-        return self.report("run", str(self.prompt), *where, *what, *model)
-
-    def _called(self, *words: str) -> subprocess.CompletedProcess[str]:
-        done = self._run([sys.executable, "-m", "app", *words])
+    def _called(self, *words: str) -> str:
+        done = self._run("-m", *words)
         if done.returncode:
             raise LackingError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
-        return done
+        return done.stdout
 
-    def _run(self, words: list[str]) -> subprocess.CompletedProcess[str]:
+    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words,
+            [sys.executable, *words],
             cwd=self.folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -160,59 +145,21 @@ class Commands:
         )
 
 
-def _reported(command: str, *rows: str) -> Callable[[Commands], list[float]]:
-    """Asks a benchmark of a commit once, for the medians of some of its rows."""
-
-    def ask(side: Commands) -> list[float]:
-        results = side.report("bench", command, "--new", str(side.work.new), *side.work.words)["results"]
-        found = {one["name"]: float(one["median_ms"]) for one in results}
-        if missing := [row for row in rows if row not in found]:
-            raise LackingError(f"its `pml bench {command}` has no row {missing[0]}")
-        return [found[row] for row in rows]
-
-    return ask
+FIGURES: dict[str, Callable[[Commands], float]] = {
+    "ttft_cached": lambda side: side.median("ttft", "cached"),
+    "ttft_uncached": lambda side: side.median("ttft", "uncached"),
+    "first_run": lambda side: side.median("first", "first"),
+    "time_per_token": Commands.token_ms,
+    "pml_check": Commands.check_ms,
+    "pml_run": Commands.run_ms,
+}
 
 
-def _token(side: Commands) -> list[float]:
-    """The mean of an answer's tokens but the first, as the engine gives them by itself: guesses and all."""
-    answer = side.ran(_TOKENS).get("cached", {})
-    if not answer.get("tpot_ms"):
-        raise LackingError("its answer has no time of a token, or ends with the first one")
-    return [float(answer["tpot_ms"])]
-
-
-def _check(side: Commands) -> list[float]:
-    return [side.check_ms()]
-
-
-def _run(side: Commands) -> list[float]:
-    return [side.run_ms()]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Figures that one process gives.
-
-    Attributes:
-        names: of the figures.
-        ask: runs the process and returns milliseconds, one for each name.
-        by_clock: whether these are samples of one process, of which a round has several after one to warm
-            up, and not medians already.
-    """
-
-    names: tuple[str, ...]
-    ask: Callable[[Commands], list[float]]
-    by_clock: bool = False
-
-
-FIGURES = (
-    Asked(("ttft_cached", "ttft_uncached"), _reported("ttft", "cached", "uncached")),
-    Asked(("first_run",), _reported("first", "first")),
-    Asked(("time_per_token",), _token, by_clock=True),
-    Asked(("pml_check",), _check, by_clock=True),
-    Asked(("pml_run",), _run, by_clock=True),
-)
-NAMES = tuple(name for asked in FIGURES for name in asked.names)
+@case
+def figure(group: Group, say: Say, sides: Mapping[str, Commands], ask: Callable[[Commands], float]) -> Sides:
+    """One figure of both commits."""
+    say(group.name)
+    yield [Way(name, partial(ask, side)) for name, side in sides.items()]
 
 
 def run(
@@ -221,122 +168,145 @@ def run(
     work: Work,
     *,
     rounds: int = 6,
-    only: tuple[str, ...] = (),
+    only: Sequence[str] = (),
     root: Path = PROJECT,
-    progress: Say | None = None,
-) -> dict[str, Any]:
-    """Compares two commits.
-
-    Args:
-        old: a commit, as git names it.
-        new: another one.
-        work: what every sample does.
-        rounds: how often each side is asked for each figure; with an even number each begins as often.
-        only: names of `NAMES`, for a part of the figures.
-        root: the top folder of a checkout.
-        progress: called with a line of text now and then.
-
-    Returns:
-        `old` and `new` (name, commit), `params`, `results` (name, side, samples_ms: a median for each round,
-        median_ms), `ratios` (name → new by old: ratio of the medians, low and high of one round), `lacking`
-        (name, side, why), `machine`.
-
-    Raises:
-        PromptCacheError: not in a checkout, no such commit, or git cannot lay one out.
-    """
-    say = progress or (lambda _: None)
+    say: Say = narrate,
+) -> Report:
+    """Compares two commits: `groups`, `commits`, `ratios` (new ÷ old, by name) and `machine`."""
     commits = {side: commit(root, name) for side, name in zip(SIDES, (old, new), strict=True)}
-    asked = [one for one in FIGURES if not only or set(one.names) & set(only)]
-    lacking: dict[tuple[str, str], str] = {}
-    samples: dict[str, dict[str, list[float]]] = {name: {side: [] for side in SIDES} for name in NAMES}
     with checked_out(root, commits) as folders, tempfile.TemporaryDirectory(prefix="pml-bench-") as place:
-        sides = {side: Commands(folders[side], Path(place) / side, work) for side in SIDES}
+        sides = {side: Commands(folders[side], Path(place) / side[-3:], work) for side in SIDES}
         for commands in sides.values():
             commands.require_own_code()
-        for number in range(rounds):
-            for place_of, one in enumerate(asked):
-                order = [SIDES[index] for index in orders(2, rounds, work.seed + place_of)[number]]
-                say(f"round {number + 1} of {rounds}: {', '.join(one.names)}")
-                for side, taken in _round(one, sides, order, lacking).items():
-                    for name, values in zip(one.names, zip(*taken, strict=True), strict=False):
-                        samples[name][side].append(statistics.median(values))
-    from benchmarks.machine import facts
-
-    kept = [name for name in NAMES if any(samples[name].values()) and (not only or name in only)]
-    return {
-        **{side: {"name": one.name, "commit": one.digest} for side, one in commits.items()},
-        "params": {**asdict(work), "rounds": rounds},
-        "results": [
-            {"name": name, "side": side, "samples_ms": values, "median_ms": statistics.median(values)}
-            for name in kept
-            for side, values in samples[name].items()
-            if values
-        ],
-        "ratios": {
-            name: ratio(samples[name], "new", "old")
-            for name in kept
-            if all(len(samples[name][side]) == rounds for side in SIDES)
-        },
-        "lacking": [{"name": name, "side": side, "why": why} for (name, side), why in lacking.items()],
-        "machine": facts(),
-    }
+        cases = [figure(name, sides, ask) for name, ask in FIGURES.items() if not only or name in only]
+        report = report_of(cases, Pace(rounds, None, work.seed), say)
+    ratios = {group["name"]: ratio(group["samples_ms"], NEW, OLD) for group in report["groups"]}
+    return {**report, "commits": commits, "ratios": ratios}
 
 
-def beyond(report: dict[str, Any], bound: float) -> list[str]:
-    """Names of figures that are more than `bound` times the old ones, or of which nobody knows.
-
-    Unknown is what the new side lacks, and what the old side gave at first and then not. What the old side
-    has never had is new, and no figure to hold the other to.
-    """
-    slower = {name for name, found in report["ratios"].items() if found["ratio"] > bound}
-    lacks = {one["name"] for one in report["lacking"] if one["side"] == "new"}
-    had = {one["name"] for one in report["results"] if one["side"] == "old"} - set(report["ratios"])
-    return [name for name in NAMES if name in slower | lacks | had]
-
-
-def _round(
-    one: Asked, sides: Mapping[str, Commands], order: list[str], lacking: dict[tuple[str, str], str]
-) -> dict[str, list[list[float]]]:
-    """What each side gave, call by call; what it cannot give is written down, and not asked for again."""
-    taken: dict[str, list[list[float]]] = {side: [] for side in order}
-    repeats = sides[order[0]].work.repeats
-    for number in range(1 + repeats if one.by_clock else 1):
-        for side in order[:: -1 if number % 2 else 1]:
-            if (one.names[0], side) in lacking:
-                continue
-            try:
-                found = one.ask(sides[side])
-            except LackingError as error:
-                lacking.update({(name, side): str(error) for name in one.names})
-                continue
-            if number or not one.by_clock:
-                taken[side].append(found)
-    return taken
+def beyond(report: Report, bound: float) -> list[str]:
+    """Figures over `bound` times the old ones, and figures that the new commit lacks."""
+    slow = {name for name, found in report["ratios"].items() if found and found["ratio"] > bound}
+    return [one["name"] for one in report["groups"] if one["name"] in slow or NEW not in one["samples_ms"]]
 
 
 def documents(work: Work) -> tuple[str, str]:
-    """A schema of drawn words and a prompt that imports all of it: about a letter for each token."""
+    """A schema of random words and a prompt that imports all of it: about a letter for each token."""
     draw = random.Random(work.seed)
+
+    def words(letters: int) -> str:
+        text = ""
+        while len(text) < letters:
+            text += "".join(draw.choices(string.ascii_lowercase, k=draw.randint(2, 8))) + " "
+        return text[:letters].rstrip() or "a"
+
     each = work.cached // work.modules
-    modules = "".join(f'<module name="m{i}">{_words(each, draw)}</module>' for i in range(work.modules))
+    modules = "".join(f'<module name="m{i}">{words(each)}</module>' for i in range(work.modules))
     imports = "".join(f"<m{i}/>" for i in range(work.modules))
-    behind = _words(work.new, draw)
-    return f'<schema name="drawn">{modules}</schema>', f'<prompt schema="drawn">{imports}{behind}</prompt>'
+    prompt = f'<prompt schema="drawn">{imports}{words(work.new)}</prompt>'
+    return f'<schema name="drawn">{modules}</schema>', prompt
 
 
-def _words(letters: int, draw: random.Random) -> str:
-    text = ""
-    while len(text) < letters:
-        text += "".join(draw.choices(string.ascii_lowercase, k=draw.randint(2, 8))) + " "
-    return text[:letters].rstrip() or "a"
+def commit(root: Path, name: str) -> str:
+    """The digest of a commit."""
+    top = _git(root, "rev-parse", "--show-toplevel")
+    if top.returncode or Path(top.stdout.strip()).resolve() != root.resolve():
+        raise PromptCacheError(f"{str(root)!r} is not a git checkout. Clone the project, and run this there.")
+    found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    if found.returncode:
+        raise PromptCacheError(f"this checkout has no commit {name!r}; `git log` lists its commits.")
+    return found.stdout.strip()
 
 
-def _environment(folder: Path, place: Path) -> dict[str, str]:
-    """The same for both sides but for their code, and for the folder of what they remember."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])),
-        "HF_HOME": os.environ.get("HF_HOME") or str(Path(home) / "huggingface"),
-        "XDG_CACHE_HOME": str(place / "cache"),
-    }
+@contextlib.contextmanager
+def checked_out(root: Path, commits: dict[str, str]) -> Iterator[dict[str, Path]]:
+    """Checks commits out as worktrees in a temporary folder."""
+    with as_interrupts(), tempfile.TemporaryDirectory(prefix="pml-commits-") as place:
+        folders = {key: Path(place).resolve() / key[-3:] for key in commits}
+        try:
+            for key, digest in commits.items():
+                done = _git(root, "worktree", "add", "--detach", str(folders[key]), digest)
+                if done.returncode:
+                    raise PromptCacheError(f"git cannot check out {digest}: {done.stderr.strip()}")
+            yield folders
+        finally:
+            for folder in folders.values():  # with force twice, as an unfinished worktree is locked
+                _git(root, "worktree", "remove", "--force", "--force", str(folder), alone=True)
+
+
+def _git(root: Path, *words: str, alone: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs git; `alone` protects it from our Ctrl-C."""
+    hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+    quiet = {name: value for name, value in os.environ.items() if name not in hooks}
+    try:
+        return subprocess.run(
+            ["git", "-C", str(root), "-c", f"core.hooksPath={os.devnull}", *words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**quiet, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+            stdin=subprocess.DEVNULL,
+            check=False,
+            start_new_session=alone,
+        )
+    except FileNotFoundError as error:
+        raise PromptCacheError("git is not installed.") from error
+
+
+@click.command()
+@click.argument("old")
+@click.argument("new")
+@numbers(cached=512, modules=8)
+@click.option("--new-tokens", type=Whole(1), default=32, show_default=True, help="New tokens after them.")
+@numbers(rounds=6, repeats=3, seed=0)
+@click.option("--only", type=Name([*FIGURES]), multiple=True, help="Only this figure; may be given again.")
+@click.option(
+    "--bound",
+    type=Number(0, min_open=True),
+    help="Exit with status 1 if NEW takes more than this times as long as OLD, or a figure is lost.",
+)
+@model_options
+@quantize_option
+@json_option
+@debug_option
+@click.pass_context
+def regress(
+    context: click.Context,
+    /,
+    old: str,
+    new: str,
+    cached: int,
+    modules: int,
+    new_tokens: int,
+    rounds: int,
+    repeats: int,
+    seed: int,
+    only: tuple[str, ...],
+    bound: float | None,
+    as_json: bool,
+    **model_choice: Any,
+) -> None:
+    """Compare the commits OLD and NEW on this machine: is NEW slower?
+
+    Git checks both out in a temporary folder, and their own command lines measure them in turns. The default
+    model is random:llama-100m, because the passes of the bundled model are very short.
+    """
+    if cached < modules:
+        raise click.UsageError(f"--cached {cached} cannot be split over --modules {modules}.")
+    options = ModelOptions(cache_dir=None, **model_choice)
+    chosen = {name: value for name, value in options.loading.items() if value not in ("auto", "none")}
+    words = tuple(word for name, value in chosen.items() for word in (f"--{name}", str(value)))
+    work = Work(options.model or Work.model, words, cached, modules, new_tokens, repeats, seed)
+    report = run(old, new, work, rounds=rounds, only=only)
+    found = beyond(report, bound) if bound is not None else []
+    if as_json:
+        print_json({**report, "bound": bound, "beyond": found})
+    else:
+        lines = [words_of(report), ""]
+        for name, one in report["ratios"].items():
+            if one:
+                lines.append(f"{name}: new ÷ old {one['ratio']:.2f} ({one['low']:.2f} to {one['high']:.2f})")
+        lines += [f"over {bound:g}: {', '.join(found) or 'none'}"] if bound is not None else []
+        say("\n".join(lines))
+    if found:
+        context.exit(1)

@@ -1,10 +1,9 @@
-"""What `pml bench quality` runs over: a file of questions, or a folder of schemas and prompts, as PML.
+"""The prompts of `python -m benchmarks quality`: files of questions, labelled texts, or folders of PML.
 
-A file holds one JSON object per line, as LongBench's files do: `input` (the question), `context` or
-`documents` (a list of texts, one module each), `answers`, `dataset` or `metric`, and where they are known
-`all_classes`, `system`. A `context` is cut where its passages begin, else between paragraphs. In place of a
-question and its context a line may hold a `schema` and a `prompt` in PML. A file of labelled texts is read by
-`benchmarks.labels`.
+A file of questions has one JSON object per line, like LongBench: `input` (the question), `context` or
+`documents` (a list of texts, one module each), `answers`, `dataset` or `metric`, and optionally `all_classes`
+and `system`. A `context` is cut between its passages, or else between paragraphs. A line may have a `schema`
+and a `prompt` in PML instead. A line of labelled texts has `split` (`train` or `test`), `text` and `label`.
 """
 
 from __future__ import annotations
@@ -19,16 +18,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.labels import Labels, escaped
 from benchmarks.metrics import DATASETS, LABELS, METRICS
 from engine import Engine, PreparedPrompt
 from engine.base.errors import PromptCacheError
 from engine.files.text_files import is_folder, read_text_file
 from engine.inference.run_settings import RunSettings
-from engine.pml import Prompt, Schema, parse_prompt, parse_schema
+from engine.pml import Prompt, PromptError, Schema, parse_prompt, parse_schema
+from engine.pml.xml.entities import forbidden_character
+from engine.pml.xml.escaping import escaped_text
 
-MAX_QUESTIONS = 1 << 30  # bytes of a file of questions
-MODULE_CHARACTERS = 2000  # of a context that names no passages
+MAX_QUESTIONS = 1 << 30  # bytes of a file
+MODULE_CHARACTERS = 2000  # of a context without passages
 SYSTEM = "You give short answers from the documents below."
 ASK = {
     "f1": "Answer with as few words as possible and nothing else.",
@@ -39,7 +39,7 @@ ASK = {
     "edit-similarity": "Write the next line of code and nothing else.",
 }
 NEW_TOKENS = {"rouge-l": 512, "edit-similarity": 64, "exact": 160, "mentions": 320}
-# as LongBench bounds its answers (config/dataset2maxlen.json)
+# LongBench's own bounds (config/dataset2maxlen.json)
 DATASET_TOKENS = {
     **dict.fromkeys(("narrativeqa", "qasper", "samsum"), 128),
     **dict.fromkeys(("multifieldqa_en", "trec", "lcc", "repobench-p"), 64),
@@ -49,17 +49,16 @@ DATASET_TOKENS = {
     LABELS: 24,
 }
 SUITES = {"demo": ("documents", "travel", "learning", "code")}
+_STEP = 0.97  # of the tokens are tried next, if the cut into modules added tokens
+
+
+class TooLongError(PromptCacheError):
+    """A prompt is too long to be measured."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a context.
-
-    Attributes:
-        context: a long text.
-        text: the question.
-        system: what the model is told first.
-    """
+    """A question to a long text, and the system message."""
 
     context: str
     text: str
@@ -68,56 +67,34 @@ class Question:
 
 @dataclass(frozen=True)
 class Task:
-    """One prompt, with the answers it should get where they are known.
+    """One prompt, with right answers if they are known."""
 
-    Attributes:
-        name: what people call it.
-        schema: a tree without errors.
-        prompt: a tree without errors.
-        metric: a name of `METRICS`; "" without references.
-        answers: references.
-        classes: all names that a right answer may be, for accuracy.
-        dataset: the data set of LongBench, where it is one.
-        documents: how many modules the prompt imports.
-        kind: what kind of question it is; "" where the file does not say.
-        position: of the module that holds the answer, 0 (first) to 1; None where it is not known.
-        question: what schema and prompt were made of, where that is a context; such a one can be shortened.
-        chosen_on: the bundled weights were chosen by their score on this one among others; None elsewhere.
-    """
-
-    name: str
-    schema: Schema
-    prompt: Prompt
-    metric: str = ""
-    answers: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    dataset: str = ""
-    documents: int = 0
-    kind: str = ""
-    position: float | None = None
+    name: str  # in messages
+    schema: Schema  # a tree without errors
+    prompt: Prompt  # a tree without errors
+    metric: str = ""  # a name of `METRICS`; "" without references
+    answers: tuple[str, ...] = ()  # references
+    classes: tuple[str, ...] = ()  # for accuracy, the names of all classes
+    dataset: str = ""  # the data set of LongBench, or ""
+    documents: int = 0  # number of imported modules
+    kind: str = ""  # of question, or ""
+    position: float | None = None  # of the module with the answer, 0 (first) to 1, or None
+    # whether the bundled weights were chosen by their score on this one; None if unknown
     chosen_on: bool | None = None
-    question: Question | None = None
+    question: Question | None = None  # the source of schema and prompt, if it can be shortened
 
     @property
     def new_tokens(self) -> int:
-        """How long an answer may be."""
+        """Most tokens of an answer."""
         return DATASET_TOKENS.get(self.dataset) or NEW_TOKENS.get(self.metric, 64)
 
-    @property
-    def stop(self) -> tuple[str, ...]:
-        """What ends an answer: the end of the line, where the text would go on with another example."""
-        return ("\n",) if self.dataset == LABELS else ()
-
     def settings(self, given: RunSettings) -> RunSettings:
-        """Settings of a run with the bounds of this task's answer."""
-        return replace(given, max_new_tokens=self.new_tokens, stop=self.stop)
+        """Settings with the bounds of this task's answer. A labelled text ends with its line."""
+        stop = ("\n",) if self.dataset == LABELS else ()
+        return replace(given, max_new_tokens=self.new_tokens, stop=stop)
 
     def on(self, engine: Engine) -> PreparedPrompt:
-        """The prompt, prepared for a model.
-
-        Raises:
-            PromptError: it does not fit the model.
-        """
+        """Prepares the prompt."""
         return engine.schema(self.schema).prompt(self.prompt)
 
     def about(self, context: str) -> Task:
@@ -128,45 +105,60 @@ class Task:
         return replace(self, schema=schema, prompt=prompt, documents=len(pieces))
 
 
+def shortened(engine: Engine, task: Task, settings: RunSettings, most: int | None = None) -> Task | None:
+    """Removes the middle of a context that is too long, like LongBench (section 4.1)."""
+    assert task.question is not None
+    model = engine.model
+    tokens = model.tokenize(task.question.context)
+    room = model.context_length - 1 - settings.max_new_tokens
+    kept = min(len(tokens), room if most is None else min(room, most))
+    while kept >= 2:
+        half = kept // 2
+        ends = (tokens[:half], tokens[-half:])
+        found = task.about("".join(model.tokenizer.decode(end, skip_special_tokens=False) for end in ends))
+        if fits(engine, found, settings, most):
+            return found
+        kept = int(kept * _STEP)
+    return None
+
+
+def fits(engine: Engine, task: Task, settings: RunSettings, most: int | None = None) -> bool:
+    """Whether a prompt and its longest answer fit the window, and the prompt has at most `most` tokens."""
+    try:
+        plan = task.on(engine).plan(settings)
+    except PromptError:
+        return False
+    if most is not None and plan.total_tokens > most:
+        return False
+    return plan.total_tokens + settings.max_new_tokens <= engine.model.context_length
+
+
 @dataclass(frozen=True)
 class Questions:
-    """The tasks of one file or folder.
+    """The tasks of one file or folder."""
 
-    Attributes:
-        name: what the tables call it.
-        tasks: at least one.
-        identity: what its samples are known by: a digest of what was read, and the metric that was given.
-    """
-
-    name: str
-    tasks: Sequence[Task]
-    identity: dict[str, str] = field(default_factory=dict)
+    name: str  # in tables
+    tasks: Sequence[Task]  # at least one
+    identity: dict[str, str] = field(default_factory=dict)  # a digest of the file, and the given metric
 
 
 def own_questions() -> Path:
-    """The document questions that come with the project, drawn apart from its training texts."""
+    """The document questions of the project, separate from its training texts."""
     return Path(__file__).parent / "questions" / "documents.jsonl"
 
 
 def suite(name: str) -> dict[str, Path]:
-    """The files of a suite by the world they are about, drawn apart from the bundled model's training texts.
-
-    Its weights were chosen by their score on those whose `chosen_on` is true.
-    """
+    """The files of a suite by world, separate from the bundled model's training texts."""
     return {world: own_questions().with_name(f"{world}.jsonl") for world in SUITES[name]}
 
 
 def read_questions(paths: Sequence[Path], *, metric: str = "", limit: int | None = None) -> list[Questions]:
-    """Reads files and folders, each with its tasks; arguments and faults are those of `read_tasks`.
-
-    Files are named by their stem, and by their path where two have the same.
-    """
+    """Reads files and folders. A file is named by its stem, or by its path if that is not unique."""
     found, stems = [], Counter(path.stem for path in paths)
     for path in dict.fromkeys(paths):
         tasks = read_tasks(path, metric=metric, limit=limit)
-        read = sorted(path.glob("*.pml")) if is_folder(path) else [path]
         digest = hashlib.sha256()
-        for file in read:
+        for file in sorted(path.glob("*.pml")) if is_folder(path) else [path]:
             digest.update(f"{file.name}\0".encode() + file.read_bytes())
         name = path.stem if stems[path.stem] == 1 else str(path)
         found.append(Questions(name, tasks, {"sha256": digest.hexdigest(), "metric": metric}))
@@ -174,22 +166,8 @@ def read_questions(paths: Sequence[Path], *, metric: str = "", limit: int | None
 
 
 def read_tasks(path: Path, *, metric: str = "", limit: int | None = None) -> list[Task]:
-    """Reads a file of questions or a folder of schemas and prompts.
-
-    Args:
-        path: a `.jsonl` file; or a folder with `NAME.pml` and `NAME.prompt.*.pml`.
-        metric: in place of what the file says or its data set implies.
-        limit: the most tasks; labelled texts are spread over their labels.
-
-    Raises:
-        PathError: there is no such file or folder.
-        PromptCacheError: nothing can be read from it; the message names the line or file.
-    """
-    tasks: list[Task] = []
-    for task in _folder(path) if is_folder(path) else _lines(path, metric):
-        if limit is not None and len(tasks) == limit:
-            break
-        tasks.append(task)
+    """Reads a file of questions, or a folder of schemas and prompts."""
+    tasks = list(itertools.islice(_folder(path) if is_folder(path) else _lines(path, metric), limit))
     if not tasks:
         raise PromptCacheError(
             f"{str(path)!r} holds no task. A folder needs NAME.pml with NAME.prompt.1.pml."
@@ -202,16 +180,20 @@ def _folder(path: Path) -> Iterator[Task]:
         if ".prompt." in schema_path.name:
             continue
         schema = parse_schema(read_text_file(schema_path), base=path)
-        prompts = sorted(path.glob(f"{schema_path.stem}.prompt.*.pml"))
-        for prompt_path in prompts:
+        for prompt_path in sorted(path.glob(f"{schema_path.stem}.prompt.*.pml")):
             prompt = parse_prompt(read_text_file(prompt_path))
-            for name, parsed in ((schema_path.name, schema), (prompt_path.name, prompt)):
-                if not parsed.ok:
-                    fault = next(d for d in parsed.diagnostics if d.severity == "error")
-                    raise PromptCacheError(f"{name}, line {fault.line}: {fault.code}: {fault.message}")
-            assert schema.tree is not None
-            assert prompt.tree is not None
-            yield Task(prompt_path.name, schema.tree, prompt.tree)
+            try:
+                yield Task(prompt_path.name, _tree(schema, schema_path.name), _tree(prompt, prompt_path.name))
+            except ValueError as error:
+                raise PromptCacheError(str(error)) from error
+
+
+def _tree(parsed: Any, name: str) -> Any:
+    """The tree of a document."""
+    if not parsed.ok:
+        error = next(one for one in parsed.diagnostics if one.severity == "error")
+        raise ValueError(f"{name}, line {error.line}: {error.code}: {error.message}")
+    return parsed.tree
 
 
 def _lines(path: Path, metric: str) -> Iterator[Task]:
@@ -221,33 +203,70 @@ def _lines(path: Path, metric: str) -> Iterator[Task]:
             continue
         try:
             record = json.loads(line)
-            if Labels.are_in(record):
+            if isinstance(record, dict) and {"split", "text", "label"} <= record.keys():
                 labels.take(record, number)
             else:
                 yield _question(record, metric, f"{path.stem}:{number}")
         except (ValueError, KeyError, TypeError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
             raise PromptCacheError(f"{path.name}, line {number}: {what}") from error
-    yield from _labelled(labels, metric or "accuracy", path)
-
-
-def _labelled(labels: Labels, metric: str, path: Path) -> Iterator[Task]:
-    schema = labels.schema() if labels.names else None
     try:
-        for one in labels.asked():
-            assert schema is not None
-            yield Task(
-                f"{path.stem}:{one.number}",
-                schema,
-                labels.prompt(one.text),
-                metric,
-                (one.label,),
-                labels.names,
-                LABELS,
-                len(labels.names),
-            )
+        yield from labels.tasks(path.stem, metric or "accuracy")
     except ValueError as error:
         raise PromptCacheError(f"{path.name}: {error}") from error
+
+
+class Labels:
+    """Labelled texts as few-shot classification: a module for each label's examples, a prompt for each test.
+
+    Like LongBench's few-shot examples, the prompts have no chat template: in a conversation, models answer in
+    sentences.
+    """
+
+    def __init__(self) -> None:
+        self._examples: dict[str, list[str]] = {}
+        self._tests: dict[str, list[tuple[int, str]]] = {}
+
+    def take(self, record: dict[str, Any], number: int) -> None:
+        """Takes a line."""
+        text, label, split = str(record["text"]), str(record["label"]), record["split"]
+        if split == "train":
+            self._examples.setdefault(label, []).append(text)
+        elif split == "test":
+            self._tests.setdefault(label, []).append((number, text))
+        else:
+            raise ValueError(f"the split is {split!r}; it must be 'train' or 'test'")
+
+    def tasks(self, stem: str, metric: str) -> Iterator[Task]:
+        """The tests: one of each label, then another of each."""
+        for label in self._tests:
+            if label not in self._examples:
+                raise ValueError(f"the label {label!r} has no example of the split 'train'")
+        if not self._tests:
+            return
+        names, parsed = tuple(self._examples), parse_schema(self._schema())
+        imports = "".join(f"<label-{n}/>" for n in range(1, len(names) + 1))
+        for of_each in itertools.zip_longest(
+            *([(label, *one) for one in tests] for label, tests in self._tests.items())
+        ):
+            for label, number, text in filter(None, of_each):
+                question = escaped(f"Sentence: {text}\nLabel:")
+                prompt = parse_prompt(
+                    f'<prompt schema="labels" xml:space="preserve">{imports}{question}</prompt>'
+                )
+                trees = _tree(parsed, stem), _tree(prompt, stem)
+                yield Task(f"{stem}:{number}", *trees, metric, (label,), names, LABELS, len(names))
+
+    def _schema(self) -> str:
+        modules = (
+            "".join(f"Sentence: {text}\nLabel: {label}\n\n" for text in texts)
+            for label, texts in self._examples.items()
+        )
+        written = "\n".join(
+            f'<module name="label-{n}" xml:space="preserve">{escaped(text)}</module>'
+            for n, text in enumerate(modules, 1)
+        )
+        return f'<schema name="labels">{written}</schema>'
 
 
 def _question(record: dict[str, Any], metric: str, name: str) -> Task:
@@ -260,8 +279,23 @@ def _question(record: dict[str, Any], metric: str, name: str) -> Task:
         raise ValueError(f"{what}; give a 'metric' or --metric. Known: {', '.join(sorted(DATASETS))}")
     if chosen not in METRICS:
         raise ValueError(f"the metric {chosen!r} is not known; use one of {', '.join(METRICS)}")
+    task_name, classes = str(record.get("_id") or name), tuple(record.get("all_classes") or ())
     if "schema" in record:
-        return _pml(record, chosen, name)
+        schema = _tree(parse_schema(str(record["schema"])), "its schema")
+        prompt = _tree(parse_prompt(str(record["prompt"])), "its prompt")
+        position, chosen_on = record.get("position"), record.get("chosen_on")
+        return Task(
+            task_name,
+            schema,
+            prompt,
+            chosen,
+            _answers(record),
+            classes,
+            documents=int(record.get("documents") or 0),
+            kind=str(record.get("kind") or ""),
+            position=None if position is None else float(position),
+            chosen_on=None if chosen_on is None else bool(chosen_on),
+        )
     answers = _answers(record)
     question = " ".join(part for part in (str(record.get("input") or ""), ASK.get(chosen, "")) if part)
     system = str(record.get("system") or SYSTEM)
@@ -269,41 +303,8 @@ def _question(record: dict[str, Any], metric: str, name: str) -> Task:
     if not documents:
         source = Question(str(record["context"]), question, system)
         documents = cut(source.context)
-    schema, prompt = _as_pml(documents, question, system)
-    return Task(
-        str(record.get("_id") or name),
-        schema,
-        prompt,
-        chosen,
-        answers,
-        tuple(record.get("all_classes") or ()),
-        dataset,
-        len(documents),
-        question=source,
-    )
-
-
-def _pml(record: dict[str, Any], metric: str, name: str) -> Task:
-    schema, prompt = parse_schema(str(record["schema"])), parse_prompt(str(record["prompt"]))
-    for what, parsed in (("schema", schema), ("prompt", prompt)):
-        if not parsed.ok:
-            fault = next(d for d in parsed.diagnostics if d.severity == "error")
-            raise ValueError(f"its {what}, line {fault.line}: {fault.code}: {fault.message}")
-    assert schema.tree is not None
-    assert prompt.tree is not None
-    position, chosen_on = record.get("position"), record.get("chosen_on")
-    return Task(
-        str(record.get("_id") or name),
-        schema.tree,
-        prompt.tree,
-        metric,
-        _answers(record),
-        tuple(record.get("all_classes") or ()),
-        documents=int(record.get("documents") or 0),
-        kind=str(record.get("kind") or ""),
-        position=None if position is None else float(position),
-        chosen_on=None if chosen_on is None else bool(chosen_on),
-    )
+    trees = _as_pml(documents, question, system)
+    return Task(task_name, *trees, chosen, answers, classes, dataset, len(documents), question=source)
 
 
 def _answers(record: dict[str, Any]) -> tuple[str, ...]:
@@ -315,12 +316,11 @@ def _answers(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def cut(context: str) -> list[str]:
-    """Cuts a context where its passages begin, else between paragraphs into pieces of 2,000 characters."""
+    """Cuts a context between its passages, or else between paragraphs into pieces of 2,000 characters."""
     starts = [found.start() for found in re.finditer(r"(?m)^(?:Passage|Paragraph|Document) \d+", context)]
     if len(starts) > 1:
-        borders = [0 if starts[0] == 0 else starts[0], *starts[1:], len(context)]
-        pieces = [context[a:b] for a, b in itertools.pairwise(borders)]
-        return [piece for piece in (context[: borders[0]], *pieces) if piece.strip()]
+        pieces = [context[a:b] for a, b in itertools.pairwise([*starts, len(context)])]
+        return [piece for piece in (context[: starts[0]], *pieces) if piece.strip()]
     pieces = [""]
     for paragraph in re.split(r"(?<=\n)", context):
         if pieces[-1] and len(pieces[-1]) + len(paragraph) > MODULE_CHARACTERS:
@@ -341,6 +341,11 @@ def _as_pml(documents: list[str], question: str, system: str) -> tuple[Schema, P
         "<assistant>I have read the documents. What would you like to know?</assistant></schema>"
     )
     prompt = parse_prompt(f'<prompt schema="questions">{imports}<user>{escaped(question)}</user></prompt>')
-    assert schema.tree is not None, schema.diagnostics
-    assert prompt.tree is not None, prompt.diagnostics
-    return schema.tree, prompt.tree
+    return _tree(schema, "the schema"), _tree(prompt, "the prompt")
+
+
+def escaped(text: str) -> str:
+    """Text as PML, without forbidden characters."""
+    while (found := forbidden_character(text)) is not None:
+        text = text.replace(found[0], " ")
+    return escaped_text(text)

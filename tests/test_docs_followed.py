@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.command import main
+from app.cli.command import main, pml
+from benchmarks.__main__ import NAME, bench
 
 ROOT = Path(__file__).resolve().parent.parent
 ORDER = (
@@ -35,19 +36,15 @@ THEIRS = {"path/to/model": "model", "PATH_OR_HF_ID": "model", "OWNER/NAME": "mod
 FIRST_ANSWER = "In Tokyo, try ramen, tempura and grilled squid."
 """What a newcomer reads first, from either side."""
 LONG = (
-    "bench suite",
-    "bench ttft",
-    "bench serve",
-    "bench store",
-    "bench quality\n",
-    "bench quality --suite demo",
+    "quality\n",
+    "quality --suite demo",
     "models get",
     "serve",
     "studio",
     "watch",
 )
 """Minutes long, without an end, or in need of a network: that these parse is another test's matter."""
-SHORTER = {"bench quality sample_schemas": ("--limit", "2")}
+SHORTER = {"quality sample_schemas": ("--limit", "2")}
 """What is added to a command that would take a minute."""
 
 
@@ -72,12 +69,14 @@ def steps(page: str) -> list[Step]:
         if name:
             found.append(Step(page, name, text))
         elif language == "sh":
-            found += [Step(page, "", line) for line in text.splitlines() if line.startswith("pml ")]
+            lines = (line for line in text.splitlines() if line.startswith(("pml ", f"{NAME} ")))
+            found += [Step(page, "", line) for line in lines]
     return found
 
 
 def words_of(line: str) -> list[str]:
-    words = [THEIRS.get(word, word) for word in shlex.split(line, comments=True)[1:]]
+    words = [THEIRS.get(word, word) for word in shlex.split(line.removeprefix(NAME), comments=True)]
+    words = words if line.startswith(NAME) else words[1:]
     return [*words, *SHORTER.get(" ".join(words), ())]
 
 
@@ -125,7 +124,7 @@ def test_the_pages_can_be_followed_in_one_folder(
         if any(f"{' '.join(words)}\n".startswith(long) for long in LONG) or words[-1].endswith(".gguf"):
             continue
         with pytest.raises(SystemExit) as left:
-            main(words)
+            main(words, bench if step.text.startswith(NAME) else pml)
         said = capsys.readouterr()
         assert left.value.code == 0, f"{step.page}: {step.text}\n{said.out[-2000:]}{said.err[-2000:]}"
         if step.page == "docs/tutorial.md" and words[0] == "run" and "--json" not in words:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("engine", "app", "assets", "benchmarks", "sample_schemas")
+PACKAGES = ("engine", "app", "assets", "sample_schemas")
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 USE = """
 import json, re, sys, urllib.request
@@ -59,7 +59,6 @@ def carried() -> set[str]:
         and (path.suffix == ".py" or package in ("assets", "sample_schemas") or path.name == "py.typed")
         and not path.name.endswith((".d.ts", "screenshot.png"))
     } | {
-        *(path.relative_to(ROOT).as_posix() for path in (ROOT / "benchmarks" / "questions").glob("*.jsonl")),
         *(f"share/prompt-cache-studio/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
     }
 
@@ -68,7 +67,7 @@ def carried() -> set[str]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that nothing is left in this tree."""
     tree = tmp_path_factory.mktemp("tree")
-    for name in (*PACKAGES, "docs", "tests", "training"):
+    for name in (*PACKAGES, "benchmarks", "docs", "tests", "training"):
         left_out = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(ROOT / name, tree / name, ignore=left_out)
     for name in ("pyproject.toml", "README.md", "LICENSE"):

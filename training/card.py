@@ -1,6 +1,6 @@
 """Writes the measured figures into the card of the demo model.
 
-    pml bench quality --suite demo --json > suite.json
+    python -m benchmarks quality --suite demo --json > suite.json
     python -m training.evaluate assets/demo_model --out samples.json
     python -m training.card suite.json samples.json
 

@@ -3,7 +3,7 @@
     python -m training.evaluate assets/demo_model [--out samples.json]
 
 Plain greedy decoding of the whole prompt, every piece tokenised alone as the engine does it. The samples are
-a demonstration; the measure is `pml bench quality --suite demo`, over prompts that are drawn.
+a demonstration; the measure is `python -m benchmarks quality --suite demo`, over prompts that are drawn.
 """
 
 from __future__ import annotations

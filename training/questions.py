@@ -1,4 +1,4 @@
-"""Writes the held-out prompts that `pml bench quality` runs over, one file for each world.
+"""Writes the held-out prompts that `python -m benchmarks quality` runs over, one file for each world.
 
     python -m training.questions benchmarks/questions
 

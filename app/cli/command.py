@@ -29,7 +29,6 @@ from engine.base.errors import PathError, PromptCacheError
 MISUSED, INTERRUPTED = 2, 130
 _COMMANDS = {
     "ask": "app.cli.commands.ask:ask",
-    "bench": "app.cli.bench:bench",
     "cache": "app.cli.commands.cache:cache",
     "check": "app.cli.commands.check:check",
     "encode": "app.cli.commands.layout:encode",
@@ -91,11 +90,13 @@ def pml() -> None:
     """
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs `pml` and exits with its status.
+def main(arguments: Sequence[str] | None = None, command: click.Command = pml, name: str = "pml") -> None:
+    """Runs a command line and exits with its status.
 
     Args:
-        arguments: the words after `pml`; those of the process by default.
+        arguments: the words after its name; those of the process by default.
+        command: the root command.
+        name: the name in its help.
 
     Raises:
         SystemExit: always, with the status.
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     streams.stand_in()
     try:
         with as_interrupts():
-            status = _status(list(sys.argv[1:] if arguments is None else arguments))
+            status = _status(list(sys.argv[1:] if arguments is None else arguments), command, name)
         streams.flush()
     except (UnreadError, BrokenPipeError):
         streams.abandon(sys.stdout, sys.stderr)
@@ -118,11 +119,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(status)
 
 
-def _status(arguments: list[str]) -> int:
+def _status(arguments: list[str], command: click.Command, name: str) -> int:
     console = Console()
     _quiet_libraries()
     try:
-        status = pml.main(args=arguments, prog_name="pml", standalone_mode=False, obj=console)
+        status = command.main(args=arguments, prog_name=name, standalone_mode=False, obj=console)
         return status if isinstance(status, int) else 0
     except click.UsageError as error:
         shown = io.StringIO()

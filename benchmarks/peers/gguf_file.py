@@ -1,7 +1,6 @@
-"""The weights of a network of the llama architecture as a GGUF file, one tensor in memory at a time.
+"""Writes the weights of a llama network as a GGUF file, in the network's number format.
 
-The numbers are those of the network, in its own format, so that llama.cpp computes with the same weights.
-Rows of queries and keys stand in another order there: llama.cpp turns pairs of neighbours, transformers the
+Rows of queries and keys have another order there: llama.cpp rotates pairs of neighbours, transformers the
 first half against the second.
 """
 
@@ -39,15 +38,7 @@ _OF_A_LAYER = {
 
 
 def write_gguf(path: Path, network: Any) -> None:
-    """Writes a network without its tokenizer.
-
-    Args:
-        path: the file, which is made or replaced.
-        network: of transformers.
-
-    Raises:
-        PromptCacheError: it is not a plain llama: another family, scaled rotary embeddings, or biases.
-    """
+    """Writes a network without its tokenizer."""
     config = network.config
     require_plain_llama(config)
     import gguf
@@ -84,11 +75,7 @@ def write_gguf(path: Path, network: Any) -> None:
 
 
 def require_plain_llama(config: Any) -> None:
-    """Refuses what the file could not say.
-
-    Raises:
-        PromptCacheError: it is not a plain llama.
-    """
+    """Refuses what the file could not say."""
     rope = getattr(config, "rope_parameters", None) or {}
     if config.model_type != "llama" or rope.get("rope_type") != "default":
         raise PromptCacheError(

@@ -95,19 +95,6 @@ def test_every_promised_command_is_there() -> None:
         "models",
         "models get",
         "models remove",
-        "bench",
-        "bench ttft",
-        "bench sweep",
-        "bench first",
-        "bench guesses",
-        "bench decode",
-        "bench batch",
-        "bench quality",
-        "bench reorder",
-        "bench serve",
-        "bench store",
-        "bench regress",
-        "bench suite",
     }
 
 
@@ -136,7 +123,6 @@ def test_version(run_pml: Pml) -> None:
         ["run", "p.pml", "--schema", "s.pml", "--max-new-tokens", "0"],
         ["run", "p.pml", "--schema", "s.pml", "--temperature", "-1"],
         ["layout", "s.pml", "--dtype", "int3"],
-        ["bench", "ttft", "--cached", "4", "--modules", "8"],
         ["studio", "--port", "0"],
     ],
 )
@@ -324,65 +310,6 @@ def test_python_m_app_is_the_same_command() -> None:
         [sys.executable, "-m", "app", "--version"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "pml, version 0.1.0\n")
-
-
-REPORT = {
-    "results": [
-        {"name": "uncached", "params": {}, "samples_ms": [90.0, 110.0], "median_ms": 100.0},
-        {"name": "cached", "params": {}, "samples_ms": [1.9, 2.1], "median_ms": 2.0},
-        {"name": "tokens_uncached", "params": {}, "samples_ms": [90.0], "median_ms": 90.0},
-        {"name": "tokens_copy", "params": {}, "samples_ms": [1.0], "median_ms": 1.0},
-    ],
-    "tokens": {"prompt": 1056, "from_cache": 1024, "computed": 32},
-    "machine": {"cpu": "a processor", "threads": 2},
-}
-
-
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Stands in for the measurement; holds what it was asked for."""
-    asked: dict[str, Any] = {}
-
-    def measure(model: str, **how: Any) -> dict[str, Any]:
-        asked.update(how, model=model)
-        return REPORT
-
-    module = ModuleType("benchmarks.ttft")
-    module.__dict__["run"] = measure
-    package = ModuleType("benchmarks")
-    package.__dict__["ttft"] = module
-    monkeypatch.setitem(sys.modules, "benchmarks", package)
-    monkeypatch.setitem(sys.modules, "benchmarks.ttft", module)
-    return asked
-
-
-def test_bench_asks_for_what_was_said(measured: dict[str, Any], run_pml: Pml) -> None:
-    options = "--model random:llama-100m --dtype fp32 --cached 64 --modules 4 --new 8 --repeats 2 --json"
-    result = run_pml("bench", "ttft", *options.split())
-    assert result.status == 0
-    assert json.loads(result.out) == REPORT
-    assert measured == {
-        "model": "random:llama-100m",
-        "device": "auto",
-        "dtype": "fp32",
-        "weights": "auto",
-        "quantize": "none",
-        "cached": 64,
-        "modules": 4,
-        "new": 8,
-        "repeats": 2,
-        "seed": 0,
-        "progress": None,
-    }
-
-
-def test_bench_shows_medians_against_the_uncached_side(measured: dict[str, Any], run_pml: Pml) -> None:
-    lines = run_pml("bench", "ttft").out.splitlines()
-    assert lines[1].split() == ["uncached", "100", "ms", "90.0", "ms", "to", "110", "ms", "1.0"]
-    assert lines[2].split() == ["cached", "2.0", "ms", "1.9", "ms", "to", "2.1", "ms", "50.0"]
-    assert lines[4].split()[-1] == "90.0"  # token ids against token ids
-    assert "1,024 tokens from the cache, 32 new" in lines
-    assert lines[-1] == "cpu a processor, threads 2"
 
 
 def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -339,22 +339,6 @@ def test_what_is_no_quantity_is_refused(kind: click.ParamType, text: str) -> Non
         kind.convert(text, None, None)
 
 
-def test_the_store_benchmark_runs(run_pml: Run) -> None:
-    done = run_pml(
-        "bench", "store", "--kills", "1", "--damages", "10", "--seconds", "1", "--questions", "1", "--json"
-    )
-    assert done.status == 0, done.err
-    found = {result["name"]: result for result in json.loads(done.out)["results"]}
-    assert found["kills"]["right"] == 1
-    if found["full disk"].pop("tried"):
-        full = {"name": "full disk", "answers": 3, "opened_read_only": 1, "freed": 1, "clean": 1}
-        assert found["full disk"] == full
-    assert (found["damages"]["served_wrong"], found["damages"]["noticed"]) == (0, 10)
-    assert (found["processes"]["failed"], found["processes"]["clean"]) == (0, True)
-    assert found["verify"]["bytes_by_theory"] < 1.02
-    assert found["compression int8"]["bytes_by_bf16"] < 0.53
-
-
 def test_the_home_folder_is_refused_before_anything_is_made(tmp_path: Path, run_pml: Run) -> None:
     home = tmp_path / "home"
     home.mkdir()

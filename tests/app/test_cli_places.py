@@ -46,7 +46,6 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
         ("export", "PIPE", "--to", "pml"),
         ("export", "SCHEMA", "--to", "text", "--prompt", "PIPE"),
         ("import", "PIPE"),
-        ("bench", "quality", "PIPE"),
     ],
 )
 def test_a_pipe_is_refused_in_words(
@@ -81,7 +80,7 @@ READING = [
     ("import", "PATH", "--from", "python"),
     ("cache", "import", "PATH"),
 ]
-EITHER = [("import", "PATH"), ("bench", "quality", "PATH")]
+EITHER = [("import", "PATH")]
 FOLDERS = [("import", "PATH", "--from", "folder"), ("studio", "--no-browser", "--schemas", "PATH")]
 WRITTEN = [
     ("import", "MESSAGES", "-o", "PATH"),
@@ -202,8 +201,7 @@ def test_a_store_in_the_home_folder_is_named_by_a_tilde(
     ("words", "name"),
     [
         *((words, "empty.pml") for words in READING if words[0] != "import"),
-        *((words, f"empty.{ending}") for words in EITHER[:1] for ending in ("json", "jinja", "py")),
-        (EITHER[1], "empty.jsonl"),
+        *((words, f"empty.{ending}") for words in EITHER for ending in ("json", "jinja", "py")),
         *((words, "folder") for words in EITHER),
     ],
     ids=lambda part: part if isinstance(part, str) else " ".join(part),

@@ -60,13 +60,7 @@ def test_a_run_loads_what_one_model_needs(tmp_path: Path) -> None:
 def test_a_check_loads_the_language_alone() -> None:
     loaded = set(in_new_process(LOADED, "check", SCHEMA)["loaded"])
     heavy = {"torch", "transformers", "numpy", "safetensors", "gradio", "pydantic", "tokenizers", "jinja2"}
-    others = {
-        "app.cli.commands.run",
-        "app.cli.bench",
-        "app.cli.commands.cache",
-        "app.remote",
-        "engine.inference.run_settings",
-    }
+    others = {"app.cli.commands.run", "app.cli.commands.cache", "app.remote", "engine.inference.run_settings"}
     assert sorted((UNUSED | heavy | others) & loaded) == []
     assert len(loaded) < 300
 

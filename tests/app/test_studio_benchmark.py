@@ -13,9 +13,9 @@ import pytest
 from app.models import model_fit
 from app.studio.pages import benchmark, sweep_chart
 from app.studio.pages.sweep_history import KEPT, Measurements
+from app.studio.sweeps.measuring import Sweeping
+from app.studio.sweeps.plan import Sweep
 from app.studio.web.jobs import Job
-from benchmarks.sweep import Sweep
-from benchmarks.sweeping import Sweeping
 from engine import Engine
 from engine.base.errors import PromptCacheError
 from engine.model.loading import load

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 from lxml import etree
 
-from benchmarks import drawing, editor
+from benchmarks import charts
 from benchmarks.charts import INK, LINES, PAPER
 
 
@@ -25,7 +25,7 @@ def figure(height: float) -> go.Figure:
 def drawn(figures: dict[str, go.Figure], folder: Path) -> list[str]:
     """The names of what is drawn, in a thread of its own: this one may have a browser's event loop."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(drawing.draw, figures, folder).result()
+        return thread.submit(charts.draw, figures, folder).result()
 
 
 def test_a_chart_is_drawn_for_both_pages(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_a_chart_is_drawn_for_both_pages(tmp_path: Path) -> None:
 def test_without_a_browser_nothing_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(editor, "chromium", lambda: None)
+    monkeypatch.setattr(charts, "chromium", lambda: None)
     (tmp_path / "before.svg").write_text("<svg/>")
-    assert drawing.draw({"one": figure(3)}, tmp_path) == []
-    assert "no chart was drawn: it takes a Chromium" in capsys.readouterr().out
+    assert charts.draw({"one": figure(3)}, tmp_path) == []
+    assert "no chart was drawn: it takes the packages" in capsys.readouterr().out
     assert (tmp_path / "before.svg").exists()

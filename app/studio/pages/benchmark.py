@@ -1,4 +1,4 @@
-"""The Benchmark page: sweeps, as `pml bench sweep` measures them, kept, drawn and handed out."""
+"""The Benchmark page: sweeps are measured, saved, drawn and exported."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from app.studio.documents.requests import Nothing, Whole, Words, request
 from app.studio.pages.page import Page, host
 from app.studio.pages.sweep_chart import sweep_chart
 from app.studio.pages.sweep_history import KeptReport, Measurements
+from app.studio.sweeps.plan import AXES, DEFAULTS, Axis, Sweep, as_csv, parsed_values
 from app.studio.web.chart import Drawn, sent
 from app.studio.web.endpoints import endpoint
 from app.studio.web.jobs import Job
 from app.studio.web.json_answers import JobState, Json, JsonOf
 from app.studio.workspace.page_state import Parts
-from benchmarks.sweep import AXES, DEFAULTS, Axis, Sweep, as_csv, parsed_values
 from engine.base.choices import RANDOM
 from engine.base.errors import PromptCacheError
 
 if TYPE_CHECKING:
-    from benchmarks.sweeping import Report
+    from app.studio.sweeps.measuring import Report
     from engine import Engine
     from engine.model.model import Model
 
@@ -258,7 +258,7 @@ class BenchmarkPage(Page):
     def start_sweep(self, request: StartSweep) -> JobState[Annotated[Json, JsonOf(MeasuredSweep)]]:
         """Begins to measure, alone."""
         from app.models.model_fit import require_room
-        from benchmarks.sweeping import require_fit
+        from app.studio.sweeps.measuring import require_fit
 
         sweep = request.sweep()
         with self._parts.taken() as engine, self._lock:
@@ -314,7 +314,7 @@ class BenchmarkPage(Page):
 
     def _measure(self, job: Job, engine: Engine, name: str, sweep: Sweep, measuring: Measuring) -> Measuring:
         """Measures to the end, or until it is stopped; what was measured is kept in either case."""
-        from benchmarks.sweeping import Sweeping
+        from app.studio.sweeps.measuring import Sweeping
 
         began = 0.0
 
@@ -350,7 +350,7 @@ class BenchmarkPage(Page):
 
     def _expected(self, engine: Engine, name: str, sweep: Sweep) -> tuple[float | None, str]:
         """Seconds, and what they go by, in words."""
-        from benchmarks.sweeping import pace, pace_of_shape, total, width
+        from app.studio.sweeps.measuring import pace, pace_of_shape, total, width
         from engine.checkpoint.synthetic import shapes
 
         if name != LOADED:

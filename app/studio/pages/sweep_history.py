@@ -1,4 +1,4 @@
-"""Reports of sweeps, kept on disk: a file each, the same JSON as `pml bench sweep --json` prints."""
+"""Reports of sweeps on disk: a file each, with the JSON of `python -m benchmarks sweep --json`."""
 
 from __future__ import annotations
 

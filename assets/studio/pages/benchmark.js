@@ -55,7 +55,7 @@ function conclusion(report) {
       const [from, without] = [at(report, one, "cached"), at(report, one, "uncached")]
       return from && without ? `${one} ${(without.median_ms / from.median_ms).toFixed(1)}×${overlap(from, without) ? " (ranges overlap)" : ""}` : `${one}`
     })
-    return `As fast as without the cache: ${each.join(", ")}. Drawn words say little of what reuse does to an answer; pml bench quality does.`
+    return `As fast as without the cache: ${each.join(", ")}. Random words say little about answers: check the fidelity of your own prompts.`
   }
   const alone = floor ? ` The new tokens alone take ${milliseconds(floor.median_ms)}` : ""
   const least = !floor ? "" : floor.median_ms <= cached.median_ms ? `${alone}: no cache can be faster.` : `${alone}, as long as timings go: no cache can be much faster.`

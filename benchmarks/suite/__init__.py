@@ -1,1 +1,0 @@
-"""The figures that the project has goals for, measured in one go: `pml bench suite`."""
