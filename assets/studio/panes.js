@@ -25,7 +25,7 @@ export function endingWords({ state, ended, tokens }, { max_new_tokens: most, st
   if (state !== "done") return ""
   if (ended === "stop") return stop.length === 1 ? `Met the stop text ${JSON.stringify(stop[0])}.` : "Met one of the stop texts."
   if (ended !== "length") return ended ? "Finished." : ""
-  return tokens.generated < most ? `Cut at ${plural(tokens.generated ?? 0, "token")}: the window is full.` : `Cut at Most new tokens, ${count(most)}.`
+  return tokens.generated < most ? `Cut at ${plural(tokens.generated ?? 0, "token")}: the window is full.` : `Cut at Max answer length, ${count(most)}.`
 }
 
 /** When an answer was whole: its first token, and the others at their rate; null where there is none. @param {Api.SideFrame} side */

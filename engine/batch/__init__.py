@@ -1,1 +1,1 @@
-"""Many prompts: what is submitted, who answers it, and what comes back."""
+"""Submits many prompts, answers them, and returns the results."""

@@ -1,4 +1,4 @@
-"""What an answer to a prompt would read, from where, and what it would compute and why, without computing."""
+"""Predicts which tokens of a prompt the cache holds and which must be computed, without computing."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from engine.prompt.recipe import Identity
 from engine.prompt.trail import Chunk, Edge, Placed, Trail, names
 
 PLAIN = "new text"
-"""Why text that is no module's is computed: nothing that begins alike was computed up to here."""
+"""The reason for computing new text: no earlier prompt begins with the same tokens up to here."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive tokens of a prompt that come from one place.
+    """Consecutive tokens of a prompt from one source.
 
     Attributes:
         kind: "anonymous" or "module" text of a schema, an "argument", or new "text".
-        path: the path of the module; for an argument "module:parameter"; "" else.
+        path: the module path, "module:parameter" for an argument, or "".
         start: position of the first token.
-        tokens: how many there are.
-        tier: the tier that they would be read from; "none" where they would be computed.
-        outcome: whether they are there.
-        reason: why they are not; "" where they are.
+        tokens: number of tokens.
+        tier: the tier to read from; "none" if they must be computed.
+        outcome: hit or miss.
+        reason: why it is a miss; "" for a hit.
     """
 
     kind: str
@@ -44,11 +44,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Outlook:
-    """A prompt, part by part.
-
-    Attributes:
-        parts: by position.
-    """
+    """The parts of a prompt, by position."""
 
     parts: tuple[Part, ...]
 
@@ -59,7 +55,7 @@ class Outlook:
 
     @property
     def read(self) -> int:
-        """Tokens that would be read."""
+        """Tokens that the cache holds."""
         return sum(part.tokens for part in self.parts if part.outcome == Outcome.HIT)
 
     def to_json(self) -> dict[str, Any]:
@@ -70,12 +66,9 @@ class Outlook:
 
 
 def outlook(cache: SegmentCache, tree: PrefixTree | None, submission: Submission) -> Outlook:
-    """Looks what of a prompt is there. What is found is not held, and can be gone the next moment.
+    """Looks up each part of a prompt, with a tree of computed prefixes if the engine has one.
 
-    Args:
-        cache: the segments of the model.
-        tree: what prompts have computed; None where nobody keeps that.
-        submission: the prompt.
+    The segments are not locked, so they can be evicted at any time.
     """
     planned, settings = submission.planned, submission.settings
     tier_of = cache.tiers(wanted(planned.slices))
@@ -91,15 +84,15 @@ def outlook(cache: SegmentCache, tree: PrefixTree | None, submission: Submission
             parts.extend(_cut(piece, bounds))
             continue
         tier = tier_of(used.recipe)
-        there = tier != Tier.NONE
-        reason = "" if there else str(cache.reason(used.recipe, request))
-        outcome = Outcome.HIT if there else Outcome.MISS
+        cached = tier != Tier.NONE
+        reason = "" if cached else str(cache.reason(used.recipe, request))
+        outcome = Outcome.HIT if cached else Outcome.MISS
         parts.append(Part(piece.kind, piece.path, piece.start, piece.tokens, tier, outcome, reason))
     return Outlook(tuple(parts))
 
 
 def _cut(piece: Piece, bounds: Sequence[tuple[Tier, int]]) -> Iterator[Part]:
-    """Text that is computed, cut where what is known of it ends."""
+    """Splits text at the ends of its prefixes in memory and on disk."""
     kind, path, start, end = piece.kind, piece.path, piece.start, piece.start + piece.tokens
     for tier, bound in bounds:
         upto = min(max(bound, start), end)
@@ -112,7 +105,7 @@ def _cut(piece: Piece, bounds: Sequence[tuple[Tier, int]]) -> Iterator[Part]:
 
 
 def _known(cache: SegmentCache, tree: PrefixTree, trail: Trail) -> tuple[int, int]:
-    """Up to which position a trail is known in memory, and then on disk, as `PrefixTree.acquire` finds it."""
+    """The ends of a trail's prefixes in memory and on disk, as `PrefixTree.acquire` finds them."""
     limit = trail.end - 1
     edges = [edge for edge in trail.edges if edge.start < limit]
     with tree.tier.locked():
@@ -137,7 +130,7 @@ def _known(cache: SegmentCache, tree: PrefixTree, trail: Trail) -> tuple[int, in
 
 
 def _followed(tree: PrefixTree, edges: Sequence[Edge]) -> tuple[int, str]:
-    """How many edges are known, and the name of the last; while the tier is locked. No node is split."""
+    """The number of edges in the tree and the name of the last; for a locked tier. Splits no node."""
     node, done = tree.root, 0
     while done < len(edges) and (child := node.children.get(edges[done])) is not None:
         same = 0

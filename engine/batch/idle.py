@@ -1,4 +1,4 @@
-"""Work for which nobody waits: done while nothing else is computed, and given up when something is."""
+"""Background work: runs while nothing else is computed, and is cancelled when a step waits."""
 
 from __future__ import annotations
 
@@ -16,21 +16,17 @@ from engine.model.network import Network
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS: Final = 0.5  # without a step of anybody's, until it begins
-MOST: Final = 16  # pieces of work that wait; beyond, the oldest is forgotten
+QUIET_SECONDS: Final = 0.5  # seconds without a step before work begins
+MOST: Final = 16  # size of the queue; the oldest piece of work is dropped
 
 Work = Callable[[], Generator[Working, None, Any]]
 
 
 class Idle:
-    """Does such work on a thread of its own, one piece after the other.
+    """Runs background work on its own thread, one piece at a time.
 
-    A piece that somebody else's step interrupts is forgotten, and so is one that fails.
-
-    Args:
-        computing: says whether anything else is computed.
-        network: what its passes go through.
-        quiet: for how many seconds nothing must be computed before a piece begins.
+    A piece is dropped if it fails or if another step interrupts it. Work begins after `quiet` seconds without
+    a step.
     """
 
     def __init__(self, computing: Computing, network: Network, quiet: float = QUIET_SECONDS) -> None:
@@ -41,14 +37,13 @@ class Idle:
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
-        """Takes work from now on; until then what is offered is forgotten, as nobody stays to do it."""
+        """Accepts work from now on; earlier offers are dropped."""
         self._open = True
 
     def offer(self, work: Work) -> None:
-        """Takes a piece of work in, from any thread, and returns at once; never fails.
+        """Queues a piece of work from any thread, and returns at once; never fails.
 
-        Args:
-            work: makes the generator of its steps, when its turn has come.
+        `work` creates the generator of its steps when it is about to run.
         """
         with self._changed:
             if self._closed or not self._open:
@@ -59,14 +54,14 @@ class Idle:
                 try:
                     thread.start()
                 except RuntimeError as error:  # no room for another thread
-                    log.info("idle work is forgotten: %s", error)
+                    log.info("idle work is dropped: %s", error)
                     self._waiting.clear()
                     return
                 self._thread = thread
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Forgets what waits, and has what goes on end at its next look; a second time does nothing."""
+        """Drops queued work and stops running work at its next check; a second call does nothing."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -75,7 +70,7 @@ class Idle:
             self._thread.join()
 
     def wait(self, seconds: float) -> bool:
-        """Waits until nothing is left to do; whether that came in time."""
+        """Waits until no work is left; returns whether that happened in time."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting and not self._busy, seconds)
 
@@ -86,8 +81,8 @@ class Idle:
                 steps = while_wanted(work(), self._network, listener)
                 returned(self._computing.steps(steps, "cached"))
             except (CancelledError, ClosedError):
-                log.debug("idle work was given up: something else is computed")
-            except Exception:  # nobody waits for it
+                log.debug("idle work was cancelled: another step waits")
+            except Exception:  # no caller waits for it
                 log.warning("idle work failed", exc_info=True)
             finally:
                 with self._changed:
@@ -95,7 +90,7 @@ class Idle:
                     self._changed.notify_all()
 
     def _next(self) -> Work | None:
-        """Waits for work and for quiet; None where it is over."""
+        """Waits for work and for idle time; None if closed."""
         with self._changed:
             while not self._closed:
                 lacking = self._quiet - self._computing.quiet_for

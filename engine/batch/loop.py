@@ -1,12 +1,11 @@
-"""Answers many prompts at once: one thread runs steps, and a step is one pass over rows of all of them.
+"""Answers many prompts at once: one thread runs steps, and each step is one pass over rows of all of them.
 
-A step takes in who came and lets go who left, prepares one more prompt where there is room, and makes a
-pass: a row of each answer under way, and as much of the prompts to be read as a pass has room for. So whoever
-came last waits for no whole answer of another, and no answer waits for the whole of a long prompt. A prompt
-that has no company is computed as without a loop, to the last bit: its prefill in one piece, its guesses in
-the same pass.
+A step takes in new prompts, removes cancelled ones, prepares one more prompt if there is room, and makes a
+pass. The pass has a row of each answer in progress and as many rows of new prompts as fit. So a new prompt
+does not wait for whole answers, and no answer waits for the whole of a long prompt. A prompt without company
+gives the same bits as without a loop: its prefill is one piece, and its guesses share the pass.
 
-What several prompts lack is encoded once: they are prepared one after the other, and the second one finds it.
+A segment that several prompts lack is encoded once, since they are prepared one after the other.
 """
 
 from __future__ import annotations
@@ -37,23 +36,18 @@ from engine.prefix_tree.tree import PrefixTree
 
 log = logging.getLogger(__name__)
 
-_LEAST_PART = 8  # of a pass: so much is encoded at once, though a row or two are left
-_LOOK_SECONDS = 0.02  # between two looks at what another program is at
+_LEAST_PART = 8  # this fraction of a pass is encoded at once, even if fewer rows are left
+_LOOK_SECONDS = 0.02  # between two checks for a segment of another process
 
 
 class BatchLoop:
-    """An `Answerer` of many prompts at once, each step in turn with the engine's other answers.
-
-    Args:
-        cache: segments of one model, and the model.
-        computing: decides whose step is computed; when it is closed, everything here ends.
-        most: prompts that are under way at once; 1 where the model takes no more.
+    """An `Answerer` for many prompts at once. Its steps take turns with the engine's other answers.
 
     Attributes:
-        appetite: how many prompts keep it busy.
-        alone: why it answers one prompt after the other, in words; empty where it does not.
-        tree: what prompts have computed.
-        watcher: is told of each pass, on the thread that makes it, so it must be quick; None for nobody.
+        appetite: the number of prompts that keeps it busy.
+        alone: the reason if it answers one prompt at a time, else "".
+        tree: computed prefixes.
+        watcher: receives each pass on the thread that makes it, so it must be quick; None for no watcher.
     """
 
     def __init__(self, cache: SegmentCache, computing: Computing, most: int = scheduler.MOST) -> None:
@@ -66,15 +60,15 @@ class BatchLoop:
         self._rows = scheduler.rows_of(cache.model.network.device.type)
         self._came: Inbox[Run] = Inbox(self._work)
         self._dropped: deque[Reply] = deque()  # appended to without a lock
-        # Of the thread alone:
+        # The thread alone uses these:
         self._waiting: list[Run] = []
         self._preparing: Run | None = None
-        self._barred: list[Run] = []  # another program is at what they lack
+        self._barred: list[Run] = []  # another process encodes segments that they lack
         self._under_way: list[Run] = []
-        self._full = False  # nobody who waits can be admitted before somebody ends
+        self._full = False  # no waiting prompt can be admitted before an answer ends
 
     def submit(self, submission: Submission) -> Ticket:
-        """Takes a prompt in and returns at once.
+        """Queues a prompt and returns at once.
 
         Raises:
             ClosedError: the engine was closed.
@@ -86,14 +80,12 @@ class BatchLoop:
 
     @property
     def busy(self) -> bool:
-        """Whether there is a prompt that has not ended."""
+        """Whether any prompt is unfinished."""
         return bool(self._came) or bool(self._everyone())
 
     def close(self) -> None:
-        """Waits until all has ended; for after `Computing.close`, which lets no further step begin."""
+        """Waits until all prompts have ended; call it after `Computing.close`."""
         self._came.close()
-
-    # What the thread does
 
     def _work(self) -> None:
         patience = self._computing.patience
@@ -109,7 +101,7 @@ class BatchLoop:
             except ClosedError as error:
                 self._end_all(error)
             except Exception as error:
-                # Nobody is to wait for ever because of a fault that is none of theirs.
+                # An internal error must not leave callers waiting for ever.
                 log.exception("a step of many prompts failed")
                 self._end_all(error)
             if came:
@@ -121,7 +113,7 @@ class BatchLoop:
                 time.sleep(_LOOK_SECONDS)
 
     def _took_in(self) -> bool:
-        """Takes in who came; says whether there is anybody. Where nobody comes for a while, it is over."""
+        """Takes in new prompts; returns whether there are any. False after an idle period ends the thread."""
         some = bool(self._everyone())
         if not some and not self._came:
             release_thread_pool()
@@ -132,14 +124,14 @@ class BatchLoop:
             run.reply.say(Waiting(run.reply.side, WAITING, 0, 1))
 
     def _let_go(self) -> None:
-        """Ends what nobody wants any more."""
+        """Ends cancelled prompts."""
         self._dropped.clear()
         for run in self._everyone():
             if run.reply.cancelled:
                 self._end(run, cancelled())
 
     def _everyone(self) -> list[Run]:
-        # In the order in which they go on, so that `busy` on another thread misses none that does meanwhile.
+        # In the order of progress, so that `busy` on another thread misses no prompt that advances meanwhile.
         waiting, barred, preparing, under_way = (
             [*self._waiting],
             [*self._barred],
@@ -149,15 +141,14 @@ class BatchLoop:
         return [*under_way, *([preparing] if preparing is not None else []), *barred, *waiting]
 
     def _end(self, run: Run, outcome: Outcome) -> None:
-        """Ends one before its time, wherever it is; it is told in any case."""
+        """Ends a prompt early, in whichever state it is; its reply always gets the outcome."""
         try:
             run.end(outcome)
         except Exception:
-            log.exception("what an answer held was not let go of")
+            log.exception("the resources of an answer were not released")
         self._leave(run)
 
     def _leave(self, run: Run) -> None:
-        """Takes out one that has ended."""
         if run is self._preparing:
             self._preparing = None
         for runs in (self._waiting, self._barred, self._under_way):
@@ -171,7 +162,7 @@ class BatchLoop:
             self._end(run, error)
 
     def _step(self) -> bool:
-        """Prepares, and makes a pass; returns whether what is next is another program's to compute."""
+        """Prepares prompts and makes a pass; returns whether another process encodes the next segments."""
         barred = self._prepare()
         self._set_aside()
         if self._under_way:
@@ -179,14 +170,14 @@ class BatchLoop:
         return barred
 
     def _prepare(self) -> bool:
-        """Admits and prepares prompts: until one has computed something, or there are enough to read.
+        """Admits and prepares prompts until one has computed something or there are enough rows to read.
 
-        One of those that are barred is looked at in each step, and others pass it.
+        Each step checks one of the barred prompts; others overtake them.
         """
         if self._preparing is None and self._barred:
             self._preparing = self._barred.pop(0)
         if self._preparing is not None and self._rows_left() == 0:
-            return False  # those who came before it are to be read first
+            return False  # earlier prompts must be read first
         while self._preparing is not None or self._admit():
             run = self._preparing
             assert run is not None
@@ -210,18 +201,18 @@ class BatchLoop:
         return bool(self._barred)
 
     def _set_aside(self) -> None:
-        """Sets memory aside for what comes next of answers; where there is none, the newest is set back."""
+        """Reserves memory for the next tokens of answers; if there is none, sets back the newest answer."""
         for run in [*self._under_way]:
             while run in self._under_way and (more := run.more) is not None:
-                others = [one.need for one in self._under_way if one is not run]
+                others = [other.need for other in self._under_way if other is not run]
                 if scheduler.room(self._cache.memory_tier.budget, others, more):
                     run.reserve()
                 else:
                     self._set_back(self._under_way[-1])
 
     def _set_back(self, run: Run) -> None:
-        """Has one wait again, before all others."""
-        log.info("an answer is set back until there is memory for it")
+        """Puts a run back at the head of the queue."""
+        log.info("an answer waits until memory is free")
         if run.sequence is not None and run.sequence.kv is not None:
             self._passes.forget(run.sequence.kv)
         run.set_back()
@@ -229,9 +220,9 @@ class BatchLoop:
         self._waiting.insert(0, run)
 
     def _rows_left(self) -> int | None:
-        """How many tokens can be encoded before the pass, so that nobody waits for more than its rows.
+        """How many tokens can be encoded before the pass, so that no answer waits for more than its rows.
 
-        None where nobody is under way; 0 where what is to be read already fills the pass.
+        None if no answer is in progress; 0 if unread prompts already fill the pass.
         """
         if not self._under_way:
             return None
@@ -241,26 +232,25 @@ class BatchLoop:
         return max(self._rows - unread - len(self._under_way), self._rows // _LEAST_PART)
 
     def _admit(self) -> bool:
-        """Has the next of the waiting prepared, where there is one and there is room for it."""
+        """Starts preparing the next waiting prompt, if there is one and it has room."""
         self._full = len(self._under_way) + len(self._barred) >= self._most
         if not self._waiting or self._full or self._rows_left() == 0:
             return False
         tier = self._cache.memory_tier
         place = scheduler.choose(self._waiting, lambda need: all(key in tier for key in need.segments))
         run = self._waiting[place]
-        others = [one.need for one in (*self._under_way, *self._barred)]
+        others = [other.need for other in (*self._under_way, *self._barred)]
         if not scheduler.room(tier.budget, others, run.need):
             self._full = True
             return False
-        for one in self._waiting[:place]:
-            one.passed += 1
+        for other in self._waiting[:place]:
+            other.passed += 1
         run.reserve()
         self._preparing = run
         del self._waiting[place]
         return True
 
     def _pass(self) -> None:
-        """One pass over rows of those under way."""
         started = time.perf_counter()
         coming = self._came or self._preparing or (self._waiting and not self._full)
         alone = len(self._under_way) == 1 and (self._most == 1 or not coming)
@@ -272,7 +262,7 @@ class BatchLoop:
         decoding = [run for run in self._under_way if run.decodes]
         reading = [run for run in self._under_way if not run.decodes]
         rows = {run: run.wants() for run in decoding}
-        taken = sum(len(one.real.token_ids) for one in rows.values())
+        taken = sum(len(own.real.token_ids) for own in rows.values())
         wanted = [len(run.wants().token_ids) for run in reading]
         budget = sum(wanted) if alone else self._rows
         for run, count in zip(reading, scheduler.shares(budget, taken, wanted), strict=True):
@@ -283,11 +273,11 @@ class BatchLoop:
             self._compute(rows, started)
 
     def _interruptible(self, runs: Sequence[Run]) -> AbstractContextManager[None]:
-        """Has a long pass left between two layers once nobody wants anything of it."""
+        """Interrupts a long pass between two layers once all its prompts are cancelled."""
         return self._cache.model.network.interruptible(lambda: all(run.reply.cancelled for run in runs))
 
     def _compute(self, rows: dict[Run, Rows], started: float) -> None:
-        """Makes the pass; where that fails, each by itself, so that only who is at fault ends."""
+        """Makes the pass. If it fails, makes one pass for each prompt, so that only the failing one ends."""
         runs = list(rows)
         others = [run.placements for run in self._under_way if run not in rows]
         try:
@@ -301,7 +291,7 @@ class BatchLoop:
             if len(runs) == 1:
                 self._end(runs[0], error)
                 return
-            log.info("a pass of %d prompts failed, and is made one by one: %s", len(runs), error)
+            log.info("a pass of %d prompts failed, so each gets its own pass: %s", len(runs), error)
         else:
             self._take(rows, logits, started)
             return
@@ -309,7 +299,7 @@ class BatchLoop:
             self._compute({run: rows[run]}, time.perf_counter())
 
     def _take(self, rows: dict[Run, Rows], logits: Sequence[Tensor], started: float) -> None:
-        """Has each take what the pass has computed of it."""
+        """Gives each run its results of the pass."""
         if self.watcher is not None:
             self.watcher(self._made([own.real for own in rows.values()]))
         for (run, own), scores in zip(rows.items(), logits, strict=True):
@@ -322,13 +312,12 @@ class BatchLoop:
                 self._leave(run)
 
     def _made(self, rows: list[Rows]) -> Pass:
-        """What is told of the pass that these rows went through."""
         caches = [run.sequence.kv for run in self._under_way if run.sequence is not None]
         return Pass(
-            sum(one.rowwise is not None for one in rows),
-            sum(len(one.token_ids) for one in rows),
+            sum(own.rowwise is not None for own in rows),
+            sum(len(own.token_ids) for own in rows),
             held_bytes(
-                (one for run in self._under_way for one in run.placements),
+                (placement for run in self._under_way for placement in run.placements),
                 (kv for kv in caches if kv is not None),
             ),
             time.perf_counter(),

@@ -1,4 +1,4 @@
-"""Forward passes over rows of several answers of one model. Scheduling is elsewhere."""
+"""Runs forward passes for several answers of one model. Scheduling is in scheduler.py."""
 
 from __future__ import annotations
 
@@ -19,24 +19,20 @@ from engine.model.model import Model
 
 @dataclass(frozen=True)
 class Failed:
-    """A sequence cannot go on; the others can.
-
-    Attributes:
-        error: what was raised over it.
-    """
+    """A sequence that cannot go on, with its error; others can."""
 
     error: Exception
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass that was made.
+    """The report of a pass.
 
     Attributes:
-        answers: how many answers under way had a row in it.
-        rows: how many rows there were, those of prompts that are still being read among them.
-        nbytes: bytes of the keys and values of everyone under way, as `held_bytes` counts them.
-        ended: when it was over, by `time.perf_counter`.
+        answers: how many answers had a row in it.
+        rows: its rows, prompts included.
+        nbytes: bytes of the keys and values of all answers in progress, as `held_bytes` counts them.
+        ended: when it ended, by `time.perf_counter`.
     """
 
     answers: int
@@ -46,16 +42,10 @@ class Pass:
 
 
 class Passes:
-    """Runs rows of several prompts through a model, many in one pass.
+    """Runs rows of several prompts through a model in one pass.
 
-    One prompt in a pass is computed as it is without this, to the last bit. In a pass with others its logits
-    are those that it has alone, but for rounding.
-
-    Args:
-        model: the model.
-
-    Attributes:
-        alone: why there can be no more than one prompt in a pass, in words; empty where there can.
+    A prompt alone in a pass gives the same bits as without this. With others, its logits differ by rounding.
+    `alone` is the reason if a pass can have only one prompt, else "".
     """
 
     def __init__(self, model: Model) -> None:
@@ -64,18 +54,18 @@ class Passes:
         self._batch = None if self.alone else model.network.batch_cache()
 
     def run(self, members: Sequence[Member], others: Sequence[Sequence[Placement]] = ()) -> list[Tensor]:
-        """Makes one pass. Where it fails, no rows are counted: all can be run again, or without some.
+        """Makes one pass. If it fails, no rows are counted: all can be run again, or some.
 
         Args:
-            members: prompts with their rows; chunks of a long prefill are made by `Rows.cut`.
-            others: what prompts read that have no rows in this pass, but will have some: it is not copied to
+            members: prompts with their rows; `Rows.cut` makes chunks of a long prefill.
+            others: segments of prompts without rows in this pass, but in later ones: they are not copied to
                 the tails of these.
 
         Returns:
-            Of each member, in their order, logits [keep, vocabulary].
+            Logits [keep, vocabulary] of each member.
 
         Raises:
-            ModelError: the model takes one prompt at a time, and these are several.
+            ModelError: there are several members, but the model takes one prompt at a time.
         """
         if self._batch is not None:
             return self.model.network.forward_batch(members, self._batch, others)
@@ -84,47 +74,44 @@ class Passes:
                 f"Model {self.model.name!r} answers prompts one by one: {self.alone}. Run them one after "
                 "the other."
             )
-        (one,) = members
-        rows, forward = one.rows, self.model.network.forward
+        (member,) = members
+        rows, forward = member.rows, self.model.network.forward
         if rows.rowwise is not None and not others:
-            one.kv.fold()
-        return [forward(rows.token_ids, rows.positions, one.kv, rows.keep, rowwise=rows.rowwise)]
+            member.kv.fold()
+        return [forward(rows.token_ids, rows.positions, member.kv, rows.keep, rowwise=rows.rowwise)]
 
     def steps(self, sequences: Sequence[Answering]) -> list[Step | Failed]:
-        """Steps each of several answers once: those that know their next token give it, others share a pass.
-
-        Args:
-            sequences: none that has ended.
+        """Steps several answers once. Those with a known next token give it; the others share a pass.
 
         Returns:
-            Of each, in their order, its step, or why it ended: that of others goes on.
+            The step of each, or its error; an error of one does not end the others.
 
         Raises:
-            ModelError: as for `run`.
+            ModelError: there are several members, but the model takes one prompt at a time.
         """
         started = time.perf_counter()
         members: dict[int, Member] = {}
-        for place, one in enumerate(sequences):
-            if not one.ahead:
-                rows = one.wanted(fold=False)
-                assert one.kv is not None
-                members[place] = Member(one.kv, rows)
+        for place, sequence in enumerate(sequences):
+            if not sequence.ahead:
+                rows = sequence.wanted(fold=False)
+                assert sequence.kv is not None
+                members[place] = Member(sequence.kv, rows)
         computed = self.run(list(members.values())) if members else []
         logits = dict(zip(members, computed, strict=True))
-        return [_stepped(one, logits.get(place), started) for place, one in enumerate(sequences)]
+        return [_stepped(sequence, logits.get(place), started) for place, sequence in enumerate(sequences)]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the buffer that short tails are moved to from memory of their own, and of copies."""
+        """Bytes of the buffer for short tails of several prompts, and of copies."""
         return 0 if self._batch is None else self._batch.nbytes
 
     def leave(self, kv: KVCache) -> None:
-        """Lets a prompt go: it may go on without this, and nothing that it reads is held."""
+        """Removes a prompt that may go on without this, and releases its segments."""
         if self._batch is not None:
             self._batch.leave(kv)
 
     def forget(self, kv: KVCache) -> None:
-        """Lets a prompt go that has ended, and its tail: nothing that it reads is held. Computes nothing."""
+        """Removes an ended prompt, its tail and its segments. Computes nothing."""
         if self._batch is not None:
             self._batch.forget(kv)
 
@@ -132,12 +119,9 @@ class Passes:
 def held_bytes(placements: Iterable[Placement], caches: Iterable[KVCache]) -> int:
     """Counts the bytes of keys and values, each tensor once.
 
-    Args:
-        placements: what is read where it lies; of each the whole segment counts.
-        caches: of their tails the memory counts that was taken for them. Models with attention code of their
-            own tell of none.
+    Tails in `caches` count with all allocated memory. Models with their own attention code report none.
     """
-    segments = {id(one.segment): one.segment.nbytes for one in placements}
+    segments = {id(placement.segment): placement.segment.nbytes for placement in placements}
     tails: dict[int, int] = {}
     for kv in caches:
         memory = None if kv.own is None else kv.own.memory

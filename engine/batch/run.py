@@ -1,4 +1,4 @@
-"""One submitted prompt on its way: it waits, is prepared, prefilled in chunks, decodes, and ends."""
+"""The states of one submitted prompt: it waits, is prepared, prefilled in chunks, decodes, and ends."""
 
 from __future__ import annotations
 
@@ -37,18 +37,11 @@ log = logging.getLogger(__name__)
 
 
 class Run:
-    """A submission, and how far it is.
-
-    Args:
-        submission: the prompt.
-        reply: is told what happens.
-        cache: segments of the model.
-        tree: what prompts before it have computed.
-        rows: of the passes in which what it lacks is encoded, as of `engine.cache.fetched.Request`.
+    """A submission and its progress.
 
     Attributes:
-        passed: how often others that came later were admitted before it.
-        sequence: its answer; None while what it reads is not all there.
+        passed: how often later prompts were admitted before it.
+        sequence: its answer; None until all its segments are ready.
     """
 
     def __init__(
@@ -71,26 +64,26 @@ class Run:
             side=submission.side,
             taken=submission.taken,
         )
-        self._starts: dict[str, int] = {}  # of the chunks that are written for the marks, by name
-        self._unwritten: set[str] = set()  # those of them that could not be written
-        self._claim: Claim | None = None  # the room on disk for what is marked
+        self._starts: dict[str, int] = {}  # start of each chunk to write for the marks, by name
+        self._unwritten: set[str] = set()  # names of the chunks that could not be written
+        self._claim: Claim | None = None  # the disk space for marked prefixes
         self._preparing = self._work.prepare()
         self._lease: Lease | None = None
-        self._granted = min(AHEAD, self._longest)  # tokens of its answer that memory is set aside for
+        self._granted = min(AHEAD, self._longest)  # tokens of its answer that have reserved memory
         self._reserved: Reserved | None = None
-        self._rows: Rows | None = None  # that are wanted next, and were not all computed
-        self._taken: float | None = None  # when it took its latest token; None before the first
-        self._silent_until = 0.0  # while another program is at what it needs
-        self._told_tree = False  # of what its prompt has computed
+        self._rows: Rows | None = None  # wanted next, and not yet computed
+        self._taken: float | None = None  # when it received its latest token; None before the first
+        self._silent_until = 0.0  # while another process encodes its segments
+        self._told_tree = False  # whether the tree has its prompt
 
     @property
     def need(self) -> Need:
-        """The memory that it takes: what it reads, and what becomes its own as far as that is set aside."""
+        """The memory that it needs: its segments, and its own tokens as far as they are reserved."""
         return self._needed(self._granted)
 
     @property
     def more(self) -> Need | None:
-        """The memory that it takes with more of its answer; None while what is set aside will do."""
+        """The memory that it needs for more of its answer; None while its reservation is enough."""
         if self.sequence is None or self._granted >= self._longest:
             return None
         if self.sequence.taken < self._granted:
@@ -104,34 +97,33 @@ class Run:
 
     @cached_property
     def _read(self) -> dict[str, int]:
-        """Bytes of the segments that it reads, by key."""
+        """Bytes of its segments, by key."""
         size = self._cache.model.bytes_per_token
-        return {one.key: one.tokens * size for one in wanted(self.submission.planned.slices)}
+        return {recipe.key: recipe.tokens * size for recipe in wanted(self.submission.planned.slices)}
 
     @cached_property
     def _new(self) -> int:
-        """Tokens of its prompt that are in no segment."""
+        """Tokens of its prompt outside of segments."""
         planned = self.submission.planned
-        read = sum(one.hi - one.lo for one in planned.slices if one is not None)
+        read = sum(used.hi - used.lo for used in planned.slices if used is not None)
         return len(planned.plan.token_ids) - read
 
     @cached_property
     def _longest(self) -> int:
-        """Tokens that its answer can have."""
         if self.submission.warm:
             return 1
         room = max(1, self._cache.model.context_length - self.submission.planned.plan.end)
         return min(self.submission.settings.max_new_tokens, room)
 
     def reserve(self) -> None:
-        """Sets aside what becomes its own next: it is admitted, or has taken what was set aside."""
+        """Reserves memory for its next tokens: on admission, or when the reservation is used up."""
         if self.more is not None:
             self._granted = min(self._longest, self._granted + AHEAD)
         self._give_back()
         self._reserved = self._cache.memory_tier.reserve(self.need.own)
 
     def set_back(self) -> None:
-        """Gives up what it has computed and keeps what it reads, as if it had just been prepared."""
+        """Drops its computed keys and values but not its segments, as if it had just been prepared."""
         assert self.sequence is not None
         self.sequence.set_back()
         self._rows = None
@@ -144,7 +136,7 @@ class Run:
 
     @property
     def unread(self) -> int:
-        """Tokens of its prompt that are yet to be computed, once it is prepared."""
+        """Tokens of a prepared prompt that are yet to be computed."""
         if self.sequence is None:
             return 0
         if self._rows is not None:
@@ -153,18 +145,18 @@ class Run:
 
     @property
     def placements(self) -> Items[Placement]:
-        """What it reads where it lies; nothing while that is not known."""
+        """The segments that it reads; empty before it is prepared."""
         return () if self.sequence is None else self.sequence.prefill.placements
 
     def prepare(self) -> Working | None:
-        """Does the next piece of what comes before its prefill; None when there is nothing more of it."""
+        """Does the next piece of preparation; None when it is complete."""
         try:
             event = next(self._preparing)
         except StopIteration as end:
             self._begin(end.value)
             return None
         assert isinstance(event, Working)
-        if isinstance(event, Barred):  # looked at again and again, and told now and then
+        if isinstance(event, Barred):  # checked often, reported rarely
             if time.monotonic() < self._silent_until:
                 return event
             self._silent_until = time.monotonic() + PATIENCE_SECONDS
@@ -183,7 +175,7 @@ class Run:
         self._clock.lap("prefill")
 
     def _mark(self) -> None:
-        """Decides how far what is marked is written: as far as there is room. Sets that room aside."""
+        """Decides how far the marked prefix is written, by the free space, and reserves that space."""
         if not self.submission.marked:
             return
         work, why = self._work, self._unmarked()
@@ -191,19 +183,19 @@ class Run:
         if not why:
             assert self._lease is not None
             known, trail = self._lease.chunks(), self._trail(())
-            segments = [one for one in self.submission.planned.slices if one is not None and one.recipe.kept]
-            lost = self._cache.store.lacks(one.recipe.key for one in segments)
-            limit = min((one.start for one in segments if one.recipe.key in lost), default=trail.end)
-            beside = {one.recipe.key for one in segments} - lost
+            segments = [x for x in self.submission.planned.slices if x is not None and x.recipe.kept]
+            lost = self._cache.store.lacks(x.recipe.key for x in segments)
+            limit = min((x.start for x in segments if x.recipe.key in lost), default=trail.end)
+            stored = {x.recipe.key for x in segments} - lost
             for position in sorted({mark.position for mark in self.submission.marks}, reverse=True):
-                if position > limit:  # it would not be there, whole
+                if position > limit:  # it would be incomplete
                     why = why or f"{NO_ROOM}: a segment before it is not on disk."
                     continue
                 reach = _reach(trail, position)
-                chunks = [one for one in trail.up_to(reach).edges if isinstance(one, Chunk)]
+                chunks = [x for x in trail.up_to(reach).edges if isinstance(x, Chunk)]
                 ends = {name: end for name, end in known.items() if end <= reach}
                 try:
-                    self._claim = self._tree.disk.claim(chunks, ends, beside)
+                    self._claim = self._tree.disk.claim(chunks, ends, stored)
                 except StoreError as error:
                     why = why or f"{NO_ROOM}: {error}."
                     continue
@@ -215,7 +207,7 @@ class Run:
 
     @property
     def _in_tree(self) -> bool:
-        """Whether what it computes is in sight of segments as they are, and may be read from the tree."""
+        """Whether its tokens see unchanged segments, so that the tree can store them."""
         submission = self.submission
         return submission.planned.scope is not None and submission.settings.repair == "none"
 
@@ -224,14 +216,8 @@ class Run:
         salt = self.submission.prompt.schema.spec.identity.salt_digest
         return Trail.of_plan(planned.plan, planned.slices, answer, closed=closed, salt=salt)
 
-    # Rows of passes
-
     def begin_pass(self, *, alone: bool) -> None:
-        """Decides what it wants of the next pass.
-
-        Args:
-            alone: nobody else has rows in it, so that rows of guesses cost next to nothing.
-        """
+        """Chooses the rows for the next pass. In a pass `alone`, rows of guesses cost almost nothing."""
         assert self.sequence is not None
         self._clock.restart()
         if self._taken is not None:
@@ -240,31 +226,31 @@ class Run:
             self._rows = self.sequence.wanted(fold=False, guess=alone)
 
     def wants(self) -> Rows:
-        """What it wants of the pass that is begun, whole."""
+        """All rows that it wants in the next pass."""
         assert self._rows is not None
         return self._rows
 
     def member(self, rows: Rows) -> Member:
-        """It with some of those rows."""
+        """Itself with some of those rows."""
         assert self.sequence is not None
         assert self.sequence.kv is not None
         return Member(self.sequence.kv, rows)
 
     @property
     def decodes(self) -> bool:
-        """Whether that is the next token of an answer, and no part of a prompt."""
+        """Whether those rows compute the next token of the answer, not a part of the prompt."""
         return self.wants().rowwise is not None
 
     def take(self, count: int, logits: Tensor, started: float) -> bool:
-        """Takes what a pass has computed; returns whether the answer has ended.
+        """Takes the results of a pass; returns whether the answer has ended.
 
         Args:
-            count: how many of the wanted rows were in it.
+            count: how many of the wanted rows the pass had.
             logits: [keep, vocabulary] of those.
-            started: when the pass was begun, by `time.perf_counter`.
+            started: when the pass began, by `time.perf_counter`.
 
         Raises:
-            ModelError: they are no numbers.
+            ModelError: the logits are not numbers.
         """
         assert self.sequence is not None
         assert self._rows is not None
@@ -296,7 +282,7 @@ class Run:
         assert self.sequence is not None
         if len(self.sequence.token_ids) == 1 and step.token is not None:
             parts = self._clock.parts
-            took = self._clock.total - parts["parse"] - parts["plan"]  # those were before it arrived
+            took = self._clock.total - parts["parse"] - parts["plan"]  # those preceded the submission
             since = (time.perf_counter() - self._arrived) * 1000
             self._clock.waited += max(0.0, since - took)
             self.reply.say(self._work.first_token(self.sequence))
@@ -322,14 +308,14 @@ class Run:
 
     @contextlib.contextmanager
     def _all_the_same(self) -> Iterator[None]:
-        """What goes wrong with keeping is no fault of the answer's."""
+        """An error while storing does not fail the answer."""
         try:
             yield
         except Exception:
-            log.exception("what an answer has computed was not kept")
+            log.exception("the computed tokens of an answer were not stored")
 
     def _share(self) -> None:
-        """Has the tree take in the prompt once it is computed: who begins alike waits for no answer."""
+        """Puts the computed prompt into the tree, so that later prompts need not wait for the answer."""
         if self._told_tree or not self._in_tree:
             return
         self._told_tree = True
@@ -341,36 +327,33 @@ class Run:
             with lease:
                 written = self._keep(lease, marked, reach)
             ends = {end: name for name, end in written.items()}
-            edges = [one for one in trail.up_to(reach).edges if one.tokens]
-            self._starts = {ends[one.end]: one.start for one in edges if one.end in ends}
-            lacking = [one.start for one in edges if one.end not in ends]
+            edges = [edge for edge in trail.up_to(reach).edges if edge.tokens]
+            self._starts = {ends[edge.end]: edge.start for edge in edges if edge.end in ends}
+            lacking = [edge.start for edge in edges if edge.end not in ends]
             work.marked, work.reach = min([marked, *lacking]), min([reach, *lacking])
 
     def _unmarked(self) -> str:
-        """Why nothing that is marked is written, in a sentence; "" where it is."""
+        """Why no marked prefix is written, in a sentence; "" if it is."""
         if not self._in_tree:
             return UNMARKED
         if self._cache.writable:
             return ""
-        why = "it can only be read" if self._cache.store.read_only else "its budget is 0"
-        return f"Nothing was written for the marks: the store keeps nothing new, as {why}."
+        why = "is read-only" if self._cache.store.read_only else "has a budget of 0"
+        return f"No marked prefix was written: the store {why}."
 
     def _keep(self, lease: Lease, marked: int, reach: int) -> dict[str, int]:
-        """Has what is marked written and kept, and what was read kept for as long again.
+        """Writes the marked prefix and sets its retention; renews the retention of cached segments.
 
-        Args:
-            lease: holds it.
-            marked: the position up to which segments are kept.
-            reach: the position up to which chunks are written.
+        Segments are retained up to `marked`, and chunks are written up to `reach`.
 
         Returns:
-            The positions behind what is on disk then or is to be, by name.
+            The end positions of segments and chunks that are or will be on disk, by name.
         """
         submission, store = self.submission, self._cache.store
         ends = {
-            one.recipe.key: one.start + one.hi - one.lo
-            for one in submission.planned.slices
-            if one is not None and one.recipe.kept
+            used.recipe.key: used.start + used.hi - used.lo
+            for used in submission.planned.slices
+            if used is not None and used.recipe.kept
         }
         chunks = lease.chunks()
         store.renew([*ends, *chunks])
@@ -379,9 +362,9 @@ class Run:
         ends = {name: end for name, end in ends.items() if end <= marked}
         ends.update({name: end for name, end in chunks.items() if end <= reach})
         for seconds, names in _by_time(submission.marks, ends).items():
-            store.keep(names, seconds)  # before they are written, so that none goes for the next
+            store.keep(names, seconds)  # before they are written, so that writing one does not evict another
         schema, scope = submission.prompt.schema.label, submission.settings.scope
-        hold = store.using(ends)  # none of them goes for another
+        hold = store.using(ends)  # nothing evicts them meanwhile
         self._tree.write_held(lease, reach, schema, scope, self._unwritten.add)
         store.afterwards(hold.release)
         if self._claim is not None:
@@ -390,44 +373,44 @@ class Run:
         return ends
 
     def _remember(self, sequence: Sequence) -> None:
-        """Has the tree take in what it has computed, in the room that was set aside for it."""
+        """Puts its computed tokens into the tree, in its reserved memory."""
         self._give_back()
         trail = self._whole_trail(sequence)
         self._tree.insert(trail, self._computed(sequence))
         settings = self.submission.settings
-        if settings.store_conversation:  # else new text is never written, and that of others never is
+        if settings.store_conversation:  # else new text is never written, nor that of others
             self._tree.write(self.submission.prompt.schema.label, settings.scope, along=trail)
 
     def _computed(self, sequence: Sequence) -> Computed:
-        """What it has computed, and what a token of its prompt took: reading an answer's takes as long."""
+        """Its computed keys and values, and the seconds per prompt token; an answer's tokens take as long."""
         took, tokens = self._clock.parts.get("prefill", 0.0) / 1000, len(sequence.prefill.token_ids)
         return Computed(*sequence.computed(), seconds=took / max(1, tokens))
 
     def _whole_trail(self, sequence: Sequence) -> Trail:
-        """The trail of prompt and answer; in a conversation the text ends a chunk if it has these tokens."""
+        """The trail of prompt and answer. In a conversation, text that encodes to them ends a chunk."""
         plan, prompt = self.submission.planned.plan, self.submission.prompt
         answer = sequence.token_ids[: sequence.answered]
         if not plan.borders or not sequence.text:
             return self._trail(answer)
-        said = [Fragment(sequence.text)]
-        (ids,) = prompt.schema.spec.chat.tokens.encode(said, behind=sequence.prefill.prompt[-1])
+        spoken = [Fragment(sequence.text)]
+        (ids,) = prompt.schema.spec.chat.tokens.encode(spoken, behind=sequence.prefill.prompt[-1])
         if answer[: len(ids)] == ids:
             return self._trail(ids, closed=True)
         return self._trail(answer)
 
     def end(self, outcome: Outcome) -> None:
-        """Ends it before its time."""
+        """Ends it early."""
         if isinstance(outcome, Exception):
             if not isinstance(outcome, PromptCacheError):
-                log.info("an answer has failed", exc_info=outcome)
-            outcome.with_traceback(None)  # whose frames hold the keys and values of all who were in the pass
+                log.info("an answer failed", exc_info=outcome)
+            outcome.with_traceback(None)  # its frames refer to keys and values of all prompts in the pass
         try:
             self.close()
         finally:
             self.reply.end(outcome)
 
     def close(self) -> None:
-        """Lets go of all that it holds; a second time does nothing."""
+        """Releases everything; a second call does nothing."""
         try:
             self._preparing.close()
         finally:
@@ -440,29 +423,24 @@ class Run:
 
 
 def _reach(trail: Trail, position: int) -> int:
-    """Up to where chunks of a marked prefix are of use: the opening of a turn before a named block is not."""
+    """Up to where chunks of a marked prefix are useful: without a turn's opening before a named block."""
     edges = trail.up_to(position).edges
     return trail.legible(edges[-1].end) if edges else 0
 
 
 def _times(marks: Items[Mark]) -> dict[int, float]:
-    """For how many seconds what is marked is kept, by the mark's position; 0 where it does not say."""
-    found: dict[int, float] = {}
+    """The retention in seconds by the mark's position; 0 if the mark has none."""
+    seconds: dict[int, float] = {}
     for mark in marks:
-        found[mark.position] = max(found.get(mark.position, 0.0), mark.seconds or 0.0)
-    return found
+        seconds[mark.position] = max(seconds.get(mark.position, 0.0), mark.seconds or 0.0)
+    return seconds
 
 
 def _by_time(marks: Items[Mark], ends: Mapping[str, int]) -> dict[float, list[str]]:
-    """What is kept for how many seconds: each as long as the longest of the marks that it stands before.
-
-    Args:
-        marks: the marks.
-        ends: the position behind what is marked, by its name.
-    """
-    found: dict[float, list[str]] = {}
+    """Groups `ends` of segments and chunks by retention: the longest of the marks at or after their end."""
+    names: dict[float, list[str]] = {}
     for name, end in ends.items():
-        asked = [mark.seconds for mark in marks if mark.seconds is not None and mark.position >= end]
-        if asked:
-            found.setdefault(max(asked), []).append(name)
-    return found
+        durations = [mark.seconds for mark in marks if mark.seconds is not None and mark.position >= end]
+        if durations:
+            names.setdefault(max(durations), []).append(name)
+    return names

@@ -1,4 +1,4 @@
-"""Answers what is submitted one after the other, on a thread that ends soon after its last prompt."""
+"""Answers submissions one after the other, on a thread that ends soon after its last prompt."""
 
 from __future__ import annotations
 
@@ -13,15 +13,10 @@ from engine.inference.step_lock import Computing
 
 
 class OneByOne:
-    """An `Answerer` that takes one prompt after the other, each step in turn with the engine's other answers.
-
-    Args:
-        cache: segments of one model, and the model.
-        computing: decides whose step is computed; when it is closed, everything here ends.
-    """
+    """An `Answerer` for one prompt at a time. Its steps take turns with the engine's other answers."""
 
     appetite = 1
-    alone = "each is to be computed to the last bit as by itself"
+    alone = "each answer must have the same bits as alone"
 
     def __init__(self, cache: SegmentCache, computing: Computing) -> None:
         self._cache, self._computing = cache, computing
@@ -29,7 +24,7 @@ class OneByOne:
         self._dropped: deque[Reply] = deque()  # appended to without a lock
 
     def submit(self, submission: Submission) -> Ticket:
-        """Takes a prompt in and returns at once.
+        """Queues a prompt and returns at once.
 
         Raises:
             ClosedError: the engine was closed.
@@ -40,14 +35,14 @@ class OneByOne:
         return Ticket(reply)
 
     def close(self) -> None:
-        """Waits until all has ended; for after `Computing.close`, which lets no further step begin."""
+        """Waits until all prompts have ended; call it after `Computing.close`."""
         self._waiting.close()
 
     def _work(self) -> None:
         self._end_dropped()
-        taken: list[tuple[Submission, Reply]] = []
-        while self._waiting.take(taken, 1):
-            submission, reply = taken.pop()
+        items: list[tuple[Submission, Reply]] = []
+        while self._waiting.take(items, 1):
+            submission, reply = items.pop()
             if reply.outcome is None:
                 self._answer(submission, reply)
             self._end_dropped()
@@ -68,7 +63,7 @@ class OneByOne:
             reply.end(cancelled())
 
     def _end_dropped(self, but: Reply | None = None) -> None:
-        """Ends what was cancelled while it waited; the one that is being answered is stopped first."""
+        """Ends cancelled prompts in the queue, except the current one."""
         while self._dropped:
             reply = self._dropped.popleft()
             if reply is not but:

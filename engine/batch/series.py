@@ -1,4 +1,4 @@
-"""A series of prompts, answered a few at a time: each answer in its turn, or as soon as it is there."""
+"""Answers a series of prompts, a few at a time, and yields the answers in order or as they end."""
 
 from __future__ import annotations
 
@@ -13,25 +13,19 @@ from engine.batch.ticket import Ticket
 from engine.fidelity.comparison import compare
 
 P = TypeVar("P")
-_LOOK_SECONDS = 0.1  # between two looks at whether the series is to stop
+_LOOK_SECONDS = 0.1  # between two checks whether to stop
 
 
 @dataclass(frozen=True)
 class BothAnswers:
-    """What both sides made of one prompt.
-
-    Attributes:
-        cached: the answer from segments.
-        uncached: the answer without them.
-        comparison: what lies between them.
-    """
+    """Both answers to one prompt, with their comparison."""
 
     cached: Answer
     uncached: Answer
     comparison: Comparison
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what `pml run --json` says of an answer of both sides."""
+        """Returns an answer of both sides as `pml run --json` prints it."""
         sides = {"cached": self.cached.to_json(), "uncached": self.uncached.to_json()}
         return {**sides, **self.comparison.to_json()}
 
@@ -44,24 +38,24 @@ def answered(
     as_they_end: bool,
     stopped: Callable[[], bool] | None = None,
 ) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
-    """Has prompts answered, and gives each one's number with what came of it.
+    """Answers prompts, and yields each one's number and outcome.
 
-    Closing the generator cancels what is under way. Prompts are asked for one by one, as there is room.
+    Closing the generator cancels unfinished prompts. It takes prompts one by one, as there is room.
 
     Args:
-        prompts: the prompts; an error in the place of one is given back in its turn.
-        submit: submits one side of a prompt, or the cached and the uncached one; what it raises is that
+        prompts: the prompts; an error instead of a prompt is returned in its turn.
+        submit: submits one side of a prompt, or the cached and the uncached one; an exception is that
             prompt's outcome.
-        ahead: the most prompts that are submitted and not given back yet.
-        as_they_end: give back what has ended first; else in the order of the prompts.
-        stopped: asked in the midst of answers whether nobody wants any more; then the series ends.
+        ahead: the most prompts that are submitted and not yet returned.
+        as_they_end: yield outcomes as they end; else in the order of the prompts.
+        stopped: checked during answers; True ends the series.
 
     Yields:
-        The number of a prompt, from 0, and its answer, or what ended it.
+        The number of a prompt, from 0, and its answer or error.
     """
     source = enumerate(prompts)
-    rows: dict[int, Sequence[Ticket] | Exception] = {}  # in their order, not given back yet
-    left: dict[int, int] = {}  # tickets of each that have not ended
+    rows: dict[int, Sequence[Ticket] | Exception] = {}  # in order, not yet returned
+    left: dict[int, int] = {}  # unfinished tickets of each
     ended: SimpleQueue[int] = SimpleQueue()
     try:
         while True:
@@ -75,10 +69,10 @@ def answered(
             if not rows:
                 return
             while (ready := _ready(rows, left, as_they_end)) is None:
-                one = _next_end(ended, stopped)
-                if one is None:
+                ended_number = _next_end(ended, stopped)
+                if ended_number is None:
                     return
-                left[one] -= 1
+                left[ended_number] -= 1
             outcome = _outcome(rows[ready])
             del rows[ready], left[ready]
             yield ready, outcome
@@ -95,17 +89,16 @@ def answered_apart(
     *,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
-    """Has prompts answered, one side of one prompt after the other, so that their times can be compared.
+    """Answers prompts, one side of one prompt at a time, so that their times can be compared.
 
     Args:
-        prompts: the prompts; an error in the place of one is given back in its turn.
-        submit: submits one side of a prompt; what it raises is that prompt's outcome.
-        orders: the sides in the order in which they are answered: of the first prompt, of the second, and so
-            on in turn.
-        stopped: asked in the midst of answers whether nobody wants any more; then the series ends.
+        prompts: the prompts; an error instead of a prompt is returned in its turn.
+        submit: submits one side of a prompt; an exception is that prompt's outcome.
+        orders: the sides in order of execution, for each prompt in turn.
+        stopped: checked during answers; True ends the series.
 
     Yields:
-        The number of a prompt, from 0, and its answer, or what ended it.
+        The number of a prompt, from 0, and its answer or error.
     """
     for number, prompt in enumerate(prompts):
         if stopped():
@@ -123,7 +116,7 @@ def answered_apart(
             if stopped():
                 return
             yield number, error
-        except Exception as error:  # of this prompt alone: the others go on
+        except Exception as error:  # the other prompts go on
             yield number, error
         else:
             yield number, outcome
@@ -141,7 +134,7 @@ def _awaited(ticket: Ticket, stopped: Callable[[], bool]) -> Answer:
 
 
 def _next_end(ended: SimpleQueue[int], stopped: Callable[[], bool] | None) -> int | None:
-    """The number of the next prompt of which a side has ended; None where nobody wants any more."""
+    """The number of the next prompt with an ended side; None if stopped."""
     while True:
         if stopped is not None and stopped():
             return None
@@ -156,7 +149,7 @@ def _both(cached: Answer, uncached: Answer) -> BothAnswers:
 
 
 def _ready(rows: Iterable[int], left: Mapping[int, int], as_they_end: bool) -> int | None:
-    """The number of a prompt that can be given back now: of the first, or of any."""
+    """The number of a finished prompt: the first, or any."""
     candidates = list(rows) if as_they_end else list(rows)[:1]
     return next((number for number in candidates if not left[number]), None)
 
@@ -168,7 +161,7 @@ def _submitted(
         return prompt
     try:
         return submit(prompt)
-    except Exception as error:  # of this prompt alone: the others go on
+    except Exception as error:  # the other prompts go on
         return error
 
 

@@ -1,4 +1,4 @@
-"""A prompt as it is handed to whoever answers it: planned for one side, with its settings."""
+"""One side of a prompt, planned and with its settings, ready to be answered."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from engine.model.network import Network
 from engine.prompt.tokenized import Planned, TokenizedPrompt
 
 UNMARKED = (
-    "Nothing was written for the marks: this prompt was answered without the tree of what prompts have "
-    "computed. Marks hold for the cached side of an engine that is not deterministic, without repair."
+    "No marked prefix was written. Marks need the cached side of a non-deterministic engine, without repair."
 )
-NO_ROOM = "Not all that is marked is written"
-FAILED = "Not all that is marked could be written; the log says why."
+NO_ROOM = "The marked prefix is not fully stored"
+FAILED = "The marked prefix could not be fully stored; the log has the error."
 STOPPED = "The work was stopped before it was complete."
 Told = TypeVar("Told")
 Made = TypeVar("Made")
@@ -32,12 +31,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Mark:
-    """A prefix of a conversation that is to be on disk.
-
-    Attributes:
-        position: where it ends: at the border of a block.
-        seconds: how long it is kept there at least; None for as long as anything else.
-    """
+    """A prefix of a conversation, up to a block's end, to store on disk for at least `seconds`."""
 
     position: int
     seconds: float | None = None
@@ -45,18 +39,18 @@ class Mark:
 
 @dataclass(frozen=True)
 class Submission:
-    """One side of a prompt, to be answered.
+    """One side of a prompt to answer.
 
     Attributes:
         prompt: the prompt.
-        planned: its plan for this side; faults of the prompt were told when it was made.
-        settings: how to run it.
+        planned: its plan for this side; errors of the prompt were reported when it was made.
+        settings: its settings.
         side: the side.
-        parse_ms: what reading its text took, in milliseconds, which counts in its time to first token.
-        marks: what of it is to be on disk.
-        warm: whether the prompt is computed only, for those to come, and nothing is answered.
-        taken: the remedy that was chosen for it under a promise.
-        ended: told of its answer; must be quick and never fails.
+        parse_ms: milliseconds to read its text, which count in its time to first token.
+        marks: the prefixes to store on disk.
+        warm: compute the prompt only, for later prompts, without an answer.
+        taken: the fix that reuse "auto" chose for it.
+        ended: receives its answer; must be quick and never fail.
     """
 
     prompt: TokenizedPrompt
@@ -71,46 +65,42 @@ class Submission:
 
     @property
     def marked(self) -> int:
-        """The position up to which it is to be on disk."""
+        """The position up to which it must be on disk."""
         return max((mark.position for mark in self.marks), default=0)
 
     def marked_at(self, marks: Sequence[Mark], *, warm: bool = False) -> Submission:
-        """Returns it with marks.
-
-        Args:
-            marks: what of it is to be on disk.
-            warm: whether the prompt is computed only.
+        """Returns it with marks; `warm` computes the prompt only.
 
         Raises:
-            SettingsError: a mark ends at no border, or its time is no number above 0.
+            SettingsError: a mark is not at a boundary, or its time is not a number above 0.
         """
         borders = self.planned.plan.borders
         for mark in marks:
             if not isinstance(mark, Mark):
-                raise SettingsError(f"marks hold {mark!r}; each must be a Mark(position, seconds).")
+                raise SettingsError(f"marks contains {mark!r}; each item must be a Mark(position, seconds).")
             if mark.position not in borders:
-                ends = ", ".join(map(str, borders)) or "none, as only conversations have them"
+                ends = ", ".join(map(str, borders)) or "none, since only conversations have them"
                 raise SettingsError(
-                    f"A mark ends at position {mark.position}, where no block ends. The borders of this "
-                    f"prompt are {ends}: ask for them with borders()."
+                    f"A mark is at position {mark.position}, which is not a block boundary. The boundaries "
+                    f"of this prompt are {ends}; borders() returns them."
                 )
             if mark.seconds is not None and not 0 < mark.seconds < float("inf"):
                 raise SettingsError(
-                    f"A mark is kept for {mark.seconds!r} seconds; it must be a number above 0, or None."
+                    f"A mark has {mark.seconds!r} seconds; it must be a number above 0, or None."
                 )
         return replace(self, marks=tuple(marks), warm=warm)
 
     def steps(
         self, cache: SegmentCache, computing: Computing, listener: Listener | None = None
     ) -> Generator[Event, None, Answer]:
-        """Answers it by itself, each step in its turn among those of other answers. Closing it stops it.
+        """Answers it by itself, in turns with the steps of other answers. Closing the generator stops it.
 
         Yields:
-            Events of the side, Finished at last.
+            Events of the side, Finished last.
 
         Raises:
             ClosedError: the engine was closed.
-            CancelledError: the listener wants no more of it.
+            CancelledError: the listener stopped it.
         """
         clock = Stopwatch()
         clock.parts["parse"] = self.parse_ms
@@ -131,7 +121,7 @@ class Submission:
             while True:
                 event = next(steps)
                 yield event
-                if isinstance(event, Finished):  # its last turn brings nothing and may be long in coming
+                if isinstance(event, Finished):  # its last turn brings nothing and may take long
                     self.ended(event.answer)
                     return event.answer
 
@@ -139,10 +129,10 @@ class Submission:
 def while_wanted(
     work: Generator[Told, None, Made], network: Network, listener: Listener
 ) -> Generator[Told, None, Made]:
-    """Runs a generator to its end, step by step, and no further than it is wanted.
+    """Runs a generator step by step until it ends or the listener stops it.
 
     Raises:
-        CancelledError: the listener wants no more of it.
+        CancelledError: the listener stopped it.
     """
     with contextlib.closing(work):
         while True:
@@ -160,22 +150,22 @@ def while_wanted(
 
 
 class Answerer(Protocol):
-    """Who answers what is submitted: one prompt after the other, or many at once.
+    """Answers submissions: one after the other, or many at once.
 
     Attributes:
-        appetite: how many prompts it takes to keep it busy; more are welcome and wait.
-        alone: why it answers one prompt after the other, in words; empty where it does not.
+        appetite: the number of prompts that keeps it busy; more wait in its queue.
+        alone: the reason if it answers one prompt at a time, else "".
     """
 
     appetite: int
     alone: str
 
     def submit(self, submission: Submission) -> Ticket:
-        """Takes a prompt in, from any thread, and returns at once.
+        """Queues a prompt from any thread, and returns at once.
 
         Raises:
             ClosedError: the engine was closed.
         """
 
     def close(self) -> None:
-        """Ends what is under way or waits, each with ClosedError; returns when nothing runs any more."""
+        """Ends all prompts with ClosedError; returns when nothing runs any more."""

@@ -1,4 +1,4 @@
-"""What a submitted prompt brings: its events, its answer or what ended it, for threads and asyncio."""
+"""Events and outcome of a submitted prompt, for threads and asyncio."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ def _elsewhere() -> bool:
 
 
 class Reply:
-    """What whoever answers has said so far. A Ticket reads it, on any thread.
+    """The events so far of an answer. A Ticket reads it, on any thread.
 
-    Attributes:
-        side: the side that is answered.
-        cancelled: nobody wants it any more; to be looked at before each step.
+    `cancelled` is checked before each step.
     """
 
     def __init__(
@@ -34,12 +32,10 @@ class Reply:
         dropped: Callable[[Reply], None],
         answers_here: Callable[[], bool] = _elsewhere,
     ) -> None:
-        """Begins an empty one.
+        """Begins an empty reply.
 
-        Args:
-            side: the side that is answered.
-            dropped: told of it when it is cancelled; takes no lock, as a collection of garbage may call it.
-            answers_here: whether the thread that asks is the one that answers.
+        `dropped` is called on cancellation and takes no lock, as garbage collection may call it.
+        `answers_here` returns whether the current thread computes the answer.
         """
         self.side, self.cancelled = side, False
         self._dropped, self._answers_here = dropped, answers_here
@@ -50,7 +46,7 @@ class Reply:
 
     @property
     def outcome(self) -> Outcome | None:
-        """The answer, or what ended it; None while it is under way."""
+        """The answer or the error that ended it; None while it is in progress."""
         return self._outcome
 
     def say(self, event: Event) -> None:
@@ -62,46 +58,46 @@ class Reply:
         _tell(watchers)
 
     def end(self, outcome: Outcome) -> None:
-        """Says how it ended; only the first time counts."""
+        """Sets the outcome; only the first call counts."""
         with self._changed:
             if self._outcome is not None:
                 return
-            self._outcome, self._answers_here = outcome, _elsewhere  # else a ticket would hold its engine
+            self._outcome, self._answers_here = outcome, _elsewhere  # else a ticket would retain its engine
             self._changed.notify_all()
             watchers = tuple(self._watchers)
         _tell(watchers)
 
     def cancel(self) -> None:
-        """Has whoever answers stop before the next step; takes no lock."""
+        """Asks for a stop before the next step; takes no lock."""
         if not self.cancelled and self._outcome is None:
             self.cancelled = True
             self._dropped(self)
 
     def event(self, at: int) -> Event | None:
-        """The event of this number, from 0; None where there is none yet, or no more."""
+        """The event with this number, from 0; None if it does not exist yet or at all."""
         return self._events[at] if at < len(self._events) else None
 
     def wait(self, at: int | None = None, timeout: float | None = None) -> bool:
-        """Waits until it has ended, or until there is the event of this number; says whether that came.
+        """Waits for the end, or for the event with this number; returns whether it came in time.
 
         Raises:
-            DeadlockError: it is not there, and only this thread could bring it.
+            DeadlockError: it is not there, and only this thread could compute it.
         """
         if not self.has(at) and self._answers_here():
             raise DeadlockError(
-                "An answer is waited for on the thread that computes it, so it would never come. Wait on "
-                "another thread, and let what when_done calls return."
+                "The thread that computes an answer cannot wait for it. Wait on another thread, and return "
+                "from the function that when_done calls."
             )
         with self._changed:
             return self._changed.wait_for(lambda: self.has(at), timeout)
 
     def has(self, at: int | None = None) -> bool:
-        """Whether it has ended, or the event of this number is there."""
+        """Whether it has ended, or the event with this number exists."""
         return self._outcome is not None or (at is not None and at < len(self._events))
 
     @contextlib.contextmanager
     def watched(self, call: Callable[[], None]) -> Iterator[None]:
-        """Has a function called after every change, on the thread that makes it."""
+        """Calls a function after every change, on the thread that makes it."""
         with self._changed:
             self._watchers.append(call)
         try:
@@ -111,11 +107,11 @@ class Reply:
                 self._watchers.remove(call)
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Has a function called once, when it has ended: at once where it has."""
-        told = threading.Lock()
+        """Calls a function once when the answer has ended, or at once if it has."""
+        lock = threading.Lock()
 
         def look() -> None:
-            if self._outcome is not None and told.acquire(blocking=False):
+            if self._outcome is not None and lock.acquire(blocking=False):
                 call()
 
         with self._changed:
@@ -124,13 +120,10 @@ class Reply:
 
 
 class Ticket:
-    """The caller's side of a prompt that was submitted. Dropping it cancels the prompt.
+    """The caller's side of a submitted prompt. Deleting it cancels the prompt.
 
-    Made by `Engine.submit`. In asyncio `await ticket` gives the answer and `async for event in ticket` its
-    events; where the task that awaits it is cancelled, so is the prompt.
-
-    Args:
-        reply: what whoever answers says.
+    `Engine.submit` creates it. In asyncio `await ticket` returns the answer, and `async for event in ticket`
+    its events. Cancelling the awaiting task cancels the prompt.
     """
 
     def __init__(self, reply: Reply) -> None:
@@ -138,25 +131,25 @@ class Ticket:
 
     @property
     def side(self) -> Side:
-        """The side that is answered."""
+        """The answered side."""
         return self._reply.side
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, in one way or another."""
+        """Whether it has ended."""
         return self._reply.outcome is not None
 
     def events(self) -> Iterator[Event]:
-        """The events from the first on, each as soon as it is there; may be asked for again, on any thread.
+        """Yields the events from the first on as they arrive; repeatable, on any thread.
 
         Yields:
-            Events, Finished at last.
+            Events, Finished last.
 
         Raises:
             CancelledError: it was cancelled.
             ClosedError: the engine was closed.
             DeadlockError: as for `result`.
-            Exception: what else ended it.
+            Exception: any other error that ended it.
         """
         at = 0
         while True:
@@ -169,17 +162,14 @@ class Ticket:
             at += 1
 
     def result(self, timeout: float | None = None) -> Answer:
-        """Waits for the answer.
-
-        Args:
-            timeout: the most seconds to wait; None for as long as it takes.
+        """Waits for the answer, at most `timeout` seconds.
 
         Raises:
             CancelledError: it was cancelled.
             ClosedError: the engine was closed.
-            DeadlockError: it has not ended, and this is the thread that answers it, as in `when_done`.
-            TimeoutError: it has not ended by then, and goes on.
-            Exception: what else ended it.
+            DeadlockError: it has not ended, and this thread computes it, as in `when_done`.
+            TimeoutError: it has not ended in time; it goes on.
+            Exception: any other error that ended it.
         """
         if not self._reply.wait(timeout=timeout):
             raise TimeoutError(f"There is no answer after {timeout} s; the prompt is still being answered.")
@@ -190,27 +180,26 @@ class Ticket:
         return outcome
 
     def cancel(self) -> None:
-        """Stops it before its next step; its readers get CancelledError. Once it has ended, does nothing."""
+        """Stops it before its next step; its readers get CancelledError. Does nothing once it has ended."""
         self._reply.cancel()
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Has a function called when it has ended, at once where it has.
+        """Calls a function when it has ended, or at once if it has.
 
-        Args:
-            call: called on the thread that answers, so it must be quick, and waits for no other answer.
+        The answering thread calls it, so it must be quick, and must not wait for another answer.
         """
         self._reply.when_done(call)
 
     def __await__(self) -> Generator[None, None, Answer]:
-        """Gives the answer."""
+        """Returns the answer."""
         return self._awaited().__await__()
 
     def peek(self, at: int) -> Event | None:
-        """Gives the event of this number, from 0, where it is there already."""
+        """Returns the event with this number, from 0, if it exists already."""
         return self._reply.event(at)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Gives the events like `events`."""
+        """Yields the events like `events`."""
         at = 0
         with self._watched() as news:
             while True:
@@ -223,7 +212,7 @@ class Ticket:
                 at += 1
 
     def __del__(self) -> None:
-        """Nobody can read it any more. Takes no lock, as any may be held while garbage is collected."""
+        """Cancels it. Takes no lock, as garbage collection may run under any."""
         self._reply.cancel()
 
     def __repr__(self) -> str:
@@ -245,13 +234,13 @@ class Ticket:
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[_News]:
-        """Has the loop that runs told of every change."""
+        """Notifies the running event loop of every change."""
         news = _News()
         with self._reply.watched(news.tell):
             yield news
 
     async def _until(self, at: int | None, news: _News) -> None:
-        """Waits for the event of this number, or for the end."""
+        """Waits for the event with this number, or for the end."""
         try:
             while not self._reply.has(at):
                 await news.wait()
@@ -261,7 +250,7 @@ class Ticket:
 
 
 class _News:
-    """That something has changed, told from any thread to a task of this loop; several at once are one."""
+    """Notifies a task of this event loop of changes, from any thread; several at once count as one."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -270,19 +259,19 @@ class _News:
         self._waiting: asyncio.Future[None] | None = None
 
     def tell(self) -> None:
-        """Tells it, on any thread."""
+        """Notifies the task, from any thread."""
         if self._on_its_way.acquire(blocking=False):
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed: no task waits any more
                 self._loop.call_soon_threadsafe(self._come)
 
     def _come(self) -> None:
-        self._on_its_way.release()  # first: what changes from now on is told anew
+        self._on_its_way.release()  # first, so that later changes notify again
         self._some = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
     async def wait(self) -> None:
-        """Waits for news since the last time."""
+        """Waits for a change since the last call."""
         if not self._some:
             self._waiting = self._loop.create_future()
             await self._waiting
@@ -290,7 +279,7 @@ class _News:
 
 
 def cancelled() -> CancelledError:
-    """What ends a prompt that nobody wants any more."""
+    """Returns the error of a cancelled prompt."""
     return CancelledError("The prompt was cancelled before its answer was complete. Submit it again.")
 
 
@@ -298,5 +287,5 @@ def _tell(watchers: tuple[Callable[[], None], ...]) -> None:
     for call in watchers:
         try:
             call()
-        except (Exception, SystemExit, asyncio.CancelledError):  # it must end nobody else's answer
-            log.exception("what was to be told of an answer failed")
+        except (Exception, SystemExit, asyncio.CancelledError):  # it must not end another answer
+            log.exception("a callback of an answer failed")

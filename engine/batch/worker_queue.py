@@ -1,4 +1,4 @@
-"""What is handed to a thread of its own, which starts with the first of it and ends when no more comes."""
+"""Queues work for a thread, which starts with the first item and ends when no more arrive."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from typing import Generic, TypeVar
 from engine.model.thread_pool import release_thread_pool
 
 IDLE_SECONDS = 1.0  # that the thread waits for more: a new one would set up torch's threads again
-_LAST_SECONDS = 10.0  # that closing waits for a thread which nothing is computed for any more
+_LAST_SECONDS = 10.0  # that closing waits for the thread
 T = TypeVar("T")
 
 
 class Inbox(Generic[T]):
-    """Work for one thread, from any number of others.
-
-    Args:
-        work: done on the thread; it takes with `take` until it gets nothing.
-    """
+    """Work for one thread, from any number of others. `work` takes items until `take` returns False."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -29,23 +25,23 @@ class Inbox(Generic[T]):
         self._thread: threading.Thread | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is something that was not taken yet."""
+        """Whether any item is in the queue."""
         return bool(self._left)
 
     @property
     def here(self) -> bool:
-        """Whether this is the thread."""
+        """Whether the current thread is the worker."""
         return self._thread is threading.current_thread()
 
     def put(self, item: T) -> None:
-        """Hands something over. Where no thread can be started, it is not taken in, and that is raised."""
+        """Queues an item. If no thread can start, removes it and raises."""
         if not self.here:
-            release_thread_pool()  # of whoever goes on to wait
+            release_thread_pool()  # of the caller, who waits next
         with self._changed:
             self._left.append(item)
             self._changed.notify_all()
-            if self._thread is None or not self._thread.is_alive():  # as in a child of a fork
-                # The engine's turn is never given to it once the program ends, so it need not be waited for.
+            if self._thread is None or not self._thread.is_alive():  # e.g. in a forked child
+                # A daemon: it gets no more turns once the program ends.
                 self._thread = threading.Thread(target=self._work, name="answers", daemon=True)
                 try:
                     self._thread.start()
@@ -55,29 +51,24 @@ class Inbox(Generic[T]):
                     raise
 
     def take(self, into: list[T], most: int | None = None, *, wait: bool = True) -> bool:
-        """Takes what was handed over, on the thread; no item is in neither place meanwhile.
+        """Moves up to `most` items to a list, on the worker thread; returns whether there were any.
 
-        Args:
-            into: is added to.
-            most: how many at most; None for all.
-            wait: wait for some. Where none comes for a while, or this is closed, the thread is to end.
-
-        Returns:
-            Whether there was some.
+        An item is always in the queue or in the list. With `wait`, the thread must end if none comes for a
+        while or the queue is closed.
         """
         with self._changed:
             if wait:
                 self._changed.wait_for(lambda: self._left or self._closed, IDLE_SECONDS)
                 if not self._left:
                     self._thread = None
-            taken = [*self._left][:most]
-            into.extend(taken)
-            for _ in taken:
+            items = [*self._left][:most]
+            into.extend(items)
+            for _ in items:
                 self._left.popleft()
-            return bool(taken)
+            return bool(items)
 
     def close(self) -> None:
-        """Has the thread end with what it has taken, and waits for it."""
+        """Stops the thread after its current work, and waits for it."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,1 +1,1 @@
-"""Segments: found in memory or on disk, or encoded and stored."""
+"""Finds segments in memory or on disk, or encodes and stores them."""

@@ -1,4 +1,4 @@
-"""Tokens in the sight of others → segments."""
+"""Encodes tokens, in the context of others, as segments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from engine.kv_cache.packed_kv_cache import PackedText, empty_segment
 from engine.model.model import Model
 from engine.prompt.recipe import Recipe
 
-Rows = Callable[[], int | None]  # tokens of the next pass at most, one at least; None for all that there are
+Rows = Callable[[], int | None]  # the most tokens of the next pass, at least one; None for no limit
 
 
 def encode(model: Model, recipes: Sequence[Recipe], segments: Mapping[str, Segment]) -> list[Segment]:
-    """Computes the keys and values of recipes in one pass; all else as for `encode_in_parts`."""
+    """Computes the keys and values of recipes in one pass; otherwise like `encode_in_parts`."""
     work = encode_in_parts(model, recipes, segments, lambda: None)
     try:
         next(work)
@@ -26,26 +26,25 @@ def encode(model: Model, recipes: Sequence[Recipe], segments: Mapping[str, Segme
 def encode_in_parts(
     model: Model, recipes: Sequence[Recipe], segments: Mapping[str, Segment], rows: Rows
 ) -> Generator[None, None, list[Segment]]:
-    """Computes the keys and values of recipes (paper, section 3.3, where they see nothing else).
+    """Computes the keys and values of recipes (paper, section 3.3, for recipes without context).
 
-    What a recipe sees stands before its `start`, for most models at negative positions, and its tokens at
-    `start` and after, so the keys come out at local positions.
+    The context of a recipe precedes its `start`, for most models at negative positions. Its tokens begin at
+    `start`, so the keys get local positions.
 
     Args:
         model: the model that reads the tokens.
-        recipes: the recipes; at least one, and several only of a model that packs.
-        segments: the segments that they see, by key, but for those of these recipes.
-        rows: asked before each pass. One pass, if it sets no bound; a model that does not pack, or that
-            cannot relocate, takes no other.
+        recipes: the recipes; several only if the model packs.
+        segments: the segments of their contexts by key, without those of these recipes.
+        rows: called before each pass. Models that do not pack or relocate use one pass in any case.
 
     Yields:
-        Nothing, between two passes.
+        None, between two passes.
 
     Returns:
         Their segments, in order; keys and values [layers, kv_heads, tokens, head_dim].
     """
     device = model.network.device
-    made = {one.key: empty_segment(model.form, one.key, one.token_ids, device) for one in recipes}
+    made = {item.key: empty_segment(model.form, item.key, item.token_ids, device) for item in recipes}
 
     def placed(recipe: Recipe) -> tuple[Placement, ...]:
         return tuple(
@@ -53,7 +52,7 @@ def encode_in_parts(
             for seen in recipe.context
         )
 
-    texts = [PackedText(made[one.key], one.start, placed(one)) for one in recipes]
+    texts = [PackedText(made[item.key], item.start, placed(item)) for item in recipes]
     if not model.packs or not model.relocatable:
         model.network.encode(texts)
     else:
@@ -62,20 +61,20 @@ def encode_in_parts(
             model.network.encode(piece)
             if left:
                 yield
-    return [made[one.key] for one in recipes]
+    return [made[item.key] for item in recipes]
 
 
 class _Left:
-    """Texts of which a part is not computed yet. What is computed of one is seen by the rest of it."""
+    """Texts that are only partly computed. The rest of a text sees its computed part."""
 
     def __init__(self, texts: Sequence[PackedText]) -> None:
-        self._texts, self._at = list(texts), 0  # of the first of them
+        self._texts, self._at = list(texts), 0  # offset in the first text
 
     def __len__(self) -> int:
         return len(self._texts)
 
     def take(self, count: int | None) -> list[PackedText]:
-        """The next so many tokens, or fewer where there are no more."""
+        """Returns the next `count` tokens, or all that are left."""
         return list(self._taken(count))
 
     def _taken(self, count: int | None) -> Iterator[PackedText]:
@@ -91,7 +90,7 @@ class _Left:
 
 
 def _part(text: PackedText, lo: int, hi: int) -> PackedText:
-    """Tokens `lo..hi` of a text, which see those before them. They are written where the text's are."""
+    """Tokens `lo..hi` of a text after those before. Their keys and values are views of the text's."""
     whole = text.segment
     keys, values = whole.keys[:, :, lo:hi], whole.values[:, :, lo:hi]
     part = Segment(whole.key, whole.token_ids[lo:hi], keys, values)

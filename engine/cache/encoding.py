@@ -1,9 +1,9 @@
-"""What is missing, encoded: in passes, each segment by one process at a time, and stored.
+"""Encodes missing segments in passes, each segment in one process at a time, and stores them.
 
-A pass takes many texts at once, what they see included. No lock is waited for while another one is held: what
-nobody else is at is encoded first, and then the rest is waited for, one by one. So however the passes of two
-processes overlap, neither waits for what the other will not let go, and each does what the other does not.
-Who waits gives up its turn meanwhile, and holds no lock.
+A pass takes many texts, contexts included. No process waits for a lock while it has another: it first encodes
+all segments that no other process encodes, then waits for the rest, one by one. So two processes with
+overlapping passes cannot deadlock, and they share the work. A waiting process gives up its turn and has no
+lock.
 """
 
 from __future__ import annotations
@@ -27,22 +27,14 @@ from engine.store.index.eviction import ClearedError
 
 log = logging.getLogger(__name__)
 
-PASS_TOKENS = 2048  # in one pass, but for a longer text
-PASS_TEXTS = 64  # each keeps a lock, and so an open file
-PATIENCE_SECONDS = 60.0  # for another process that computes the same segment; at worst two do
+PASS_TOKENS = 2048  # in one pass, except for a longer text
+PASS_TEXTS = 64  # each has a lock, and so an open file
+PATIENCE_SECONDS = 60.0  # of waiting for another process; after that, two compute the same segment
 Find = Callable[[Recipe], tuple[Handle | None, Tier]]
 
 
 class Encoding:
-    """Computes segments that are missing.
-
-    Args:
-        model: the model that encodes.
-        store: takes what is computed.
-        memory_tier: holds it.
-        scheme: how the store keeps it.
-        find: looks a segment up in memory and on disk.
-    """
+    """Computes missing segments; `find` looks a segment up in memory and on disk."""
 
     def __init__(
         self, model: Model, store: Store, memory_tier: MemoryTier, scheme: Scheme, find: Find
@@ -51,28 +43,23 @@ class Encoding:
         self._scheme, self._find = scheme, find
 
     def passes(self, missing: Sequence[Recipe], fetched: Fetched) -> Iterator[list[Recipe]]:
-        """Cuts what is missing into passes, with what of its sight is missing too, and comes before it.
-
-        Args:
-            missing: what is to be made, in the order of a prompt or schema.
-            fetched: holds what is found of what they see, and what was made of a pass before the next.
-        """
+        """Cuts missing recipes into passes, each after its missing contexts; adds found ones to `fetched`."""
         batch: dict[str, Recipe] = {}
         for recipe in missing:
-            for one in self._lacking(recipe, fetched, batch):
-                if batch and not self._joins(one, batch, fetched.request.rows()):
+            for lacking_recipe in self._lacking(recipe, fetched, batch):
+                if batch and not self._joins(lacking_recipe, batch, fetched.request.rows()):
                     yield list(batch.values())
                     batch = {}
-                batch[one.key] = one
+                batch[lacking_recipe.key] = lacking_recipe
         if batch:
             yield list(batch.values())
 
     def make(self, recipes: Sequence[Recipe], fetched: Fetched) -> Iterator[Recipe | None]:
-        """Makes the segments of one pass, or finds what another process has made of them meanwhile.
+        """Makes the segments of one pass, or finds those that another process makes meanwhile.
 
         Yields:
-            What another process is at, at each look at it; meanwhile nothing is locked. None where the
-            request has the pass made in several, between two of these.
+            A recipe that another process encodes, at each check; meanwhile no lock is taken. None between two
+            parts of a pass, if the request limits them.
         """
         rest, again = list(recipes), False
         while rest:
@@ -84,21 +71,21 @@ class Encoding:
                 rest = rest[1:]
 
     def store_held(self, recipes: Sequence[Recipe], fetched: Fetched) -> None:
-        """Stores those that are in memory, and that no other process is at."""
+        """Stores segments that are in memory and that no other process computes."""
         for recipe in recipes:
             handle = self.memory_tier.acquire(recipe.key)
             if handle is None:
                 continue
             with ExitStack() as claim:
                 claim.callback(handle.release)
-                taken = claim.enter_context(self.store.try_compute_lock(recipe.key))
-                if taken and handle.segment.token_ids == recipe.token_ids:
+                locked = claim.enter_context(self.store.try_compute_lock(recipe.key))
+                if locked and handle.segment.token_ids == recipe.token_ids:
                     self._save(recipe, handle.segment, fetched, 0.0, claim)
         if recipes and not fetched.request.sync:
             self.store.afterwards(self.store.using(fetched.keys).release)
 
     def _lacking(self, recipe: Recipe, fetched: Fetched, batch: dict[str, Recipe]) -> list[Recipe]:
-        """A recipe, after those that it sees and that are neither found nor in the batch."""
+        """A recipe, after its contexts that are neither found nor in the batch."""
         lacking: dict[str, Recipe] = {}
 
         def held(one: Recipe) -> bool:
@@ -115,21 +102,21 @@ class Encoding:
         return list(lacking.values())
 
     def _joins(self, recipe: Recipe, batch: dict[str, Recipe], rows: int | None) -> bool:
-        """Whether a recipe may go through in the same pass."""
+        """Whether a recipe can join the pass."""
         if not self.model.packs or len(batch) >= PASS_TEXTS:
             return False
-        if sum(one.tokens for one in batch.values()) + recipe.tokens > min(PASS_TOKENS, rows or PASS_TOKENS):
+        if sum(other.tokens for other in batch.values()) + recipe.tokens > min(
+            PASS_TOKENS, rows or PASS_TOKENS
+        ):
             return False
-        # What is rounded for the store is seen as it is read back, and so is made before.
+        # Segments see rounded contexts, as read back from the store, so those are made in an earlier pass.
         return self._scheme == "plain" or not any(seen.recipe.key in batch for seen in recipe.context)
 
     def _make_free(self, recipes: Sequence[Recipe], fetched: Fetched, *, again: bool) -> Iterator[None]:
-        """Makes those that no other process is at, and that see nothing another one is at.
+        """Makes the recipes that no other process encodes, if none of their contexts is barred.
 
-        Args:
-            recipes: in an order in which each comes after what it sees.
-            fetched: takes them.
-            again: some were waited for, so the others may be there by now.
+        Each recipe follows its contexts. With `again`, other recipes were waited for, so these may exist by
+        now.
         """
         ready: list[Recipe] = []
         barred: set[str] = set()
@@ -145,7 +132,7 @@ class Encoding:
                         claim.close()
                         barred.add(recipe.key)
                         continue
-                    looked = again or recipe.key in self.memory_tier  # another answer may have been at it
+                    looked = again or recipe.key in self.memory_tier  # another answer may have made it
                     if looked and self._found(recipe, fetched):
                         claim.close()
                         continue
@@ -155,16 +142,16 @@ class Encoding:
                 yield from self._compute(ready, fetched, claims)
 
     def _make_barred(self, recipe: Recipe, fetched: Fetched) -> Iterator[Recipe | None]:
-        """Waits for the turn to make a segment; who computes has it, and else it is given back."""
-        self.store.write_now()  # who waits for each other's is done the sooner
+        """Waits for the lock of a segment, to find or compute it; computes it anyway after the timeout."""
+        self.store.write_now()  # processes that wait for each other finish sooner
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
             with ExitStack() as claim:
-                taken = claim.enter_context(self.store.try_compute_lock(recipe.key))
-                # Without the turn only memory is looked at: another answer may have made it here.
-                if (taken or recipe.key in self.memory_tier) and self._found(recipe, fetched):
+                locked = claim.enter_context(self.store.try_compute_lock(recipe.key))
+                # Without the lock, check memory only: another answer may have made it here.
+                if (locked or recipe.key in self.memory_tier) and self._found(recipe, fetched):
                     return
-                if taken or time.monotonic() > until:
+                if locked or time.monotonic() > until:
                     yield from self._compute([recipe], fetched, {recipe.key: claim})
                     return
             yield recipe
@@ -177,20 +164,22 @@ class Encoding:
 
     @staticmethod
     def stored(recipe: Recipe, fetched: Fetched) -> bool:
-        """Whether a segment is written to the disk."""
+        """Whether a segment is written to disk."""
         request = fetched.request
         return recipe.kept and not request.trial and (not recipe.turn or request.store_turns)
 
     def _compute(
         self, recipes: Sequence[Recipe], fetched: Fetched, claims: dict[str, ExitStack]
     ) -> Iterator[None]:
-        """Computes segments, and has those stored whose turn was claimed."""
-        held = {key: handle.segment for key, handle in fetched.handles.items()}
-        seconds, made = yield from _timed(encode_in_parts(self.model, recipes, held, fetched.request.rows))
+        """Computes segments, and stores those with a claim."""
+        segments = {key: handle.segment for key, handle in fetched.handles.items()}
+        seconds, made = yield from _timed(
+            encode_in_parts(self.model, recipes, segments, fetched.request.rows)
+        )
         each = seconds / sum(recipe.tokens for recipe in recipes)
-        for recipe, one in zip(recipes, made, strict=True):
-            # What is used at once is what would be read later: rounded as the store rounds it.
-            segment = Segment(one.key, one.token_ids, *rounded(one.keys, one.values, self._scheme))
+        for recipe, raw in zip(recipes, made, strict=True):
+            # Attention reads what the store will return: values rounded by its scheme.
+            segment = Segment(raw.key, raw.token_ids, *rounded(raw.keys, raw.values, self._scheme))
             if not recipe.kept or fetched.request.trial:
                 fetched.handles[recipe.key] = Handle(segment)
                 continue
@@ -199,13 +188,13 @@ class Encoding:
             if recipe.key in claims:
                 self._save(recipe, handle.segment, fetched, each * recipe.tokens, claims[recipe.key])
         if not fetched.request.sync:
-            # Until all are written nothing that the prompt reads goes for them, whenever it ends.
+            # Until all are written, nothing evicts the prompt's segments, whenever it ends.
             self.store.afterwards(self.store.using(fetched.keys).release)
 
     def _save(
         self, recipe: Recipe, segment: Segment, fetched: Fetched, seconds: float, claim: ExitStack
     ) -> None:
-        """Writes a segment, now or behind the answer; others wait for it until it is written."""
+        """Writes a segment, now or after the answer; other processes wait for it until it is written."""
         request = fetched.request
         origin = Origin(request.schema, recipe.path, request.scope, self.model.name, self.model.fingerprint)
         turn = claim.pop_all()
@@ -236,7 +225,7 @@ class Encoding:
 
 
 def _timed(work: Generator[None, None, list[Segment]]) -> Generator[None, None, tuple[float, list[Segment]]]:
-    """Makes segments; returns the seconds that this took without the pauses, and the segments."""
+    """Returns the seconds of the work without its pauses, and the segments."""
     seconds = 0.0
     while True:
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What was wanted, and what was found or computed for it: held until it is released."""
+"""The segments of a request, locked in memory and on disk until they are released."""
 
 from __future__ import annotations
 
@@ -21,23 +21,21 @@ log = logging.getLogger(__name__)
 
 
 def _unbounded() -> None:
-    """No bound."""
+    """No limit."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What segments are wanted for.
+    """The purpose of a request for segments.
 
     Attributes:
-        schema: name of the schema, which the list of the store shows.
-        scope: what modules saw while they were encoded, which that list shows too.
-        trial: whether what is encoded is for this one use, and neither stored nor held in memory.
-        store_turns: whether earlier turns of the conversation are stored too; else they are held in memory
-            only.
-        hold: whether every segment is wanted at the end; else each only until those that see it are made.
-        sync: whether what is computed is written before it is handed over; else behind the answer.
-        rows: says how many tokens of what is missing go through the network before others may go on, one at
-            least; None for as many as a pass takes.
+        schema: the schema's name, for the store's listing.
+        scope: the scope of the encoding, for the store's listing.
+        trial: use the new segments once, and put them neither into memory nor on disk.
+        store_turns: store earlier turns of the conversation too; else they stay in memory only.
+        hold: lock every segment until the end; else each only until those that see it are made.
+        sync: write new segments before returning; else after the answer.
+        rows: returns the most tokens of missing segments per pass, at least one; None for no limit.
     """
 
     schema: str
@@ -50,7 +48,7 @@ class Request:
 
 
 class Unsaved:
-    """What could not be stored after its answer had ended, until another answer tells it."""
+    """Storage errors that occur after the end of their answer; the next answer reports them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,18 +61,14 @@ class Unsaved:
             self._first = self._first or str(error)
             self._count += 1
             level = logging.WARNING if self._count == 1 else logging.INFO
-        log.log(level, "what an answer computed could not be stored: %s", error)
+        log.log(level, "a segment of an answer could not be stored: %s", error)
 
     def leave(self, failed: Iterable[str]) -> None:
-        """Counts what an answer never told; takes no lock, as a collected answer may leave it anywhere."""
+        """Counts errors that an answer did not report; takes no lock, as garbage collection may call it."""
         self._left.extend(failed)
 
     def take(self, whose: str = "an earlier answer") -> str | None:
-        """Says what was counted, once.
-
-        Args:
-            whose: the answers that it may be of, in words.
-        """
+        """Returns a sentence about the errors so far, once; `whose` names the possible answers."""
         with self._lock:
             while self._left:
                 self._first, self._count = self._first or self._left[0], self._count + 1
@@ -86,7 +80,7 @@ class Unsaved:
 
 @dataclass(frozen=True)
 class Made:
-    """A segment that was computed: its tokens and bytes."""
+    """The tokens and bytes of a computed segment."""
 
     tokens: int
     nbytes: int
@@ -97,15 +91,15 @@ class Fetched(Releasable):
     """Segments of one prompt or schema, which stay in memory and on disk until they are released.
 
     Attributes:
-        request: the request that they answer.
-        keys: the names of what is wanted.
-        hold: the hold that keeps those that were asked for on disk.
-        unsaved: the place for what could not be stored when this has ended.
-        cleared: `Settings.cleared` of the store before anything was computed; None where nobody knows.
-        handles: handles of the segments, by key; each keeps its own in memory.
-        uses: the place where each was found, in the order of asking.
-        served: the same lookups, as the store's ledger counts them.
-        encoded: sizes of those that were computed, contexts included, by key.
+        request: the request.
+        keys: the names of the requested segments.
+        hold: locks those on disk.
+        unsaved: receives storage errors after this has ended.
+        cleared: `Settings.cleared` of the store before the work; None if unknown.
+        handles: lock the segments in memory, by key.
+        uses: the tier of each segment, in order.
+        served: the same lookups for the store's statistics.
+        encoded: sizes of the computed segments, contexts included, by key.
     """
 
     request: Request
@@ -123,7 +117,7 @@ class Fetched(Releasable):
     _ended: bool = False
 
     def release(self) -> None:
-        """Lets go of all segments; who still reads one keeps it alive, and it may be evicted."""
+        """Releases all segments, so that they can be evicted; readers keep theirs alive."""
         with self._telling:
             self._ended = True
             untold, self._failed = self._failed, []
@@ -132,32 +126,33 @@ class Fetched(Releasable):
         self.drop(list(self.handles))
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Lets go of some segments that are read no more."""
+        """Releases some segments."""
         for key in keys:
             self.handles.pop(key).release()
 
     def encoded_of(self, placements: Iterable[Placement]) -> int:
-        """How many of the tokens that are read were computed for it just now."""
+        """Returns how many of the tokens to read were computed for this request."""
         return sum(p.tokens - len(p.hidden) for p in placements if p.segment.key in self.encoded)
 
     def named(self, uses: Iterable[RecipeSlice | None]) -> list[SegmentUse]:
-        """The place where each was found, once by the path of each module that has its text.
-
-        Args:
-            uses: what is placed in the prompt.
-        """
-        found, told = {one.key: one for one in self.uses}, {(one.key, one.path) for one in self.uses}
+        """Returns the use of each segment, once for each module path with its text."""
+        uses_by_key, named = (
+            {item.key: item for item in self.uses},
+            {(item.key, item.path) for item in self.uses},
+        )
         others = dict.fromkeys(
             (use.recipe.key, use.recipe.path)
             for use in uses
-            if use is not None and use.recipe.key in found and (use.recipe.key, use.recipe.path) not in told
+            if use is not None
+            and use.recipe.key in uses_by_key
+            and (use.recipe.key, use.recipe.path) not in named
         )
-        return [*self.uses, *(replace(found[key], path=path) for key, path in others)]
+        return [*self.uses, *(replace(uses_by_key[key], path=path) for key, path in others)]
 
     def stored_of(self, uses: Iterable[RecipeSlice | None]) -> list[RecipeSlice]:
-        """Those of the placed segments that were computed for it just now, and are to be stored.
+        """Returns the slices whose segments were computed for this request and will be stored.
 
-        What is known not to be stored is not among them: there was no room, or writing it has failed.
+        Segments that failed to be stored are excluded.
         """
         return [
             use
@@ -170,32 +165,27 @@ class Fetched(Releasable):
         ]
 
     def saved(self, error: StoreError | None, key: str = "") -> None:
-        """Takes what became of storing a segment; from any thread.
-
-        Args:
-            error: why it is not stored; None where it is.
-            key: the segment's name; "" of several.
-        """
+        """Records an error of storing a segment, "" for several; from any thread."""
         if error is None:
             return
         self._unstored.add(key)
-        what = str(error)
+        message = str(error)
         with self._telling:
-            told = self._ended
-            if not told:
-                self._failed.append(what)
-        if told:
+            ended = self._ended
+            if not ended:
+                self._failed.append(message)
+        if ended:
             self.unsaved.add(error)
 
     def warnings(self) -> tuple[str, ...]:
-        """What could not be stored so far, in words; what fails from here on another answer tells."""
+        """Returns the storage errors so far as sentences; the next answer reports later ones."""
         with self._telling:
             self._ended = True
             failed, self._failed = self._failed, []
         return tuple(filter(None, [*failed[:1], self.unsaved.take()]))
 
     def place(self, uses: Iterable[RecipeSlice | None]) -> list[Placement]:
-        """Puts the segments where a prompt wants them."""
+        """Returns the segments at their places in the prompt."""
         return [
             Placement(self.handles[use.recipe.key].segment, use.lo, use.hi, use.start)
             for use in uses

@@ -1,4 +1,4 @@
-"""What a prompt reads and what is missing of it, computed and stored ahead of its answer."""
+"""Encodes and stores the segments of a prompt before its answer."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from engine.prompt.tokenized import Planned
 
 @dataclass(frozen=True)
 class PromptEncoding:
-    """What encoding ahead of a prompt took.
+    """The cost of encoding a prompt's segments.
 
     Attributes:
-        modules: paths of the modules of which something was computed, in the prompt's order; "" for text of
-            none.
-        segments: how many segments were computed.
-        tokens: how many tokens these have.
-        ms: what computing them took, in milliseconds: neither finding others, nor writing, nor waiting.
-        others: how many segments were there, or were computed by another program meanwhile.
-        others_ms: what computing those took, as it was written down then; None where it is not known of all.
-        warnings: what could not be stored, in words.
+        modules: paths of the modules with new segments, in order; "" for text of no module.
+        segments: number of computed segments.
+        tokens: their tokens.
+        ms: milliseconds to compute them, without lookups, writes and waiting.
+        others: number of segments that existed, or that another process computed meanwhile.
+        others_ms: recorded milliseconds of computing those; None if not recorded for all.
+        warnings: storage errors as sentences.
     """
 
     modules: tuple[str, ...]
@@ -41,18 +40,12 @@ class PromptEncoding:
 def encode_prompt(
     cache: SegmentCache, planned: Planned, request: Request, clock: Stopwatch
 ) -> Generator[Working, None, PromptEncoding]:
-    """Finds or computes every segment that a prompt reads, and waits until what is new is written.
+    """Finds or computes every segment of a prompt, and waits until new ones are written.
 
-    So an answer that follows finds all of them, and nothing is written while it is timed.
-
-    Args:
-        cache: the segments of the model.
-        planned: the plan of the prompt's cached side.
-        request: what the segments are wanted for.
-        clock: the stopwatch that knows how long the steps waited for others; its "encode" is counted.
+    So the answer that follows finds all of them, and no write disturbs its timing.
 
     Yields:
-        Working, before each pass over what must be computed and at its end.
+        Working, before each pass and at the end.
     """
     recipes = wanted(planned.slices)
     clock.restart()
@@ -60,20 +53,20 @@ def encode_prompt(
         try:
             cache.store_held(recipes, fetched)
             cache.store.finish_writing()
-        except StoreError as error:  # the answer will be complete all the same
+        except StoreError as error:  # the answer will be complete anyway
             fetched.saved(error)
         warnings = fetched.warnings()
-    misses = [one for one in fetched.served if one.outcome == Outcome.MISS]
-    cache.note(misses)  # what was there is counted by the answer that reads it
+    misses = [item for item in fetched.served if item.outcome == Outcome.MISS]
+    cache.note(misses)  # the answer that reads the others counts them
     cache.count_answers()
-    keys = {one.key for one in misses if one.reason != Reason.ELSEWHERE}
-    made = {one.key: one for one in recipes if one.key in keys}
-    others = {one.key for one in recipes} - keys
+    keys = {item.key for item in misses if item.reason != Reason.ELSEWHERE}
+    made = {item.key: item for item in recipes if item.key in keys}
+    others = {item.key for item in recipes} - keys
     noted = cache.store.seconds(others)
     return PromptEncoding(
-        modules=tuple(dict.fromkeys(one.path for one in made.values())),
+        modules=tuple(dict.fromkeys(item.path for item in made.values())),
         segments=len(made),
-        tokens=sum(one.tokens for one in made.values()),
+        tokens=sum(item.tokens for item in made.values()),
         ms=clock.parts.get("encode", 0.0),
         others=len(others),
         others_ms=1000 * sum(noted.values()) if len(noted) == len(others) else None,

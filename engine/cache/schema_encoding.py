@@ -1,4 +1,4 @@
-"""Every segment of a schema, computed and stored before a prompt asks for it."""
+"""Encodes and stores every segment of a schema before a prompt needs it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,10 @@ from engine.prompt.tokenized import TokenizedSchema
 
 @dataclass(frozen=True)
 class EncodeReport:
-    """What encoding a schema took.
+    """Counts of segments of a schema: computed, existing, computed elsewhere, stored and all.
 
-    Attributes:
-        encoded: segments that were computed.
-        reused: segments that were there.
-        elsewhere: segments that another process computed meanwhile.
-        kept: of the schema's segments, how many the store holds at the end.
-        total: how many segments the schema has.
-        budget: bytes of a budget that has room for all of them.
-        tokens: how many tokens were computed.
-        seconds: time that computing and writing took.
-        bytes: size of the keys and values that were computed.
-        warnings: what could not be stored, in words.
+    `budget` is the bytes of a budget with room for all. `tokens`, `seconds` and `bytes` are those of computed
+    segments, `warnings` sentences.
     """
 
     encoded: int
@@ -49,30 +40,24 @@ class EncodeReport:
 def encode_schema(
     cache: SegmentCache, schema: TokenizedSchema, scope: Scope, clock: Stopwatch
 ) -> Generator[Working, None, EncodeReport]:
-    """Computes and stores every segment of a schema that is not there yet.
-
-    Args:
-        cache: the segments of the model.
-        schema: the schema to encode.
-        scope: what modules see while they are encoded.
-        clock: the stopwatch that knows how long the steps waited for others.
+    """Computes and stores every missing segment of a schema.
 
     Yields:
-        Working, before each pass over what must be computed and at the end.
+        Working, before each pass and at the end.
 
     Raises:
         PromptError: a module does not fit the context window.
-        SettingsError: under the scope `scaffold` nothing can be encoded without a prompt.
+        SettingsError: the scope is `scaffold`, which needs a prompt.
     """
     if scope == "scaffold":
         raise SettingsError(
-            "scope 'scaffold' encodes modules in sight of a whole prompt, so there is nothing to encode "
-            "before there is one. Encode with the scope anchored or isolated; scaffolds that the schema "
-            "declares are included."
+            "scope 'scaffold' encodes modules together with a prompt, so a schema alone has nothing to "
+            "encode. Use the scope anchored or isolated; both include the scaffolds that the schema "
+            "declares."
         )
-    faults = tuple(d for d in schema.check(scope) if d.severity == "error")
-    if faults:
-        raise PromptError(faults)
+    errors = tuple(d for d in schema.check(scope) if d.severity == "error")
+    if errors:
+        raise PromptError(errors)
     started = time.perf_counter()
     recipes = schema.encodings(scope)
     request = Request(schema.label, scope, hold=False)
@@ -90,8 +75,8 @@ def encode_schema(
         kept=len(cache.store.contains(recipe.key for recipe in recipes)),
         total=len(recipes),
         budget=cache.budget_for(recipes),
-        tokens=sum(one.tokens for one in made),
+        tokens=sum(segment.tokens for segment in made),
         seconds=seconds,
-        bytes=sum(one.nbytes for one in made),
+        bytes=sum(segment.nbytes for segment in made),
         warnings=warnings,
     )

@@ -1,4 +1,4 @@
-"""Recipes → segments: from memory, from the store, or encoded now. A miss is an event, never a failure."""
+"""Finds the segment of a recipe in memory or on disk, or encodes it. A miss is an event, never an error."""
 
 from __future__ import annotations
 
@@ -23,20 +23,11 @@ from engine.store.index.database import FailedIndexError
 
 log = logging.getLogger(__name__)
 
-_BOUNDED = (Reason.BUDGET, Reason.REFUSED)  # writing it again would only be undone again
+_BOUNDED = (Reason.BUDGET, Reason.REFUSED)  # eviction would follow another write
 
 
 class SegmentCache:
-    """Segments of one model.
-
-    Args:
-        model: the model that encodes missing segments.
-        store: the segments on disk.
-        memory_tier: the segments in memory.
-
-    Attributes:
-        untold: what could not be stored after its answer had ended, until another answer tells it.
-    """
+    """Segments of one model. `untold` are storage errors for the next answer to report."""
 
     def __init__(self, model: Model, store: Store, memory_tier: MemoryTier) -> None:
         self.model, self.store, self.memory_tier = model, store, memory_tier
@@ -47,30 +38,30 @@ class SegmentCache:
         self.untold = Unsaved()
         self._cleared: str | None = None
         self._forget_cleared()
-        self._answered: deque[Sequence[Lookup]] = deque()  # that are not counted yet
+        self._answered: deque[Sequence[Lookup]] = deque()  # not yet counted
 
     def note(self, served: Sequence[Lookup]) -> None:
-        """Keeps in mind what an answer read, taking no lock; `count_answers` writes it down."""
+        """Notes an answer's lookups without a lock; `count_answers` writes them down."""
         self._answered.append(served)
 
     def count_answers(self) -> None:
-        """Writes what answers have read into the store's ledger."""
+        """Writes the noted lookups to the store's statistics."""
         while self._answered:
             self.store.record(self._answered.popleft())
 
     def unsaved(self) -> str | None:
-        """Waits until all is written; says what could not be stored and no answer has told yet, in words."""
+        """Waits until all is written; returns unreported storage errors as a sentence."""
         self.store.finish_writing()
         return self.untold.take("this or an earlier answer")
 
     def tiers(self, recipes: Iterable[Recipe]) -> Callable[[Recipe], Tier]:
-        """Returns a function that says where the segment of each of these recipes is now."""
+        """Returns a function that maps each of these recipes to the tier of its segment."""
         self._forget_cleared()
-        held = self.memory_tier.keys()
-        on_disk = self.store.contains({recipe.key for recipe in recipes} - held)
+        in_memory = self.memory_tier.keys()
+        on_disk = self.store.contains({recipe.key for recipe in recipes} - in_memory)
 
         def tier(recipe: Recipe) -> Tier:
-            if recipe.key in held:
+            if recipe.key in in_memory:
                 return Tier.MEMORY
             return Tier.DISK if recipe.key in on_disk else Tier.NONE
 
@@ -79,15 +70,15 @@ class SegmentCache:
     def segments(
         self, recipes: Iterable[Recipe], request: Request, clock: Stopwatch
     ) -> Generator[Working, None, Fetched]:
-        """Finds or encodes segments. What is returned is released by who asks.
+        """Finds or encodes segments. The caller releases them.
 
         Args:
-            recipes: the recipes of what is wanted; one that comes twice counts once.
-            request: the purpose they are wanted for.
-            clock: the stopwatch for "load" and "encode", which hold all of it but for its pauses.
+            recipes: the recipes; duplicates count once.
+            request: the purpose of the segments.
+            clock: the stopwatch for "load" and "encode", which cover all time except pauses.
 
         Yields:
-            Working, before each pass over what must be encoded, and Barred while another program is at it.
+            Working before each pass, and Barred while another process encodes a segment.
         """
         cleared = self._forget_cleared()
         recipes = list({recipe.key: recipe for recipe in recipes}.values())
@@ -98,13 +89,13 @@ class SegmentCache:
             clock.lap("load")
             if missing:
                 yield from self._encode(missing, fetched, clock)
-        except BaseException:  # a reader who closes this before its end included
+        except BaseException:  # also if a reader closes this early
             fetched.release()
             raise
         return fetched
 
     def _load(self, recipes: Sequence[Recipe], fetched: Fetched) -> list[Recipe]:
-        """Takes in what is in memory or on disk; returns the rest."""
+        """Loads segments from memory or disk; returns the missing recipes."""
         missing: list[Recipe] = []
         self.expect_soon(recipes)
         for recipe in recipes:
@@ -121,46 +112,39 @@ class SegmentCache:
 
     @property
     def writable(self) -> bool:
-        """Whether anything is stored at all; nothing where the index cannot be read."""
+        """Whether the store accepts segments; False if its index is unreadable."""
         try:
             return bool(self.store.settings.budget) and not self.store.read_only
         except StoreError:
             return False
 
     def store_held(self, recipes: Iterable[Recipe], fetched: Fetched, *, again: bool = False) -> None:
-        """Has stored what was found in memory and is not on disk: not yet, or no more.
+        """Stores segments that are in memory but not on disk.
 
-        Args:
-            recipes: the recipes of what is wanted.
-            fetched: what was found of them.
-            again: also what a budget has refused or evicted.
+        With `again`, this includes segments that the budget refused or evicted.
         """
         self._forget_cleared()
         encoding = self._encoding()
-        held = {
+        in_memory = {
             recipe.key: recipe
             for recipe in recipes
             if encoding.stored(recipe, fetched)
             and recipe.key not in fetched.encoded
             and recipe.key in self.memory_tier
         }
-        missing = self.store.lacks(held) if held else set()
-        lacking = [recipe for key, recipe in held.items() if key in missing]
+        missing = self.store.lacks(in_memory) if in_memory else set()
+        lacking = [recipe for key, recipe in in_memory.items() if key in missing]
         if not lacking or not self.writable:
             return
         if not again:
-            lacking = [one for one in lacking if self.reason(one, fetched.request) not in _BOUNDED]
+            lacking = [recipe for recipe in lacking if self.reason(recipe, fetched.request) not in _BOUNDED]
         encoding.store_held(lacking, fetched)
 
     def _forget_cleared(self) -> str | None:
-        """Lets go of what is in memory where somebody, in any program, has cleared the store since.
-
-        Returns:
-            `Settings.cleared`; None where that cannot be read just now.
-        """
+        """Clears memory if the store was cleared since; returns the new mark, None if unreadable."""
         try:
             now = self.store.settings.cleared
-        except FailedIndexError:  # busy, or broken: it is asked the next time
+        except FailedIndexError:  # busy or broken: checked again next time
             return None
         if self._cleared not in (None, now):
             self.memory_tier.clear()
@@ -171,36 +155,36 @@ class SegmentCache:
         return Encoding(self.model, self.store, self.memory_tier, self.scheme, self._find)
 
     def _encode(self, missing: Sequence[Recipe], fetched: Fetched, clock: Stopwatch) -> Iterator[Working]:
-        reasons = {one.key: self.reason(one, fetched.request) for one in missing}  # before any is stored
-        seen = Counter(one.recipe.key for recipe in missing for one in recipe.context)
+        reasons = {item.key: self.reason(item, fetched.request) for item in missing}  # before any is stored
+        seen = Counter(item.recipe.key for recipe in missing for item in recipe.context)
         encoding, done = self._encoding(), 0
         for batch in encoding.passes(missing, fetched):
-            asked = [recipe for recipe in batch if recipe.key in reasons]
+            requested = [recipe for recipe in batch if recipe.key in reasons]
             clock.lap("encode")
-            what = f"encoding {_words(asked or batch)}"
-            yield Working("cached", what, done, len(missing))
+            label = f"encoding {_words(requested or batch)}"
+            yield Working("cached", label, done, len(missing))
             clock.restart()
             started = time.perf_counter()
             for barred in encoding.make(batch, fetched):
                 clock.lap("encode")
                 paused = time.perf_counter()
                 if barred is None:
-                    yield Working("cached", what, done, len(missing))
+                    yield Working("cached", label, done, len(missing))
                 else:
                     barring = f"another program encodes {_words([barred])}"
                     yield Barred("cached", barring, done, len(missing))
                 clock.restart()
                 started += time.perf_counter() - paused
-            for recipe in asked:
+            for recipe in requested:
                 computed = recipe.key in fetched.encoded or not recipe.kept or fetched.request.trial
                 reason = reasons[recipe.key] if computed else Reason.ELSEWHERE
-                share = recipe.tokens / sum(one.tokens for one in batch)
+                share = recipe.tokens / sum(item.tokens for item in batch)
                 segment = fetched.handles[recipe.key].segment
                 self._note(fetched, recipe, segment, Tier.NONE, started, reason, share)
                 log.info("encoded %s of %s (%s)", recipe.path or "text", fetched.request.schema, reason)
-            done += len(asked)
+            done += len(requested)
             if not fetched.request.hold:
-                seen.subtract(one.recipe.key for recipe in asked for one in recipe.context)
+                seen.subtract(item.recipe.key for recipe in requested for item in recipe.context)
                 fetched.drop([key for key in fetched.handles if seen[key] <= 0])
         clock.lap("encode")
         yield Working("cached", "encoded", len(missing), len(missing))
@@ -216,7 +200,7 @@ class SegmentCache:
         reason: str = "",
         share: float = 1.0,
     ) -> None:
-        """Writes down where a segment came from, and its share of the time since it was begun."""
+        """Records a segment's source, and its share of the time since the start."""
         outcome = Outcome.MISS if reason else Outcome.HIT
         ms = (time.perf_counter() - started) * 1000 * share
         fetched.uses.append(SegmentUse(recipe.path, recipe.tokens, tier, outcome, reason, recipe.key))
@@ -229,16 +213,16 @@ class SegmentCache:
         )
 
     def _find(self, recipe: Recipe) -> tuple[Handle | None, Tier]:
-        held = self.memory_tier.acquire(recipe.key)
-        if held is not None:
-            if held.segment.token_ids == recipe.token_ids:
-                return held, Tier.MEMORY
-            held.release()
+        handle = self.memory_tier.acquire(recipe.key)
+        if handle is not None:
+            if handle.segment.token_ids == recipe.token_ids:
+                return handle, Tier.MEMORY
+            handle.release()
         read = self.store.load(recipe.key, recipe.token_ids, self._form) if recipe.kept else None
         return (self.memory_tier.add(read), Tier.DISK) if read is not None else (None, Tier.NONE)
 
     def reason(self, recipe: Recipe, request: Request) -> str:
-        """Why the segment of a recipe is not there."""
+        """Why the segment of a recipe is missing."""
         if recipe.turn and not request.store_turns:
             return Reason.NOT_KEPT
         dtype = str(self.model.torch_dtype).removeprefix("torch.")
@@ -249,7 +233,7 @@ class SegmentCache:
         return self.store.reason(sought)
 
     def budget_for(self, recipes: Iterable[Recipe]) -> int:
-        """Bytes of a budget under which the store holds the segments of all these, beside what stays."""
+        """The bytes of a budget that holds all these segments and the retained ones."""
         form, total = self._form, self.store.settings.spared_bytes
         dtype = str(form.dtype).removeprefix("torch.")
         for recipe in recipes:
@@ -257,17 +241,16 @@ class SegmentCache:
         return total
 
     def expect_soon(self, recipes: Iterable[Recipe]) -> None:
-        """Has the files of these read ahead, where they are stored and not in memory."""
+        """Reads ahead the files of these recipes that are not in memory."""
         self.store.expect_soon(r.key for r in recipes if r.key not in self.memory_tier)
 
 
 def _words(recipes: Sequence[Recipe]) -> str:
-    """What a pass is over."""
     first = recipes[0].path or "fixed text"
     more = len({recipe.path for recipe in recipes} - {recipes[0].path})
     return f"{first} and {more} more" if more else first
 
 
 def wanted(uses: Sequence[RecipeSlice | None]) -> list[Recipe]:
-    """The recipes that a prompt reads, in its order."""
+    """The recipes of a prompt's slices, in order."""
     return [use.recipe for use in uses if use is not None]

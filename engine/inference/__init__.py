@@ -1,1 +1,1 @@
-"""Answers: parameters, prefill and decoding, repair, and what reuse changed."""
+"""Generates answers: settings, prefill, decoding, and repair."""

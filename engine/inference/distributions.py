@@ -1,4 +1,4 @@
-"""Distributions over the vocabulary: from logits, which must be numbers, and how far two are apart."""
+"""Distributions over the vocabulary: validation of logits, and the distance of two distributions."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from torch import Tensor
 
 from engine.base.errors import ModelError
 
-RULED_OUT = -1000.0  # nats, of a token that one side alone rules out; all its distance stays a number
+RULED_OUT = -1000.0  # nats, for a token that only one side rules out, so that the distance stays finite
 
 
 def require_numbers(logits: Tensor, first: int = 0) -> None:
-    """Refuses logits that give no distribution.
+    """Raises an error for logits that are not a distribution: [vocabulary] or [tokens, vocabulary].
 
-    Args:
-        logits: [vocabulary] or [tokens, vocabulary].
-        first: tokens of the answer before the first row's.
+    `first` is the number of tokens of the answer before the first row's.
 
     Raises:
-        ModelError: a row holds NaN or +inf, or nothing but -inf.
+        ModelError: a row has NaN or +inf, or only -inf.
     """
-    found = logits.amax(-1).isfinite().reshape(-1)  # NaN is the greatest of all
-    if bool(found.all()):
+    finite = logits.amax(-1).isfinite().reshape(-1)  # amax returns NaN if there is one
+    if bool(finite.all()):
         return
-    token = first + int((~found).nonzero()[0]) + 1
+    token = first + int((~finite).nonzero()[0]) + 1
     raise ModelError(
-        f"What the model computed is no number at token {token} of the answer. "
-        "Open it in another number format (--dtype fp32 or bf16), and verify the cache (pml cache verify)."
+        f"The model computed an invalid number at token {token} of the answer. Use another number format "
+        "(--dtype fp32 or bf16), and verify the cache (pml cache verify)."
     )
 
 

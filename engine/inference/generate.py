@@ -36,17 +36,16 @@ def answering(
     Args:
         cache: the segments of the model.
         prompt: the prompt to answer.
-        planned: its plan for this side; one without a scope computes every token afresh.
-        settings: how to run it.
-        clock: the stopwatch, which has counted reading the prompt; its parts become the first token's
-            timeline.
-        side: the side that it is told of; None for the one that the plan says.
-        taken: the remedy that was chosen for it.
-        warm: whether the prompt is computed only, and nothing is answered.
+        planned: its plan for this side; without a scope it computes every token.
+        settings: the settings of the run.
+        clock: the stopwatch, which has counted the parsing; its parts become the first token's timeline.
+        side: the side to report; None for the plan's.
+        taken: the fix that reuse "auto" chose.
+        warm: compute the prompt only, without an answer.
         notes: warnings for the answer.
 
     Yields:
-        Events of the side, Finished at last.
+        Events of the side, Finished last.
     """
     work = Answering(cache, prompt, planned, settings, clock, side=side, taken=taken)
     work.notes.extend(notes)
@@ -59,7 +58,7 @@ def answering(
             ending = yield from _told(work, sequence)
         answer = work.answer(sequence, ending)
     finally:
-        # An answer that nobody reads on may be collected while any lock is held: none is taken here.
+        # Garbage collection may end an abandoned answer under any lock, so this takes none.
         work.close()
     work.look_ahead()
     yield Finished(work.side, answer)
@@ -67,7 +66,7 @@ def answering(
 
 
 def _told(work: Answering, sequence: Sequence) -> Generator[Event, None, Ending]:
-    """Tells an answer token by token; returns why it ends."""
+    """Yields an answer token by token; returns why it ends."""
     step = sequence.step()
     yield work.first_token(sequence)
     while True:
@@ -79,25 +78,17 @@ def _told(work: Answering, sequence: Sequence) -> Generator[Event, None, Ending]
 
 
 class Answering:
-    """One side of a prompt, from its plan to its answer: what it reads is held until this is closed.
+    """One side of a prompt, from its plan to its answer. It locks its segments until `close`.
 
-    Args:
-        cache: the segments of the model.
-        prompt: the prompt to answer.
-        planned: its plan for this side.
-        settings: how to run it.
-        clock: the stopwatch of the first token's timeline.
-        rows: of the passes in which what is missing is encoded, as of `Request`; no bound by default.
-        side: the side that it is told of; None for "uncached" where every token is computed afresh.
-        taken: the remedy that was chosen for it.
+    The argument `rows` limits the passes that encode missing segments, as in `Request`.
 
     Attributes:
-        side: the side that it is told of; the cached one may compute every token afresh, as a remedy.
-        marked: the position up to which what is marked will be on disk.
-        reach: the position up to which what is computed will be there, and read, besides segments.
-        unmarked: why no more of it will be, where more was asked for.
-        times: for how many seconds what stands before a mark is kept, by the mark's position.
-        read_ms: as of `Answer`.
+        side: the side to report; the cached one may compute every token, as a fix.
+        marked: the position up to which marked prefixes will be on disk.
+        reach: the position up to which computed chunks will be on disk and readable.
+        unmarked: why less than the marked prefix is written; "" if all is.
+        times: retention in seconds, by the position of the mark.
+        read_ms: as in `Answer`.
         notes: warnings for the answer.
     """
 
@@ -124,13 +115,13 @@ class Answering:
         self.notes: list[str] = []
 
     def prepare(self) -> Generator[Event, None, Prefill]:
-        """Finds or encodes the segments that are read; what is missing is encoded.
+        """Finds the segments to read, and encodes missing ones.
 
         Yields:
             Working, before each pass.
 
         Returns:
-            What is computed before the first token, and what is read.
+            The work before the first token.
         """
         planned, clock = self._planned, self._clock
         clock.parts["plan"] = planned.plan_ms + planned.recipes_ms
@@ -158,7 +149,7 @@ class Answering:
         return replace(new, encoded=fetched.encoded_of(new.placements), continued=self._prompt.continued)
 
     def first_token(self, sequence: Sequence) -> FirstToken:
-        """Says that it is there. What waited to be written is written from now on."""
+        """Returns the event of the first token, and starts delayed writes."""
         self._write_now()
         clock, counts = self._clock, self._counts(sequence)
         return FirstToken(self.side, clock.total, dict(clock.parts), counts, self._written(sequence))
@@ -168,23 +159,23 @@ class Answering:
             self._cache.store.write_now()
 
     def _counts(self, sequence: Sequence) -> dict[str, int]:
-        """Tokens of the prompt by what became of them."""
+        """Tokens of the prompt by their source."""
         counts, written = sequence.counts, sum(self._written(sequence).values())
         return {**counts, "read": counts["from_cache"] - counts["encoded"], "written": written}
 
     def _written(self, sequence: Sequence) -> dict[float, int]:
-        """Tokens of the prompt that this run computed and that go to disk, by the seconds they are kept for.
+        """Tokens of the prompt that this run writes to disk, by retention in seconds.
 
-        What stands before several marks is kept as long as the longest of them says.
+        If several marks cover a token, the longest retention counts.
         """
-        found: dict[float, int] = {}
+        tokens_by_seconds: dict[float, int] = {}
         if self._fetched is None or not self._cache.writable:
-            return found
+            return tokens_by_seconds
 
         def add(end: int, tokens: int) -> None:
             seconds = max((time for position, time in self.times.items() if position >= end), default=0.0)
             if tokens:
-                found[seconds] = found.get(seconds, 0) + tokens
+                tokens_by_seconds[seconds] = tokens_by_seconds.get(seconds, 0) + tokens
 
         computed, done = sequence.prefill.positions, 0
         for position in sorted({*self.times, self.reach}):
@@ -193,12 +184,12 @@ class Answering:
             done = behind
         for use in self._fetched.stored_of(self._planned.slices):
             add(use.start + use.hi - use.lo, use.hi - use.lo)
-        return found
+        return tokens_by_seconds
 
     def answer(self, sequence: Sequence, ending: Ending) -> Answer:
-        """Returns the answer of a sequence that has ended; what it read and is not stored is stored."""
+        """Returns the answer of an ended sequence, and stores segments that are only in memory."""
         fetched = self._fetched
-        self._write_now()  # what came since the first token, or where there is none
+        self._write_now()  # segments since the first token, or if there is none
         slices = self._planned.slices
         answer = _answer(sequence, ending, fetched, slices, self._counts(sequence), self.notes)
         answer = replace(
@@ -212,19 +203,19 @@ class Answering:
         if fetched is not None:
             try:
                 self._cache.store_held(wanted(self._planned.slices), fetched)
-            except StoreError as error:  # the answer is complete all the same
+            except StoreError as error:  # the answer is complete anyway
                 fetched.saved(error)
         return answer
 
     def close(self) -> None:
-        """Lets go of what was read, and has it counted; a second time does nothing. Takes no lock."""
+        """Releases the segments, and notes their use; a second call does nothing. Takes no lock."""
         fetched, self._fetched = self._fetched, None
         if fetched is not None:
             fetched.release()
             self._cache.note(fetched.served)
 
     def look_ahead(self) -> None:
-        """Writes down what was read, and has files read ahead that the next prompt may want."""
+        """Counts the segments that were read, and reads ahead files that the next prompt may need."""
         if self._planned.scope is not None:
             self._cache.count_answers()
             _look_ahead(self._cache, self._prompt, self._planned)
@@ -239,9 +230,9 @@ def _answer(
     notes: Items[str],
 ) -> Answer:
     unsaved = fetched.warnings() if fetched is not None else ()
-    told = [*notes, *(f"The answer is complete, but {what}" for what in unsaved)]
+    warnings = [*notes, *(f"The answer is complete, but {what}" for what in unsaved)]
     if sequence.cut_short:
-        told.append(
+        warnings.append(
             f"The context window has room for {sequence.room} of the {sequence.params.max_new_tokens} tokens "
             "of the answer."
         )
@@ -255,7 +246,7 @@ def _answer(
         tokens={**counts, "generated": len(sequence.token_ids), **sequence.guessed},
         segments=tuple(fetched.named(slices)) if fetched is not None else (),
         stopped=ending,
-        warnings=tuple(told),
+        warnings=tuple(warnings),
         passes=sequence.passes,
         waited_ms=sequence.clock.waited,
         first_logits=sequence.first_logits,
@@ -265,7 +256,7 @@ def _answer(
 
 
 def _look_ahead(cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned) -> None:
-    """Has the files of what the next prompt may pick instead read ahead: other members of the unions."""
+    """Reads ahead the files of other members of the prompt's unions."""
     if planned.scope is None or planned.scope == "scaffold":
         return
     layout, plan = planned.layout, planned.plan

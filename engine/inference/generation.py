@@ -1,11 +1,10 @@
 """The state of one answer, which advances one token per step. Scheduling is elsewhere.
 
-A pass computes the latest token, and behind it guesses of the next ones. What the model chooses after each is
-compared with the next guess: as far as they agree, one pass gives several tokens, the very ones that as many
-passes would give. Where rounding may decide between two tokens, those passes are made: of every token since
-the last that is certain to the bit, each once in an answer at most. That may be thousands, and to keep them
-few by making some ahead of a doubt would cost what the guesses spare. So a step makes one pass and no more:
-between two of them an answer can be stopped, and others have their turns.
+A pass computes the latest token and guesses of the next ones. While the model's choices equal the guesses,
+one pass gives several tokens, the same that single-token passes give. If rounding may decide between two
+tokens, single-token passes repeat every token since the last exact one, each at most once in an answer. That
+may be thousands; repeating some in advance would cost as much as guessing saves. A step makes at most one
+pass, so an answer can stop, and others can run, between two passes.
 """
 
 from __future__ import annotations
@@ -30,12 +29,9 @@ from engine.model.model import Model
 
 @dataclass(frozen=True)
 class Step:
-    """What one step brought.
+    """The chosen token of a step, its text, and why the answer ended.
 
-    Attributes:
-        token: the token that was chosen; None while tokens are computed again, for the next one.
-        text: the text that it completes; at the end also what was held back.
-        ending: why there is no further step, None where there is one.
+    `token` is None while tokens are computed again. The last text has the buffered rest.
     """
 
     token: int | None
@@ -48,22 +44,22 @@ class Sequence:
 
     Args:
         model: the model that answers.
-        prefill: the prompt, as it is computed and read.
-        params: how tokens are chosen, and where the answer ends.
-        clock: the stopwatch for "prefill" and "sample" of the first step; a new one where none is given.
+        prefill: the prompt: its tokens to compute and segments to read.
+        params: sampling, and where the answer ends.
+        clock: the stopwatch for "prefill" and "sample" of the first step; a new one by default.
 
     Attributes:
         token_ids: the answer's tokens so far.
-        logits: [vocabulary] fp32, the scores from which the latest token was chosen.
+        logits: [vocabulary] fp32, the scores of the latest choice.
         first_logits: [vocabulary] fp32, those of the first token.
-        ending: why it has ended, None while it has not.
-        step_ms: time of the steps to each token after the first, from the one before to its text, in ms.
-        room: how many tokens of the answer the context window has room for.
+        ending: why it has ended; None while it has not.
+        step_ms: milliseconds from each token's text to the next one's.
+        room: tokens of the answer for which the context window has room.
         kv: keys and values of the prompt and the answer; None before the first step.
-        passes: through the network after the first token's.
-        repeated: those of them that computed a token again, by itself.
-        accepted: tokens of the answer that were guessed right.
-        speculation: guesses of the answer; None where it does without.
+        passes: passes through the network after the first token's.
+        repeated: those that computed a token again, by itself.
+        accepted: correctly guessed tokens of the answer.
+        speculation: guesses of the answer; None if there are none.
     """
 
     def __init__(
@@ -85,15 +81,15 @@ class Sequence:
         self._stream = TextStream(model.tokenizer, [*stops], continues=prefill.continued)
         guesses = params.speculate == "on" or (params.speculate == "auto" and not self._sampler.draws)
         self.speculation = Speculation(prefill.prompt) if guesses else None
-        self._chosen: list[int] = []  # tokens of the answer, those as well that are yet to be given out
-        # The latter, with what they were chosen from, and whether they were guessed.
+        self._chosen: list[int] = []  # all chosen tokens, those in `_ahead` included
+        # Chosen tokens to give next, with their scores, and whether they were guessed.
         self._ahead: deque[tuple[int, Tensor, bool]] = deque()
         self._spent_ms = 0.0  # since the latest token
-        self._draft: list[int] = []  # what is guessed in the pass that is under way
+        self._draft: list[int] = []  # the guesses in the current pass
         self._start = 0  # tokens of the tail before the answer's
-        self._plain = 0  # tokens of the answer that were computed by themselves, all before them as well
-        self._repeats = False  # tokens by themselves, until the next choice
-        self._again: int | None = None  # tokens of the answer that are computed once more, with the prompt
+        self._plain = 0  # tokens of the answer that were computed in single-token passes, as all before them
+        self._repeats = False  # whether single-token passes repeat tokens until the next choice
+        self._again: int | None = None  # tokens of the answer to compute again together with the prompt
 
     @property
     def text(self) -> str:
@@ -102,12 +98,12 @@ class Sequence:
 
     @property
     def stop(self) -> str | None:
-        """The stop text that ended the answer; None where none did."""
+        """The stop text that ended the answer; None if none did."""
         return self._stream.stop
 
     @property
     def answered(self) -> int:
-        """Tokens of the answer, from its first on, whose keys and values are in `kv`."""
+        """Tokens of the answer, from the first on, whose keys and values are in `kv`."""
         if self.kv is None or not self._start:
             return 0
         return min(self.kv.length - self._start, len(self.token_ids))
@@ -119,13 +115,13 @@ class Sequence:
 
     @property
     def unread(self) -> int:
-        """Tokens that are computed before the next one of the answer is: of its prompt, or once more."""
+        """Tokens to compute before the next choice: of its prompt, or again."""
         if self._chosen and self._again is None:
             return 0
         return len(self.prefill.token_ids) + (self._again or 0)
 
     def computed(self) -> tuple[list[int], Tensor, Tensor]:
-        """What it has computed of its prompt and, up to `answered`, of its answer.
+        """The computed tokens of its prompt and, up to `answered`, of its answer.
 
         Returns:
             Positions, ascending, and keys and values there, each [layers, kv_heads, tokens, head_dim].
@@ -143,7 +139,7 @@ class Sequence:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Tokens by what became of them, as in `Answer.tokens`."""
+        """Tokens of the prompt by source, as in `Answer.tokens`."""
         prompt, computed = len(self.prefill.prompt), len(self.prefill.token_ids)
         return {
             "prompt": prompt,
@@ -155,15 +151,15 @@ class Sequence:
 
     @property
     def guessed(self) -> dict[str, int]:
-        """Tokens of the answer that were guessed, by what became of them, as in `Answer.tokens`."""
+        """Guessed tokens of the answer by result, as in `Answer.tokens`."""
         drafted = 0 if self.speculation is None else self.speculation.drafted
         return {"drafted": drafted, "accepted": self.accepted, "repeated": self.repeated}
 
     def step(self) -> Step:
-        """Makes one pass at most, and gives the next token where it is known then; the first one by prefill.
+        """Makes at most one pass, and gives the next token if it is known then; the first one by prefill.
 
         Raises:
-            ModelError: what the model computes is no number.
+            ModelError: the model computes logits that are not numbers.
         """
         assert self.ending is None, "an answer that has ended is not stepped"
         started = time.perf_counter()
@@ -172,10 +168,10 @@ class Sequence:
         return self.given(started)
 
     def read(self) -> None:
-        """Makes the next pass, and gives nothing yet: the first one computes the prompt.
+        """Makes the next pass without giving a token; the first one computes the prompt.
 
         Raises:
-            ModelError: what the model computes is no number.
+            ModelError: the model computes logits that are not numbers.
         """
         rows = self.wanted()
         assert self.kv is not None
@@ -188,18 +184,14 @@ class Sequence:
         return bool(self._ahead)
 
     def given(self, since: float) -> Step:
-        """Gives the next token, where it is known after the pass that was taken.
-
-        Args:
-            since: when this step began, by `time.perf_counter`.
-        """
+        """Gives the next token if it is known. `since` is the start of the step, by `time.perf_counter`."""
         step, first = Step(None, "", None), not self.token_ids
         if self._ahead:
             token, self.logits, guessed = self._ahead.popleft()
             self.accepted += guessed
             if first:
                 self.clock.lap("sample")
-                self.first_logits = self.logits.clone()  # an answer that is kept keeps no others' logits
+                self.first_logits = self.logits.clone()  # a copy, to free others' logits
             step = self._give(token)
         if not first:
             self._spent_ms += (time.perf_counter() - since) * 1000
@@ -209,12 +201,12 @@ class Sequence:
         return step
 
     def wanted(self, *, fold: bool = True, guess: bool = True) -> Rows:
-        """Says what the next pass over `kv` is to compute; `take` takes its logits.
+        """Returns the rows of the next pass over `kv`; `take` receives its logits.
 
         Args:
-            fold: whether to make one run of the segments before the second token, which others then read by
+            fold: join the segments into one run before the second token, which others then read by
                 themselves.
-            guess: whether rows of guesses cost little: not where the pass has rows of others.
+            guess: whether rows of guesses are cheap: False if the pass has rows of others.
         """
         prefill = self.prefill
         if self.kv is None:
@@ -236,14 +228,14 @@ class Sequence:
         return Rows(rows, list(range(at, at + len(rows))), len(rows), Rowwise(idle))
 
     def set_back(self) -> None:
-        """Lets go of all that it has computed, to compute it again when it goes on; what it reads is kept."""
+        """Drops all computed keys and values, to compute them again later; segments stay."""
         if self._chosen and self._again is None:
             assert self.kv is not None
             self._again = self.kv.length - self._start if self.passes else 0
         self.kv = None
 
     def _guesses(self) -> list[int]:
-        """Guesses what follows, where the text stays and is hardly ever computed again for it."""
+        """Guesses the next tokens, if guesses rarely cause repeated passes."""
         if self.speculation is None:
             return []
         guesses = self.speculation.draft(self._chosen, self._limit - len(self._chosen) - 1)
@@ -253,10 +245,10 @@ class Sequence:
         return guesses
 
     def take(self, logits: Tensor) -> None:
-        """Chooses tokens by the logits [keep, vocabulary] of the pass that was wanted.
+        """Chooses tokens by the logits [keep, vocabulary] of the wanted pass.
 
         Raises:
-            ModelError: they are no numbers.
+            ModelError: the logits are not numbers.
         """
         if not self._chosen:
             self.clock.lap("prefill")
@@ -286,14 +278,14 @@ class Sequence:
         self.kv.truncate(self._start + (answered - 1 if sure else self._plain))
 
     def _accepted(self, logits: Tensor, *, certain: bool) -> tuple[int, bool]:
-        """Chooses after each row, as long as that is the next guess.
+        """Chooses after each row of logits [rows, vocabulary] while the choice equals the next guess.
 
         Args:
             logits: [rows, vocabulary].
-            certain: rounding need not be looked at.
+            certain: rounding need not be checked.
 
         Returns:
-            How many guesses were chosen, and whether that is so whatever is rounded.
+            The number of accepted guesses, and whether rounding cannot change the choice.
         """
         for place, row in enumerate(logits):
             scores = row.float()
@@ -315,7 +307,7 @@ class Sequence:
         return token
 
     def _give(self, token: int) -> Step:
-        """Adds a token to the answer, with its text, and sees whether it ends here."""
+        """Adds a token and its text to the answer, and checks whether it ends here."""
         self.token_ids.append(token)
         if token in self.model.end_tokens:
             text, self.ending = self._stream.rest(), "eos"

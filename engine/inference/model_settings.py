@@ -1,4 +1,4 @@
-"""Settings that a model brings along (generation_config.json), and what of that file has no effect."""
+"""Settings from a model's generation_config.json, and the fields of that file without effect."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from engine.model.model import Model
 
 
 def own_settings(model: Model) -> dict[str, Any]:
-    """Returns the settings of a model that are in their range, by name."""
+    """Returns the valid settings of a model, by name."""
     known = settings_of(RunSettings)
-    given = model.generation.settings
-    return {name: given[name] for name in SETTINGS if name in given and known[name].takes(given[name])}
+    values = model.generation.settings
+    return {name: values[name] for name in SETTINGS if name in values and known[name].takes(values[name])}
 
 
 def without_effect(model: Model) -> str:
-    """Says which fields of a model's generation_config.json have no effect; "" for none."""
+    """Lists the fields of a model's generation_config.json without effect; "" for none."""
     generation, own = model.generation, own_settings(model)
     refused = {name: value for name, value in generation.settings.items() if name not in own}
     fields = {**refused, **generation.ignored}
     if not fields:
         return ""
-    told = ", ".join(f"{name} ({_spelled(value)})" for name, value in sorted(fields.items()))
+    shown = ", ".join(f"{name} ({_spelled(value)})" for name, value in sorted(fields.items()))
     return (
-        f"model {model.name!r} has fields without effect here in {FILE}: {told}; "
+        f"model {model.name!r} has fields without effect in {FILE}: {shown}; "
         "answers can differ from those of transformers' generate()"
     )
 

@@ -1,8 +1,7 @@
-"""What came next the last time: drafts of an answer from the text before it.
+"""Drafts of an answer from the text before it (prompt look-up decoding).
 
-An answer that quotes its documents repeats runs of their tokens, so what follows the latest tokens where they
-stood before is a good guess (prompt look-up decoding). A guess costs nothing but rows of a pass that reads
-the weights anyway.
+An answer that quotes its documents repeats runs of their tokens. So the draft is the text that followed the
+latest tokens before. A guess costs only rows of a pass, which reads the weights anyway.
 """
 
 from __future__ import annotations
@@ -10,31 +9,27 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-LENGTHS = (4, 2)  # of the runs that are looked up, the longer first
-PLACES = 8  # where a run stood that are compared, the latest first
-COMPARED = 32  # tokens before such a place
-MOST_TOKENS = 1 << 17  # that are remembered, the latest
+LENGTHS = (4, 2)  # tokens of the runs to look up, longest first
+PLACES = 8  # earlier places of a run to compare, latest first
+COMPARED = 32  # tokens to compare before each place
+MOST_TOKENS = 1 << 17  # the latest tokens that it remembers
 
 
 class Ngrams:
-    """Where each short run of tokens of a text has stood, for guesses at what comes next.
+    """The places of each short run of tokens in a text, for guesses of the next tokens.
 
-    A look-up and a further token take a time that does not depend on the text. Memory is bounded by
-    `MOST_TOKENS`, some 300 bytes each.
-
-    Args:
-        tokens: the text so far.
+    Look-ups and additions take constant time. Memory is bounded by `MOST_TOKENS`, about 300 bytes each.
     """
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens: list[int] = []
-        self._latest: dict[int, int] = {}  # hash of a run → the place behind it
-        self._earlier = {length: array("q", (0,)) for length in LENGTHS}  # by place: the same run before
+        self._latest: dict[int, int] = {}  # hash of a run → its end
+        self._earlier = {length: array("q", (0,)) for length in LENGTHS}  # by end of a run: its previous end
         for token in tokens[-MOST_TOKENS:]:
             self.add(token)
 
     def add(self, token: int) -> None:
-        """Takes the next token of the text."""
+        """Adds the next token of the text."""
         self._tokens.append(token)
         place = len(self._tokens)
         for length in LENGTHS:
@@ -46,16 +41,16 @@ class Ngrams:
             self._earlier[length].append(before)
 
     def draft(self, count: int) -> list[int]:
-        """Guesses the next `count` tokens; none where the latest tokens have not stood together before."""
+        """Guesses the next `count` tokens; none if the latest tokens are new as a run."""
         place = self._place()
         drafted: list[int] = []
         for at in range(place, place + count if place else place):
-            behind = at - len(self._tokens)  # a text that repeats itself goes on with its own guess
+            behind = at - len(self._tokens)  # beyond its end, a repetitive text continues with its own guess
             drafted.append(self._tokens[at] if behind < 0 else drafted[behind])
         return drafted
 
     def _place(self) -> int:
-        """Behind the longest run that ends as the text does, the latest of several; 0 for none."""
+        """The end of the longest run that equals the text's end, the latest of several; 0 for none."""
         best, longest = 0, min(LENGTHS) - 1
         for length in LENGTHS:
             earlier = self._earlier[length]
@@ -71,7 +66,7 @@ class Ngrams:
         return best
 
     def _alike(self, place: int) -> int:
-        """How many tokens before a place are those at the end of the text."""
+        """The number of tokens before a place that equal those at the end of the text."""
         tokens, end = self._tokens, len(self._tokens)
         most = min(COMPARED, place)
         return next((i for i in range(most) if tokens[place - 1 - i] != tokens[end - 1 - i]), most)

@@ -1,4 +1,4 @@
-"""What is computed before the first token, and what is read: with repaired tokens among the computed ones."""
+"""The tokens to compute before the first token, repaired ones included, and the segments to read."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from engine.prompt.recipe import RecipeSlice
 
 @dataclass(frozen=True)
 class Prefill:
-    """What is computed before the first token.
+    """The work before the first token.
 
     Attributes:
-        placements: segments that are read; empty for a full prefill.
-        token_ids: the tokens that are computed.
+        placements: segments to read; empty for a full prefill.
+        token_ids: tokens to compute.
         positions: positions of those tokens, ascending.
         prompt: all tokens of the prompt.
-        end: the position behind the last of them.
+        end: the position after the last token.
         choosing: cost of choosing the repaired tokens, in tokens that pass through the whole network.
-        encoded: how many of the tokens that are read were encoded in this run.
-        continued: the prompt has no turns, so the answer goes on from its text.
+        encoded: how many of the tokens to read were encoded in this run.
+        continued: the prompt has no turns, so the answer continues its text.
     """
 
     placements: Sequence[Placement]
@@ -44,7 +44,7 @@ class Prefill:
 
 
 def whole(plan: PromptPlan) -> Prefill:
-    """A prompt of which every token is computed."""
+    """A prefill that computes every token."""
     return Prefill((), plan.token_ids, plan.positions, plan.token_ids, plan.end)
 
 
@@ -55,17 +55,10 @@ def prefill(
     placements: list[Placement],
     repair: str,
 ) -> Prefill:
-    """What is computed and what is read; cached tokens that a repair computes again are among the computed.
-
-    Args:
-        model: the model that computes.
-        plan: the plan of the prompt.
-        slices: the slice that each of its pieces reads.
-        placements: the segments in their places.
-        repair: "none", "link:K", "blend:R", "query:R" or "impact:R".
+    """Plans a prefill; the tokens to compute include those of the repair.
 
     Raises:
-        SettingsError: the model cannot be repaired like this.
+        SettingsError: the model does not support this repair.
     """
     wish = Repair.parse(repair)
     if wish.kind == "none":

@@ -1,8 +1,7 @@
-"""How a prompt is run, declared once: how tokens are chosen, how segments are reused.
+"""Settings of a run, declared once: sampling and reuse of segments.
 
-The command line makes its options of these declarations, the page its form, the documents their table; one
-policy holds for all: what is out of its range is refused, in a sentence. No tensors, so that a command line
-can use it at once.
+The command line, the page and the docs use these declarations. An invalid value raises an error with a
+sentence. The module imports no tensor library, so that a command line starts quickly.
 """
 
 from __future__ import annotations
@@ -47,18 +46,12 @@ REPAIR_EXAMPLES: Final = (
     "blend:0.15",
     "query:0.15",
     "impact:0.15",
-)  # offered, and tried as remedies
+)  # offered, and tried as fixes
 
 
 @dataclass(frozen=True)
 class Repair:
-    """Which cached tokens are computed again.
-
-    Attributes:
-        kind: how they are chosen.
-        tokens: how many tokens of each run, for `link`.
-        share: which share of all cached tokens, for `blend`, `query` and `impact`.
-    """
+    """Which cached tokens to compute again: `tokens` of each run for `link`, else a share of all."""
 
     kind: RepairKind = "none"
     tokens: int = 0
@@ -66,7 +59,7 @@ class Repair:
 
     @classmethod
     def parse(cls, text: str) -> Repair:
-        """Reads "none", "link:2", "blend:0.15", "query:0.1".
+        """Parses "none", "link:2", "blend:0.15", "query:0.1".
 
         Raises:
             SettingsError: the text is none of these.
@@ -92,25 +85,25 @@ CHOOSES: Final = (
 
 
 class _Checked:
-    """Refuses what is out of its range."""
+    """Rejects values out of range."""
 
     def __post_init__(self) -> None:
-        for name, one in settings_of(type(self)).items():
-            object.__setattr__(self, name, one.checked(getattr(self, name)))
+        for name, setting in settings_of(type(self)).items():
+            object.__setattr__(self, name, setting.checked(getattr(self, name)))
 
 
 @dataclass(frozen=True)
 class SamplingParams(_Checked):
-    """How the tokens of an answer are chosen, and where it ends.
+    """Sampling settings of an answer, and where it ends.
 
     Raises:
-        SettingsError: a value is out of its range.
+        SettingsError: a value is out of range.
     """
 
     max_new_tokens: int = field(
         default=128,
         metadata=declared(
-            "Most new tokens", "Longest answer, in tokens.", unit="tokens", least=1, most=1_000_000
+            "Max answer length", "Maximum length of the answer.", unit="tokens", least=1, most=1_000_000
         ),
     )
     temperature: float = field(
@@ -123,7 +116,7 @@ class SamplingParams(_Checked):
         default=1.0,
         metadata=declared(
             "Top-p",
-            "Draw from the likeliest tokens that reach this share of the probability together; 1 is all.",
+            "Draw from the likeliest tokens whose probabilities add up to this share; 1 means all.",
             least=0,
             above=True,
             most=1,
@@ -131,7 +124,7 @@ class SamplingParams(_Checked):
     )
     top_k: int = field(
         default=0,
-        metadata=declared("Top-k", "Draw from this many of the likeliest tokens; 0 is all.", least=0),
+        metadata=declared("Top-k", "Draw from this many of the likeliest tokens; 0 means all.", least=0),
     )
     repetition_penalty: float = field(
         default=1.0,
@@ -164,18 +157,18 @@ class ReuseParams(_Checked):
     """How a prompt reuses segments.
 
     Raises:
-        SettingsError: a value is out of its range.
+        SettingsError: a value is out of range.
     """
 
     reuse: Reuse = field(
         default="off",
-        metadata=declared("Reuse", "Who chooses scope and repair.", choices=REUSES),
+        metadata=declared("Reuse", "How scope and repair are chosen.", choices=REUSES),
     )
     max_kl: float = field(
         default=0.02,
         metadata=declared(
             "Promise",
-            "With reuse auto, the most that an answer may differ from the uncached one, as a mean KL.",
+            "With reuse auto, the maximum mean KL between an answer and the uncached one.",
             unit="nats per token",
             least=0,
             most=100,
@@ -183,7 +176,7 @@ class ReuseParams(_Checked):
     )
     scope: Scope = field(
         default="anchored",
-        metadata=declared("Scope", "What a module sees while it is encoded.", choices=SCOPES),
+        metadata=declared("Scope", "The context of a module when it is encoded.", choices=SCOPES),
     )
     repair: str = field(
         default="none",
@@ -199,23 +192,24 @@ class ReuseParams(_Checked):
         default="compact",
         metadata=declared(
             "Placement",
-            "Where tokens stand. Models that cannot move segments always take the schema's positions.",
+            "Positions of tokens. Models that cannot move segments always use the schema's positions.",
             choices=PLACEMENTS,
         ),
     )
     hold_conversation: bool = field(
         default=True,
         metadata=declared(
-            "Hold earlier turns",
-            "Earlier turns of the prompt become segments, for the next prompt that goes on from them; else "
-            "they are computed with the new text, which is quicker where none follows.",
+            "Cache earlier turns",
+            "Encode earlier turns as segments, which the next prompt of the conversation reuses. Turn it "
+            "off for single prompts, which are faster without it.",
         ),
     )
     store_conversation: bool = field(
         default=False,
         metadata=declared(
             "Store earlier turns",
-            "Write earlier turns of the prompt to the disk too; else only segments of the schema are stored.",
+            "Also write earlier turns of the prompt to disk; by default only segments of the schema are "
+            "stored.",
         ),
     )
 
@@ -223,20 +217,20 @@ class ReuseParams(_Checked):
         default=False,
         metadata=declared(
             "Wait for the disk",
-            "What is computed for the cache is on the disk before the first token; else it is written while "
-            "the answer goes on.",
+            "Write new segments to disk before the first token; by default they are written during the "
+            "answer.",
         ),
     )
 
     def __post_init__(self) -> None:
-        """Refuses what is out of its range, and a scope or a repair beside a reuse that chooses them."""
+        """Rejects values out of range, and a scope or repair together with reuse "auto"."""
         super().__post_init__()
         declared = self.__dataclass_fields__
         own = [name for name in ("scope", "repair") if getattr(self, name) != declared[name].default]
         if self.reuse == "auto" and own:
             if declared["reuse"].default != "auto":
                 raise SettingsError(f"{own[0]} is {getattr(self, own[0])!r}, and {CHOOSES}")
-            object.__setattr__(self, "reuse", "off")  # nobody asked for it, and somebody for these
+            object.__setattr__(self, "reuse", "off")  # "auto" was only the default
 
     @property
     def turns_held(self) -> bool:
@@ -246,21 +240,21 @@ class ReuseParams(_Checked):
 
 @dataclass(frozen=True)
 class RunSettings(ReuseParams, SamplingParams):
-    """How a prompt is run: both at once, so that each setting is given by its own name.
+    """All settings of a run.
 
     Raises:
-        SettingsError: a value is out of its range.
+        SettingsError: a value is out of range.
     """
 
     @classmethod
     def read(cls, sent: Mapping[str, object]) -> RunSettings:
-        """Takes settings as a program sends them in JSON; what is left out has its default.
+        """Reads settings from a JSON object; missing ones get their defaults.
 
         Raises:
-            SettingsError: a value is out of its range, or its name is unknown.
+            SettingsError: a value is out of range, or its name is unknown.
         """
-        known = [one.name for one in fields(cls)]
+        known = [setting.name for setting in fields(cls)]
         if unknown := [name for name in sent if name not in known]:
             raise SettingsError(f"There is no setting {unknown[0]!r}; there are {', '.join(known)}.")
-        given: dict[str, Any] = dict(sent)
-        return cls(**given)
+        values: dict[str, Any] = dict(sent)
+        return cls(**values)

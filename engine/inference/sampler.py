@@ -1,4 +1,4 @@
-"""Which token comes next."""
+"""Chooses the next token."""
 
 from __future__ import annotations
 
@@ -14,20 +14,14 @@ from engine.inference.run_settings import SamplingParams
 
 _SETTINGS: Final = ("temperature", "top_p", "top_k", "repetition_penalty")
 _NO_RULES: Final[Mapping[str, Any]] = MappingProxyType({})
-COLDEST = 1e-4  # below it a draw is the likeliest token, and logits by temperature leave the range of numbers
+COLDEST = 1e-4  # below it a draw takes the likeliest token anyway, and logits divided by it overflow
 
 
 class Sampler:
     """Chooses the next token: the likeliest at temperature 0, else a draw from a seeded generator.
 
-    Args:
-        params: temperature, top-p, top-k, repetition penalty, seed.
-        prompt: the prompt's tokens, which the repetition penalty counts as well.
-        rules: what holds for every answer of the model, by name.
-        ends: tokens that end an answer.
-
-    Attributes:
-        draws: whether chance has a part in it.
+    `prompt` counts for the repetition penalty, and `ends` are tokens that end an answer. `draws` says whether
+    the choice is random.
     """
 
     def __init__(
@@ -56,12 +50,7 @@ class Sampler:
         return token
 
     def sure(self, logits: Tensor, rounding: float) -> bool:
-        """Whether the likeliest token is the same for all logits that differ from these by rounding.
-
-        Args:
-            logits: [vocabulary].
-            rounding: the most that each may differ by.
-        """
+        """Whether the likeliest token of logits [vocabulary] stays if each changes by up to `rounding`."""
         first, second = self._scores(logits).topk(2).values.tolist()
         return bool(first - second > 2 * rounding * self._stretch)
 

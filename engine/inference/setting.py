@@ -1,4 +1,4 @@
-"""What a setting is: declared once, with its range and its words, for everything that offers it."""
+"""The declaration of a setting: its range and words, for every interface that offers it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Setting:
     """One setting.
 
     Attributes:
-        name: the name of the field that holds it.
-        default: the value where none is given, which also says what kind of value it takes.
+        name: the name of its field.
+        default: the default, whose type decides the kind of value.
         label: a few words, for a form.
-        sentence: what it does.
-        unit: the unit of a number; "" for a bare one.
-        least: the smallest number; None for no bound.
-        most: the greatest number; None for no bound.
-        above: whether the least itself is out of the range.
-        choices: the texts to choose from, each in words.
-        pattern: a regular expression that the whole text must match; JavaScript reads it alike.
-        form: what the pattern says, in words.
-        examples: texts of the form, to be offered.
+        sentence: its effect.
+        unit: the unit of a number; "" for none.
+        least: the minimum; None for none.
+        most: the maximum; None for none.
+        above: whether the minimum itself is out of range.
+        choices: the valid texts, each with a description.
+        pattern: a regular expression for the whole text, also valid in JavaScript.
+        form: the pattern in words.
+        examples: valid texts to offer.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Setting:
 
     @property
     def kind(self) -> Kind:
-        """What it takes; a `form` is a text of that form."""
+        """The kind of its values; a `form` is a text that matches the pattern."""
         if isinstance(self.default, bool):
             return "flag"
         if isinstance(self.default, int):
@@ -60,7 +60,7 @@ class Setting:
 
     @property
     def range(self) -> str:
-        """What it may be, as in "it must be …"."""
+        """The valid values, to complete "it must be …"."""
         if self.kind in ("integer", "number"):
             whole = "a whole number" if self.kind == "integer" else "a number"
             bounds = [
@@ -74,21 +74,21 @@ class Setting:
         return words.get(self.kind, self.form)
 
     def checked(self, value: object) -> Any:
-        """Returns a value, with a list as a tuple and a number of the declared kind.
+        """Returns a valid value, with a list as a tuple and a number of the declared kind.
 
         Raises:
-            SettingsError: it is out of the range.
+            SettingsError: it is out of range.
         """
-        found = self._taken(value)
-        if found is None:
+        valid = self._taken(value)
+        if valid is None:
             raise SettingsError(f"{self.name} is {value!r}; it must be {self.range}.")
-        return found
+        return valid
 
     def spelled(self, text: str) -> Any:
-        """Returns the value that a text spells, as a cell of a table or a form field holds it.
+        """Parses the text of a table cell or a form field.
 
         Raises:
-            SettingsError: it spells none in the range.
+            SettingsError: it is no value in range.
         """
         word = text.strip()
         value: object = text
@@ -107,12 +107,12 @@ class Setting:
         return self.checked(value)
 
     def takes(self, value: object) -> bool:
-        """Returns whether a value is in the range."""
+        """Returns whether a value is in range."""
         return self._taken(value) is not None
 
     def describe(self) -> dict[str, Any]:
-        """Returns the declaration as JSON; bounds and choices only where there are any."""
-        told = {
+        """Returns the declaration as JSON, without empty entries."""
+        described = {
             "name": self.name,
             "kind": self.kind,
             "label": self.label,
@@ -129,10 +129,10 @@ class Setting:
             "pattern": self.pattern or None,
             "examples": list(self.examples) or None,
         }
-        return told | {name: value for name, value in more.items() if value is not None}
+        return described | {name: value for name, value in more.items() if value is not None}
 
     def _taken(self, value: object) -> Any:
-        """The value as it is held; None where it is out of the range."""
+        """The value with its declared type; None if it is out of range."""
         match self.kind:
             case "flag":
                 return value if isinstance(value, bool) else None
@@ -150,25 +150,25 @@ class Setting:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return None
         try:
-            found = float(value)
+            result = float(value)
         except OverflowError:
             return None
-        if not math.isfinite(found):
+        if not math.isfinite(result):
             return None
         if self.kind == "integer":
-            if not found.is_integer():
+            if not result.is_integer():
                 return None
-            found = int(value) if isinstance(value, numbers.Integral) else int(found)
-        low = self.least is not None and (found < self.least or (self.above and found == self.least))
-        return None if low or (self.most is not None and found > self.most) else found
+            result = int(value) if isinstance(value, numbers.Integral) else int(result)
+        low = self.least is not None and (result < self.least or (self.above and result == self.least))
+        return None if low or (self.most is not None and result > self.most) else result
 
 
 def declared(label: str, sentence: str, **more: Any) -> dict[str, Any]:
-    """Returns what a dataclass's field says of itself as its metadata; `more` as in `Setting`."""
+    """Returns the metadata of a dataclass field; `more` as in `Setting`."""
     return {"label": label, "sentence": sentence, **more}
 
 
 def settings_of(kind: type) -> Mapping[str, Setting]:
     """Returns the settings that a dataclass declares, by name."""
     assert is_dataclass(kind)
-    return {one.name: Setting(one.name, one.default, **one.metadata) for one in fields(kind)}
+    return {item.name: Setting(item.name, item.default, **item.metadata) for item in fields(kind)}

@@ -1,7 +1,7 @@
-"""Whose step is computed: one at a time, in the order of asking.
+"""Runs one step at a time, in the order of requests.
 
-A step is what a generator does between two of its events. Nothing is held while its reader looks at one, so
-an answer that is read slowly, or never again, keeps nobody waiting.
+A step is the work of a generator between two of its events. The lock is free while a reader handles an event,
+so a slow or absent reader delays no other answer.
 """
 
 from __future__ import annotations
@@ -23,22 +23,20 @@ from engine.model.thread_pool import release_thread_pool
 log = logging.getLogger(__name__)
 
 WAITING = "waiting for another answer's step to end"
-PATIENCE_SECONDS = 1.0  # of waiting, until it is said; then twice as long each time
+PATIENCE_SECONDS = 1.0  # of waiting before the first report; each next report takes twice as long
 LONGEST_SECONDS = 30.0
-_LOOK_SECONDS = 0.02  # between two looks at what another program is at
+_LOOK_SECONDS = 0.02  # between two checks for a segment of another process
 _LAST_SECONDS = 60.0  # that the end of the program waits for a step
-_END: Final = object()  # has the turn for good
+_END: Final = object()  # takes the last turn
 Progress = Callable[[int, int, str], None]
 E = TypeVar("E")
 R = TypeVar("R")
 
 
 def returned(steps: Generator[E, None, R], progress: Progress | None = None) -> R:
-    """Runs a generator to its end and returns what it returns.
+    """Runs a generator to its end and returns its result.
 
-    Args:
-        steps: the generator; closed where `progress` raises.
-        progress: called with (done, total, what) at each Working.
+    `progress` is called with (done, total, what) at each Working.
     """
     with contextlib.closing(steps):
         while True:
@@ -52,32 +50,31 @@ def returned(steps: Generator[E, None, R], progress: Progress | None = None) -> 
 
 
 class Computing:
-    """Lets one step run at a time; who asks first is first.
+    """Lets one step run at a time, first come, first served.
 
-    Args:
-        patience: how many seconds a generator waits before it says so.
+    A generator reports waiting after `patience` seconds.
     """
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
         self.patience = patience
-        self._closed = False  # no further step is begun
+        self._closed = False  # no further step begins
         self._changed = threading.Condition()
         self._line: deque[object] = deque()  # the first one's step is running
-        self._thread: int | None = None  # that runs it
+        self._thread: int | None = None  # the thread of the running step
         self._ended = time.monotonic()  # the latest step
         # A thread that ends with the interpreter while torch computes aborts the whole program.
         weakref.finalize(self, _take_last_turn, self._changed, self._line)
 
     def close(self) -> None:
-        """Lets no further step begin, and waits for the one that runs; a second time does nothing."""
+        """Prevents further steps, and waits for the running one; a second call does nothing."""
         self._closed = True
         if self._thread == threading.get_ident():
             return
-        with contextlib.suppress(ClosedError), self.step():  # raised where the program is ending already
+        with contextlib.suppress(ClosedError), self.step():  # if the program is ending already
             pass
 
     def require_open(self) -> None:
-        """Refuses what is asked after `close`.
+        """Rejects work after `close`.
 
         Raises:
             ClosedError: the engine was closed.
@@ -87,23 +84,20 @@ class Computing:
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody waits for the step that runs."""
+        """Whether another step waits for the running one."""
         return len(self._line) > 1
 
     @property
     def quiet_for(self) -> float:
-        """For how many seconds no step has run; 0 while one does."""
+        """Seconds since the last step; 0 while one runs."""
         return 0.0 if self._line else time.monotonic() - self._ended
 
     @contextlib.contextmanager
     def step(self, patience: float | None = None) -> Iterator[bool]:
-        """Holds the turn for one step that is no generator's, after those who asked before.
-
-        Args:
-            patience: the most seconds to wait for it; None for as long as it takes.
+        """Takes a turn for one step outside of a generator, for up to `patience` seconds; None for no limit.
 
         Yields:
-            Whether it came; where it did not, nothing is to be computed.
+            Whether the turn came; if not, the caller must compute nothing.
         """
         came = self._begin(patience)
         try:
@@ -123,16 +117,15 @@ class Computing:
 
         Args:
             work: the generator; resumed only while no other step runs, and closed with this one.
-            side: the side that is named in what is said of waiting.
-            clock: the stopwatch that is told how long the steps waited; what `work` laps must not contain its
-                pauses.
-            listener: told when the turn comes of a step that was said to wait.
+            side: the side for Waiting events.
+            clock: the stopwatch that counts the waiting; laps of `work` must not contain its pauses.
+            listener: notified when a step that was reported as waiting gets its turn.
 
         Yields:
-            What `work` yields, and Waiting where a step waits for long. Of Barred only some, as time goes on.
+            The events of `work`, and Waiting if a step waits long. Of Barred only some, by time.
 
         Returns:
-            What `work` returns.
+            The result of `work`.
 
         Raises:
             ClosedError: the engine was closed.
@@ -140,15 +133,15 @@ class Computing:
         done, total, silent_until = 0, 1, 0.0
         try:
             while True:
-                patience, said = self.patience, False
+                patience, reported = self.patience, False
                 while not self._begin(patience, clock):
                     log.info("%s, %.0f s so far", WAITING, patience)
-                    # The place in the line is given up: who reads this may never come back.
+                    # The place in the line is given up, as the reader may never resume this.
                     yield Waiting(side, WAITING, done, total)
-                    said, patience = True, min(2 * patience, LONGEST_SECONDS)
+                    reported, patience = True, min(2 * patience, LONGEST_SECONDS)
                 try:
                     self.require_open()
-                    if said and listener is not None:
+                    if reported and listener is not None:
                         listener.turn(side)
                     event = next(work)
                 except StopIteration as end:
@@ -175,18 +168,14 @@ class Computing:
         clock: Stopwatch | None = None,
         progress: Progress | None = None,
     ) -> R:
-        """Runs a generator to its end, each step in its turn, and returns what it returns.
+        """Runs a generator to its end, each step in its turn, and returns its result.
 
-        Args:
-            work: the generator; resumed only while no other step runs.
-            side: the side that is named in what is said of waiting.
-            clock: the stopwatch that is told how long the steps waited.
-            progress: called with (done, total, what) at each Working; what it raises ends the work.
+        An exception of `progress`, which gets (done, total, what) at each Working, ends the work.
         """
         return returned(self.steps(work, side, clock), progress)
 
     def _begin(self, patience: float | None, clock: Stopwatch | None = None) -> bool:
-        """Waits for the turn, at most so many seconds; says whether it came."""
+        """Waits for the turn, up to `patience` seconds; returns whether it came."""
         assert self._thread != threading.get_ident(), "a step waits for a step of its own thread"
         ticket, started = object(), time.perf_counter()
         with self._changed:
@@ -208,7 +197,7 @@ class Computing:
 
     @staticmethod
     def _pause(clock: Stopwatch | None) -> None:
-        """Lets another program go on, for a moment, while nothing of this engine waits for it."""
+        """Sleeps for a moment to let another process go on; no step of this engine waits for it."""
         started = time.perf_counter()
         time.sleep(_LOOK_SECONDS)
         if clock is not None:
@@ -220,7 +209,7 @@ class Computing:
 
     def _end(self) -> None:
         if len(self._line) > 1:
-            release_thread_pool()  # the next step is another thread's
+            release_thread_pool()  # the next step belongs to another thread
         with self._changed:
             self._thread, self._ended = None, time.monotonic()
             self._line.popleft()
@@ -228,7 +217,7 @@ class Computing:
 
 
 def _take_last_turn(changed: threading.Condition, line: deque[object]) -> None:
-    """Waits for the step that runs, and lets no other begin: who asks waits until the program has ended."""
+    """Waits for the running step, and lets no other begin until the program has ended."""
     with contextlib.suppress(KeyboardInterrupt), changed:
         line.insert(min(1, len(line)), _END)
         changed.wait_for(lambda: line[0] is _END, _LAST_SECONDS)

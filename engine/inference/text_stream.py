@@ -1,4 +1,4 @@
-"""The text that tokens spell, a piece at a time: what was given out never changes."""
+"""Decodes tokens to text piece by piece; emitted text never changes."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tokenizers.decoders import DecodeStream
 from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-_MARK = 0x10F000  # private characters that stand for special tokens
+_MARK = 0x10F000  # private characters that replace special tokens
 _CLEANED = 6  # characters that cleaning up spaces may still change, as of " n ' t"
 
 
 class TextStream:
-    """Token ids → text, without ever splitting a character or showing part of a stop text.
+    """Token ids → text, without splitting a character or emitting part of a stop text.
 
-    All pieces together are the tokenizer's decoding of all tokens, up to a stop text. Special tokens have no
-    text; a stop text that spells some ends the answer all the same where they come.
+    All pieces together equal the tokenizer's decoding of all tokens, up to a stop text. Special tokens have
+    no text, but a stop text that contains some ends the answer when they come.
 
     Args:
         tokenizer: a tokenizer of transformers.
         stops: texts that end the answer.
-        continues: the tokens go on from a text, so a space before the first word is text; else it is none
-            where the tokenizer puts one before all that begins.
+        continues: the tokens continue a text, so a space before the first word is text; else the space that
+            some tokenizers add at the start is not.
 
     Attributes:
-        text: all that was given out.
-        stopped: whether a stop text came, after which nothing is given out.
-        stop: which one came.
+        text: all emitted text.
+        stopped: whether a stop text came, which ends the output.
+        stop: that stop text.
     """
 
     def __init__(self, tokenizer: Any, stops: Sequence[str] = (), *, continues: bool = False) -> None:
@@ -42,7 +42,7 @@ class TextStream:
             tokenizer, self._marks, _lead(tokenizer) if continues else ()
         )
         marked = {_marked(stop, spelled, self._marks): stop for stop in stops}
-        self._stops = {**marked, **{stop: stop for stop in stops}}  # they may come letter by letter as well
+        self._stops = {**marked, **{stop: stop for stop in stops}}  # they may also come letter by letter
         self._held = ""
         self.text = ""
         self.stopped = False
@@ -56,14 +56,14 @@ class TextStream:
         return self._give(piece + mark, ended=False)
 
     def rest(self) -> str:
-        """Returns what was held back, once no more tokens come."""
+        """Returns the buffered text, once no more tokens come."""
         return self._give(self._decoding.rest(), ended=True)
 
     def _give(self, piece: str, *, ended: bool) -> str:
         if self.stopped:
             return ""
         ready = self._held + piece
-        ends = [(place, said) for stop, said in self._stops.items() if (place := ready.find(stop)) >= 0]
+        ends = [(place, text) for stop, text in self._stops.items() if (place := ready.find(stop)) >= 0]
         self.stopped = bool(ends)
         first, self.stop = min(ends, default=(0, None))
         cut = first if ends else len(ready) - (0 if ended else self._begun(ready))
@@ -74,7 +74,7 @@ class TextStream:
         return ready
 
     def _begun(self, text: str) -> int:
-        """How many characters at the end may be the beginning of a stop text."""
+        """The number of characters at the end that may begin a stop text."""
         longest = max((len(stop) - 1 for stop in self._stops), default=0)
         for count in range(min(longest, len(text)), 0, -1):
             if any(stop.startswith(text[-count:]) for stop in self._stops):
@@ -83,10 +83,10 @@ class TextStream:
 
 
 class _Stepwise:
-    """Decodes each token once, with those that it makes a character with.
+    """Decodes each token once, with those that complete a character with it.
 
-    Where a vocabulary falls back on bytes, their meaning is open until a token follows that is none: one byte
-    that fits no character makes replacement characters of all of them.
+    In a vocabulary with byte fallback, a byte's meaning is open until a token follows that is none: one
+    invalid byte turns all of them into replacement characters.
     """
 
     def __init__(self, tokenizer: Any, marks: Container[int], lead: Sequence[int]) -> None:
@@ -99,7 +99,7 @@ class _Stepwise:
             index for index, token in added.items() if token.special and index not in marks
         )
         self._ids = list(lead)
-        self._open = 0  # of the last ones, whose meaning is open
+        self._open = 0  # number of last tokens with an open meaning
         self._given = len(self._backend.decode(self._ids, skip_special_tokens=True))
         self._lost = False
 
@@ -110,7 +110,7 @@ class _Stepwise:
             return ""
         try:
             piece: str = self._stream.step(self._backend, self._ids[-self._open :]) or ""
-        except Exception:  # the decoder has changed what was given: it is followed again at the end
+        except Exception:  # the decoder changed emitted text; `rest` decodes all again
             self._lost = True
             return ""
         self._open = 0
@@ -121,7 +121,7 @@ class _Stepwise:
         whole: str = self._backend.decode(self._ids, skip_special_tokens=True)
         piece = whole[self._given :]
         self._given += len(piece)
-        self._lost = True  # to the stream, which has not given this
+        self._lost = True  # the stream lacks this text
         return piece
 
     def _is_open(self, token: int) -> bool:
@@ -132,9 +132,10 @@ class _Stepwise:
 
 
 class _Whole:
-    """Decodes all tokens again for each: for tokenizers whose code is Python's.
+    """Decodes all tokens again for each, for tokenizers with Python code.
 
-    Such a decoder may still change its last words, so text is given once the next one has left it as it is.
+    Such a decoder may still change its last words, so text is emitted once the next token leaves it
+    unchanged.
     """
 
     def __init__(self, tokenizer: Any, marks: Container[int], lead: Sequence[int]) -> None:
@@ -146,7 +147,7 @@ class _Whole:
     def add(self, token: int) -> str:
         self._ids.append(token)
         before, now = self._latest, self._decoded()
-        if token in self._marks and now.startswith(self._given):  # what stands before it ends here
+        if token in self._marks and now.startswith(self._given):  # the text before it ends here
             return self._take(now)
         if now == before:  # a token without text
             return ""
@@ -170,31 +171,31 @@ class _Whole:
 
 
 def _lead(tokenizer: Any) -> Sequence[int]:
-    """Tokens of a letter that a text goes on from; none where they spell it in another way."""
+    """The tokens of a letter to continue from; none if they decode differently."""
     tokens = list(tokenizer("a", add_special_tokens=False)["input_ids"])
     return tokens if tokenizer.decode(tokens, skip_special_tokens=True) == "a" else ()
 
 
 def _spelled(tokenizer: Any, stops: Sequence[str]) -> dict[int, str]:
-    """The special tokens that stop texts spell, by their ids, the longest first."""
+    """The special tokens in stop texts, by their ids, the longest first."""
     if not stops:
         return {}
     added: Mapping[int, Any] = getattr(tokenizer, "added_tokens_decoder", {})
     special = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     special |= {index: token.content for index, token in added.items() if token.special}
-    found = [one for one in special.items() if one[1] and any(one[1] in stop for stop in stops)]
-    return dict(sorted(found, key=lambda one: -len(one[1])))
+    spelled = [pair for pair in special.items() if pair[1] and any(pair[1] in stop for stop in stops)]
+    return dict(sorted(spelled, key=lambda pair: -len(pair[1])))
 
 
 def _marked(stop: str, spelled: Mapping[int, str], marks: Mapping[int, str]) -> str:
-    """A stop text in which marks stand for special tokens."""
+    """A stop text with marks instead of special tokens."""
     for index, content in spelled.items():
         stop = stop.replace(content, marks[index])
     return stop
 
 
 def decodes_by_itself(tokenizer: Any) -> bool:
-    """Whether the text that transformers decodes is what the library's own tokenizer makes of the tokens."""
+    """Whether transformers decodes tokens exactly as the library's own tokenizer does."""
     fast: Any = PreTrainedTokenizerFast
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(tokenizer, fast) or not isinstance(backend, Tokenizer):

@@ -1,4 +1,4 @@
-"""Whether the store will take in what is about to be written: asked before anybody is told that it is."""
+"""Checks whether the store has room for planned writes, before they are promised."""
 
 from __future__ import annotations
 
@@ -16,38 +16,32 @@ from engine.store.index.database import FailedIndexError, Index
 from engine.store.index.eviction import FREE, NoRoomError, no_room, spared, used
 from engine.store.index.settings import Settings
 
-_HEADER_BYTES = 1024  # of a segment's file, at most, beside keys and values, token ids and notes
+_HEADER_BYTES = 1024  # the most bytes of a segment's file besides keys and values, token ids and notes
 _HEADER_BYTES_PER_TOKEN = 6
 _NOTES_BYTES = 3072
-_INDEX_BYTES = 64 << 10  # that the index may want on the disk for a segment's row
-_FRESH_SECONDS = 0.5  # that a look at what all files take is of use
+_INDEX_BYTES = 64 << 10  # that the index may need on disk for a segment's row
+_FRESH_SECONDS = 0.5  # for which the sum of all files stays valid
 _AMONG = f"{FREE} and key in (select value from json_each(?))"
 
 
 class Claim(Releasable):
-    """Room that is set aside for what is written soon and stays, until this is released."""
+    """Reserved space for a planned write, until this is released."""
 
     def __init__(self, room: Room, size: int) -> None:
         self._room, self._size = room, size
 
     def release(self) -> None:
-        """Gives it back; a second time does nothing."""
+        """Releases the space; a second call does nothing."""
         size, self._size = self._size, 0
         if size:
             self._room._give_back(size)
 
 
 class Room:
-    """What the budget and the disk have room for, beside what stays and what is already to be written.
+    """The free space in the budget and on disk, besides retained segments and planned writes.
 
-    It says what will hold as far as anybody can know: another program may take the room first. Segments that
-    other answers are reading count as free, since they are let go of before.
-
-    Args:
-        index: the index of the store.
-        settings: its settings.
-        blobs: the place of its files.
-        waiting: the bytes of what is to be written behind answers, of these keys or of all.
+    The answer is a forecast: another process may take the space first. Segments in use by other answers count
+    as free, since they are released before. `waiting` returns the bytes of delayed writes.
     """
 
     def __init__(
@@ -63,27 +57,18 @@ class Room:
         self._at, self._used = (
             0.0,
             0,
-        )  # when all files were added up, and what they took, with what came since
+        )  # time and result of the last sum of all files, and additions since
 
     def lacking(self, size: int, beside: Collection[str] = ()) -> Exception | None:
-        """Says why so many bytes more will not be kept; None where they will.
-
-        Args:
-            size: the bytes.
-            beside: keys of what does not go for them.
-        """
+        """Returns why the store has no room for `size` bytes without evicting `beside`; None if it has."""
         with self._lock:
             return self._lacking(size, beside)
 
     def claim(self, size: int, beside: Collection[str] = ()) -> Claim:
-        """Sets room aside for what is written soon, and is then promised to stay.
-
-        Args:
-            size: its bytes.
-            beside: keys of what does not go for it.
+        """Reserves `size` bytes for a planned write, without evicting keys in `beside`.
 
         Raises:
-            StoreError: budget or disk have none, or nobody can know.
+            StoreError: the budget or disk has no room, or that is unknown.
         """
         with self._lock:
             error = self._lacking(size, beside) if size else None
@@ -104,7 +89,7 @@ class Room:
                 return OSError(errno.ENOSPC, f"the disk has room for {max(0, free):,} bytes more")
             budget = self._settings.budget
             if not budget:
-                return None  # nothing is to be stored, which is no fault
+                return None  # a budget of 0 stores nothing, without an error
             if self._whole(size) <= budget:
                 return None
             with self._index.reading() as connection:
@@ -117,7 +102,7 @@ class Room:
         return None if stays + wanted <= budget else NoRoomError(no_room(budget))
 
     def _whole(self, size: int) -> int:
-        """The bytes of all files with these, and all that is to be written: no less than they will be."""
+        """An upper bound of the bytes of all files, these and planned writes included."""
         now = time.monotonic()
         if now - self._at > _FRESH_SECONDS:
             with self._index.reading() as connection:
@@ -128,19 +113,15 @@ class Room:
 
 
 def file_bytes(scheme: Scheme, shape: tuple[int, ...], dtype: str, notes: int = _NOTES_BYTES) -> int:
-    """The most bytes of a segment's file.
+    """Returns the maximum size of a segment's file.
 
-    Args:
-        scheme: how its keys and values are stored.
-        shape: [layers, kv_heads, tokens, head_dim] of either.
-        dtype: their number format.
-        notes: bytes of what it says of itself.
+    Keys and values have the shape [layers, kv_heads, tokens, head_dim]; `notes` is the size of the notes.
     """
     return packed_bytes(scheme, shape, dtype) + _HEADER_BYTES + _HEADER_BYTES_PER_TOKEN * shape[2] + notes
 
 
 def _words(error: Exception) -> str:
-    """Why there is no room, without a name of this machine's: clients of a server are told it too."""
+    """The error as a sentence without paths of this machine, as a server's clients see it."""
     if isinstance(error, FailedIndexError):
-        return "the store's index cannot be read just now"
+        return "the store's index cannot be read now"
     return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,4 +1,4 @@
-"""Segments out of a store into one file, and back into a store. `transfer` knows the file itself."""
+"""Exports segments to one file, and imports them. `tar_archive` defines the file format."""
 
 from __future__ import annotations
 
@@ -33,13 +33,7 @@ _ENTERED = {*Row.__dataclass_fields__} - {*COLUMNS, "labels"}
 
 
 class Exporter:
-    """Writes segments of a store into files for other stores.
-
-    Args:
-        index: the index of the store.
-        disk: the store's folder, which no such file may lie in.
-        blobs: the files.
-    """
+    """Exports segments of a store to files."""
 
     def __init__(self, index: Index, disk: Folder, blobs: Blobs) -> None:
         self._index, self._disk, self._blobs = index, disk, blobs
@@ -53,17 +47,12 @@ class Exporter:
         conversation: bool = False,
         replace: bool = False,
     ) -> Moved:
-        """Writes the segments of a schema, or all of them, into one file; earlier turns only where asked.
+        """Writes the segments of a schema, or all, to one file.
 
-        Args:
-            target: the file.
-            schema: the schema's name; None for all.
-            progress: called with (done, total, key).
-            conversation: whether earlier turns of conversations go along.
-            replace: whether a plain file that is there is replaced.
+        `conversation` includes earlier turns of conversations. `progress` is called with (done, total, key).
 
         Raises:
-            StoreError: there are none, one cannot be read, or the file is there already or cannot be written.
+            StoreError: there are no segments, one cannot be read, or the file exists or cannot be written.
         """
         listed, left_out, unfit = _listed(self._index, schema, conversation)
         if not listed:
@@ -72,9 +61,7 @@ class Exporter:
         rows = [row for row, _ in listed]
         with _in_words(target):
             if self._disk.holds(target.parent):
-                raise StoreError(
-                    f"{str(target)!r} lies in the cache folder itself. Write the export somewhere else."
-                )
+                raise StoreError(f"{str(target)!r} is inside the cache folder. Export to another folder.")
             with new_file(target, replace=replace) as file:
                 for done in tar_archive.write(file, rows, lambda row: self._blobs.content(names[row.key])):
                     if progress is not None:
@@ -88,46 +75,42 @@ def _in_words(target: Path) -> Iterator[None]:
         yield
     except FileExistsError as error:
         raise StoreError(
-            f"{str(target)!r} is there already. Name another file, or give --force to replace it."
+            f"{str(target)!r} exists already. Choose another file, or use --force to replace it."
         ) from error
     except NotPlainError as error:
         raise StoreError(
-            f"{str(target)!r} is no plain file, so it is not replaced. Name another one."
+            f"{str(target)!r} is not a plain file, so it is not replaced. Choose another one."
         ) from error
     except OSError as error:
         raise StoreError(f"{str(target)!r} cannot be written: {error}") from error
 
 
 def _nothing(schema: str | None, left_out: int, unfit: Sequence[str]) -> str:
-    """Why there is nothing to export."""
     if unfit:
         more = f", and {len(unfit) - 1} more" if len(unfit) > 1 else ""
-        return f"nothing can be exported: {unfit[0]}{more}. They are used here as before."
+        return f"no segment can be exported: {unfit[0]}{more}. This store can still use them."
     if left_out:
-        return (
-            f"there are only {left_out} segments of conversations, which are not exported unless you ask "
-            "(--conversation)."
-        )
+        return f"there are only {left_out} segments of conversations; export them with --conversation."
     what = f"of schema {schema!r} " if schema is not None else ""
-    return f"there are no segments {what}to export; pml cache list shows what there is."
+    return f"there are no segments {what}to export; pml cache list shows the stored segments."
 
 
 def _listed(
     index: Index, schema: str | None, conversation: bool
 ) -> tuple[list[tuple[Row, str]], int, list[str]]:
-    """What is to be exported, the oldest first, with the names of its files.
+    """The segments to export, oldest first.
 
     Returns:
-        The rows with their files; how much of conversations is left out; what cannot travel, with the reason.
+        Rows with their files, the number of omitted turns, and why some segments cannot be exported.
     """
     labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for label in index.query("select key, schema, path from labels"):
         labels[label["key"]].append((label["schema"], label["path"]))
-    found: list[tuple[Row, str]] = []
+    rows: list[tuple[Row, str]] = []
     left_out, unfit = 0, []
-    for given in index.query("select * from segments order by created"):
-        key = given["key"]
-        if schema is not None:  # what another schema calls it is nobody's business
+    for line in index.query("select * from segments order by created"):
+        key = line["key"]
+        if schema is not None:  # an export of one schema omits the names in others
             labels[key] = [label for label in labels[key] if label[0] == schema]
             if not labels[key]:
                 continue
@@ -135,32 +118,22 @@ def _listed(
             left_out += 1
             continue
         try:
-            row = _row_of(given, labels[key])
+            row = _row_of(line, labels[key])
             manifest.line(row.to_json())
-            found.append((row, given["file"]))
+            rows.append((row, line["file"]))
         except (ValueError, TypeError) as error:
-            unfit.append(f"segment {key!r} cannot travel ({error})")
-    return found, left_out, unfit
+            unfit.append(f"segment {key!r} cannot be exported ({error})")
+    return rows, left_out, unfit
 
 
 def _row_of(given: dict[str, Any], labels: Sequence[tuple[str, str]]) -> Row:
-    """A line of the index as a row of an export."""
-    taken = {name: given[name] for name in Row.__dataclass_fields__ if name in given}
+    fields = {name: given[name] for name in Row.__dataclass_fields__ if name in given}
     ids, shape = bytes(given["token_ids"]).hex(), json.loads(given["shape"])
-    return manifest.row_of({**taken, "token_ids": ids, "shape": shape, "labels": labels})
+    return manifest.row_of({**fields, "token_ids": ids, "shape": shape, "labels": labels})
 
 
 class Importer:
-    """Takes segments of other stores in.
-
-    Args:
-        disk: the folder of the store.
-        blobs: the place of the files.
-        catalog: the rows.
-        settings: the settings of the store.
-        holds: the keys that nothing evicts.
-        writer: the writer that enters what comes.
-    """
+    """Imports segments of other stores."""
 
     def __init__(
         self,
@@ -175,11 +148,10 @@ class Importer:
         self._settings, self._holds, self._writer = settings, holds, writer
 
     def take_in(self, source: Path, progress: Progress | None) -> Moved:
-        """Takes the segments of an exported file in, each verified before it is entered.
+        """Imports the segments of an exported file, each after verification.
 
         Raises:
-            StoreError: the file is none of ours or damaged, or there is no room; what was taken in
-                stays whole.
+            StoreError: the file is invalid or damaged, or there is no room; imported segments stay valid.
         """
         segments = size = known = 0
         with tar_archive.opened(source) as archive, self._holds.hold([row.key for row in archive.rows]):
@@ -193,26 +165,26 @@ class Importer:
                 try:
                     self._enter(source, row, pieces)
                 except NoRoomError as error:
-                    kept = len(self._catalog.contains(row.key for row in archive.rows))
+                    stored = len(self._catalog.contains(row.key for row in archive.rows))
                     would_do = self._settings.spared_bytes + sum(row.bytes for row in archive.rows)
                     raise StoreError(
-                        f"{archive.name!r}: {kept} of its {len(archive.rows)} segments are kept, "
-                        f"and {error}. A budget of {would_do:,} bytes would do for all: raise it with "
-                        "pml cache budget SIZE, and import the file again."
+                        f"{archive.name!r}: only {stored} of its {len(archive.rows)} segments are stored: "
+                        f"{error}. A budget of {would_do:,} bytes has room for all: raise it with pml cache "
+                        "budget SIZE, and import the file again."
                     ) from error
                 segments, size = segments + 1, size + row.bytes
         return Moved(segments, size, known)
 
     def _require_room(self, archive: tar_archive.Archive) -> None:
-        """Raises StoreError where budget or disk cannot take what is new, before any of it is read."""
-        there = self._catalog.contains(row.key for row in archive.rows)
-        sizes = [row.bytes for row in archive.rows if row.key not in there]
+        """Raises StoreError if budget or disk has no room, before reading any segment."""
+        known = self._catalog.contains(row.key for row in archive.rows)
+        sizes = [row.bytes for row in archive.rows if row.key not in known]
         needed, spared, budget = sum(sizes), self._settings.spared_bytes, self._settings.budget
         if needed > budget - spared:
-            kept = f", {spared:,} of them pinned or kept for their time to live" if spared else ""
+            retained = f", {spared:,} of them pinned or in their time to live" if spared else ""
             raise StoreError(
-                f"{archive.name!r} holds {needed:,} bytes that are not here yet; the store may take "
-                f"{budget:,}{kept}. Raise it with pml cache budget, or export one schema at a time."
+                f"{archive.name!r} has {needed:,} bytes of new segments; the store's budget is {budget:,} "
+                f"bytes{retained}. Raise it with pml cache budget, or export one schema at a time."
             )
         growth = min(needed, max(0, budget - self._catalog.bytes) + max(sizes, default=0))
         free = self._blobs.free
@@ -243,13 +215,13 @@ class Importer:
             ) from error
         except (OSError, FailedIndexError) as error:
             raise StoreError(
-                f"{source.name}: segment {row.key} could not be taken in: {error}. Those before it are here; "
-                "import the file again for the rest."
+                f"{source.name}: segment {row.key} could not be imported: {error}. The segments before it "
+                "are stored; import the file again for the rest."
             ) from error
 
 
 def _said(row: Row) -> dict[str, str]:
-    """What the file of a row says of itself: the index is built again from it when it is lost."""
+    """The notes of a segment's file, from which a lost index can be rebuilt."""
     return {
         "key": row.key,
         "scheme": row.scheme,

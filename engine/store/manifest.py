@@ -1,7 +1,7 @@
-"""What an export says of its segments: one line of JSON for each.
+"""The manifest of an export: one JSON line per segment.
 
-A line may come from anybody, so each field has a type and a range, and nothing of a line is believed before
-all of it is checked. Who exports is held to the same rules, so what was written can be read.
+A line may come from anyone, so every field is checked before any is used. The export applies the same checks,
+so its output can be read.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from engine.store.blobs.contents import MOST_HEADER
 NAME = "manifest.jsonl"
 FORMAT = 2
 MOST_BYTES = 64 << 20  # of all lines together
-MOST_LINE = 12 << 20  # of one line: a segment of a million and a half of tokens
-_MOST_VALUES = 100_000  # in one line: a list of a few bytes takes a hundred of memory
+MOST_LINE = 12 << 20  # of one line, enough for 1.5 million tokens
+_MOST_VALUES = 100_000  # in one line: each short list takes a hundred bytes of memory
 _MOST_TEXT = 1000  # characters
-_MOST_NAME = MAX_BYTES  # characters: nothing but its document bounds a name or a path of the language
-_MOST_SIDE = 1 << 31  # of a shape
+_MOST_NAME = MAX_BYTES  # characters: only the size of its document limits a name or path
+_MOST_SIDE = 1 << 31  # of one dimension
 _MOST_TIME = 1e11  # seconds since 1970
-_MOST_SECONDS = 1e7  # that computing a segment may have taken
+_MOST_SECONDS = 1e7  # to compute a segment
 KEY = re.compile(r"[0-9a-f]{40}")
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _HEX = re.compile(r"(?:[0-9a-f]{8})+")
@@ -41,20 +41,9 @@ Packed = bytes
 class Row:
     """One segment of an export.
 
-    Attributes:
-        key: the segment's name, 40 hexadecimal digits.
-        bytes: size of its file.
-        digest: digest of its file, xxh3 with 128 bits.
-        token_ids: its tokens, 4 bytes each.
-        dtype: number format of keys and values, a name of torch.
-        scheme: how keys and values are stored.
-        shape: the shape of keys and of values, (layers, kv_heads, tokens, head_dim).
-        fingerprint: fingerprint of the model.
-        model: the model's name, for people.
-        scope: the scope under which the segment was encoded.
-        created: time of storing, in seconds since 1970.
-        seconds: time that computing it took.
-        labels: (schema, path) of every module that it is of.
+    `digest` is the xxh3-128 of its file, and `token_ids` has 4 bytes each. `shape` is (layers, kv_heads,
+    tokens, head_dim). `created` is in seconds since 1970, `seconds` the time to compute it, and `labels`
+    (schema, path) of each module.
     """
 
     key: str
@@ -73,16 +62,16 @@ class Row:
 
     @property
     def file(self) -> str:
-        """What its file is called in an export; nothing but the key goes into it."""
+        """The name of its file in an export, from the key alone."""
         return f"{self.key}.safetensors"
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has."""
+        """The number of tokens."""
         return len(self.token_ids) // 4
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields by name, token ids in hexadecimal digits."""
+        """Returns the fields, token ids in hexadecimal."""
         return {**asdict(self), "token_ids": self.token_ids.hex()}
 
 
@@ -90,10 +79,10 @@ _FIELDS = frozenset(Row.__dataclass_fields__)
 
 
 def row_of(given: Any) -> Row:
-    """Returns the row that an object of JSON spells.
+    """Parses a row from a JSON object.
 
     Raises:
-        ValueError: a field is missing, unknown, or not what `Row` says of it.
+        ValueError: a field is missing, unknown or invalid.
     """
     _require(isinstance(given, dict) and set(given) == _FIELDS, "fields", given, ", ".join(sorted(_FIELDS)))
     texts = {name: _text(given, name) for name in ("fingerprint", "model")}
@@ -123,16 +112,16 @@ def lines(rows: Sequence[Row]) -> Iterator[bytes]:
     """Yields the lines of a manifest.
 
     Raises:
-        StoreError: it would be larger than `read` takes.
+        StoreError: it exceeds the limit of `read`.
     """
     total = 0
     head: dict[str, Any] = {"format": FORMAT, "segments": len(rows)}
-    for given in (head, *(row.to_json() for row in rows)):
-        written = line(given)
+    for item in (head, *(row.to_json() for row in rows)):
+        written = line(item)
         total += len(written)
         if total > MOST_BYTES:
             raise StoreError(
-                f"what is to be exported is too much for one file: its manifest would exceed {MOST_BYTES:,} "
+                f"the export is too large for one file: its manifest would exceed {MOST_BYTES:,} "
                 "bytes. Export one schema at a time with --schema."
             )
         yield written
@@ -142,23 +131,19 @@ def line(given: dict[str, Any]) -> bytes:
     """Returns one line.
 
     Raises:
-        ValueError: it would be longer than `read` takes.
+        ValueError: it exceeds the limit of `read`.
     """
-    found = json.dumps(given).encode() + b"\n"
-    if len(found) > MOST_LINE:
-        raise ValueError(f"its line of {len(found):,} bytes is longer than {MOST_LINE:,}")
-    return found
+    text = json.dumps(given).encode() + b"\n"
+    if len(text) > MOST_LINE:
+        raise ValueError(f"its line of {len(text):,} bytes is longer than {MOST_LINE:,}")
+    return text
 
 
 def read(file: BinaryIO, size: int) -> list[Row]:
-    """Reads a manifest, line by line.
-
-    Args:
-        file: the file, at the manifest's first byte.
-        size: the manifest's size in bytes.
+    """Reads a manifest of `size` bytes, line by line.
 
     Raises:
-        StoreError: it is none of this version, or a line is not what it must be; the message says which.
+        StoreError: its version or a line is invalid; the message names the line.
     """
     if size > MOST_BYTES:
         raise StoreError(f"its manifest has {size:,} bytes; at most {MOST_BYTES:,} are read.")
@@ -171,12 +156,12 @@ def read(file: BinaryIO, size: int) -> list[Row]:
         try:
             if not text or len(text) > MOST_LINE:
                 raise ValueError("it is cut short" if not text else f"it is longer than {MOST_LINE:,} bytes")
-            given = _parsed(text)
+            parsed = _parsed(text)
             if number == 1:
-                promised = _promised(given)
+                promised = _promised(parsed)
                 continue
-            row = row_of(given)
-            _require(row.key not in keys, "key", row.key, "that of no other line")
+            row = row_of(parsed)
+            _require(row.key not in keys, "key", row.key, "unique")
         except ValueError as error:
             raise StoreError(f"line {number} of its manifest cannot be used: {error}.") from error
         keys.add(row.key)
@@ -187,11 +172,10 @@ def read(file: BinaryIO, size: int) -> list[Row]:
 
 
 def _promised(head: Any) -> int:
-    """How many segments the first line promises."""
-    found = head.get("format") if isinstance(head, dict) else None
-    if isinstance(found, int) and found > FORMAT:
+    version = head.get("format") if isinstance(head, dict) else None
+    if isinstance(version, int) and version > FORMAT:
         raise StoreError("it is of a newer version of pml cache export; upgrade to read it.")
-    _require(found == FORMAT and found is not True, "format", found, f"{FORMAT}; export it again")
+    _require(version == FORMAT and version is not True, "format", version, f"{FORMAT}; export it again")
     return _whole(head.get("segments"), "segments", MOST_BYTES)
 
 
@@ -205,15 +189,15 @@ def _parsed(line: bytes) -> Any:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        _require(name not in found, "fields", name, "named once")
-        found[name] = value
-    return found
+        _require(name not in members, "fields", name, "named once")
+        members[name] = value
+    return members
 
 
 def _text(given: dict[str, Any], name: str, most: int = _MOST_TEXT) -> str:
@@ -264,20 +248,20 @@ def _token_ids(value: Any) -> bytes:
     _require(
         isinstance(value, str) and _HEX.fullmatch(value) is not None, "token_ids", value, "8 digits each"
     )
-    found = array("i", bytes.fromhex(value))
-    _require(min(found) >= 0, "token_ids", value, "numbers from 0 on")
-    return found.tobytes()
+    ids = array("i", bytes.fromhex(value))
+    _require(min(ids) >= 0, "token_ids", value, "numbers from 0 on")
+    return ids.tobytes()
 
 
 def _labels(value: Any) -> tuple[tuple[str, str], ...]:
     rule = "pairs of schema and path"
     _require(isinstance(value, list | tuple) and len(value) <= _MOST_VALUES // 4, "labels", value, rule)
-    found = []
+    labels = []
     for pair in value:
         _require(isinstance(pair, list | tuple) and len(pair) == 2, "labels", pair, rule)
         both = {"schema": pair[0], "path": pair[1]}
-        found.append((_text(both, "schema", _MOST_NAME), _text(both, "path", _MOST_NAME)))
-    return tuple(found)
+        labels.append((_text(both, "schema", _MOST_NAME), _text(both, "path", _MOST_NAME)))
+    return tuple(labels)
 
 
 def _require(fits: bool, name: str, value: object, rule: str) -> None:

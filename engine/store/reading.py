@@ -1,4 +1,4 @@
-"""Reading segments: what is found, checked, mapped; and what is damaged, taken out of the way."""
+"""Reads segments: finds, checks and maps them, and quarantines damaged ones."""
 
 from __future__ import annotations
 
@@ -22,20 +22,14 @@ log = logging.getLogger(__name__)
 
 
 class Reader:
-    """Reads the segments that are listed, and knows which files it has checked.
-
-    Args:
-        catalog: the rows, which say what there is.
-        blobs: their files.
-        verify: when a file's digest is checked: at every load, at the first one of this process, or never.
-    """
+    """Reads listed segments, and remembers checked files."""
 
     def __init__(self, catalog: Catalog, blobs: Blobs, verify: Verify) -> None:
         self._catalog, self._blobs, self._policy = catalog, blobs, verify
         self._verified: dict[str, tuple[int, ...]] = {}
 
     def load(self, key: str, token_ids: Sequence[int], form: Form | None = None) -> Segment | None:
-        """Returns a segment, or None where it must be computed, as `Store.load` says."""
+        """Returns a segment, or None if it must be computed, as in `Store.load`."""
         try:
             return self._load(key, token_ids, form)
         except (OSError, MemoryError, FailedIndexError) as error:
@@ -47,10 +41,10 @@ class Reader:
             return None
 
     def _load(self, key: str, token_ids: Sequence[int], form: Form | None) -> Segment | None:
-        found = self._entry(key)
-        if found is None:
+        listed = self._entry(key)
+        if listed is None:
             return None
-        entry, blob = found
+        entry, blob = listed
         try:
             with self._blobs.opened(entry, copied=self._policy == "always") as opened:
                 _require_tokens(blob, token_ids)
@@ -61,18 +55,18 @@ class Reader:
                 return segment
         except FileNotFoundError:
             again = self._entry(key)
-            if again is None:  # another process has evicted it since
+            if again is None:  # another process has evicted it
                 return None
             if again[0].file != entry.file:
                 return self._load(key, token_ids, form)
-            wrong = "its file is gone"
+            reason = "its file is gone"
         except DamagedError as error:
-            wrong = str(error)
-        self.set_aside(key, entry.file, wrong)
+            reason = str(error)
+        self.set_aside(key, entry.file, reason)
         return None
 
     def _entry(self, key: str) -> tuple[Entry, bytes] | None:
-        """What the index says of a segment's file, and its tokens; a row that cannot be right is dropped."""
+        """The index entry of a segment's file, and its tokens; drops an invalid row."""
         try:
             return self._catalog.entry(key)
         except UnfitRowError as error:
@@ -80,7 +74,7 @@ class Reader:
             return None
 
     def _check(self, opened: Blob) -> None:
-        """Checks a file; under `first` its digest where this process has not, or it was written to since."""
+        """Checks a file; with `first`, its digest only if it is new to this process or has changed."""
         file, state = opened.entry.file, opened.state
         content = self._policy == "always" or (self._policy == "first" and self._verified.get(file) != state)
         opened.check(content=content)
@@ -88,13 +82,13 @@ class Reader:
             self._verified[file] = state
 
     def expect_soon(self, keys: Iterable[str]) -> None:
-        """Has files read ahead, layer by layer, while something else goes on."""
+        """Reads files ahead, layer by layer, in the background."""
         with contextlib.suppress(FailedIndexError):
             rows = [row for key in keys if (row := self._entry(key)) is not None]
             self._blobs.expect_soon([entry for entry, _ in rows])
 
     def set_aside(self, key: str, file: str, what: str) -> None:
-        """Takes a segment out of the index, and its file, if it is the store's, into quarantine."""
+        """Removes a segment from the index, and moves its file to quarantine if it is the store's."""
         log.warning("segment %s is not used (%s); it is computed again", key, what)
         self._verified.pop(file, None)
         try:
@@ -110,16 +104,16 @@ class Reader:
             log.info("segment %s could not be set aside: %s", key, error)
 
     def discard(self, names: Iterable[str]) -> int:
-        """Removes files that have no row any more; returns the bytes that they took."""
-        gone = list(names)
-        for name in gone:
+        """Deletes files without a row; returns their bytes."""
+        files = list(names)
+        for name in files:
             self._verified.pop(name, None)
-        return self._blobs.remove(gone)
+        return self._blobs.remove(files)
 
 
 def _require_tokens(found: bytes, token_ids: Sequence[int]) -> None:
     if found != pack_ids(token_ids):
-        raise DamagedError("its tokens are not those of its key")
+        raise DamagedError("its tokens do not match its key")
 
 
 def _require_form(segment: Segment, form: Form) -> None:
@@ -139,5 +133,5 @@ def _damaged(connection: sqlite3.Connection, key: str, file: str) -> Chosen:
 
 
 def pack_ids(token_ids: Sequence[int]) -> bytes:
-    """Tokens as the index keeps them."""
+    """Returns tokens in the format of the index."""
     return array("i", token_ids).tobytes()

@@ -1,4 +1,4 @@
-"""A damaged index, set aside and built again from the files, which say of themselves what it held."""
+"""Sets a damaged index aside and rebuilds it from the files' headers."""
 
 from __future__ import annotations
 
@@ -27,33 +27,26 @@ from engine.store.index.tables import UNFILLED
 
 log = logging.getLogger(__name__)
 
-_PATIENCE_SECONDS = 600.0  # for another process that builds the same index
+_PATIENCE_SECONDS = 600.0  # of waiting for another process that builds the same index
 _NUMBERS = {"budget": re.compile(r"\d{1,18}"), "max_age": re.compile(r"\d{1,18}(\.\d{1,18})?")}
 _TEXTS = ("fingerprint", "model", "scope")
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What an index was built from.
-
-    Attributes:
-        segments: how many segments have a row again.
-        left_out: files that say too little of themselves, or are damaged; they are in quarantine.
-    """
+    """The number of segments with a new row, and the damaged or incomplete files in quarantine."""
 
     segments: int
     left_out: tuple[str, ...]
 
 
 def opened(folder: Folder, clock: Callable[[], float] = time.time) -> Index:
-    """Opens the index of a store; one that is damaged or gone is built again from the files.
+    """Opens the index of a store; rebuilds it from the files if it is damaged or missing.
 
-    Args:
-        folder: the folder of the store.
-        clock: a function that returns the seconds since 1970.
+    `clock` returns the seconds since 1970.
 
     Raises:
-        StoreError: it is held by another program, or of a newer version.
+        StoreError: another process uses the index, or it is of a newer version.
     """
     try:
         index = Index(folder, clock=clock)
@@ -67,7 +60,7 @@ def opened(folder: Folder, clock: Callable[[], float] = time.time) -> Index:
 
 
 def refresh(folder: Folder, index: Index) -> None:
-    """Goes over to the index on the disk, where it was only read and can be written by now."""
+    """Switches from a read-only copy to the index on disk, if that is writable now."""
     if index.read_only:
         index.refresh()
         _fill_up(folder, index)
@@ -80,7 +73,7 @@ def _fill_up(folder: Folder, index: Index) -> None:
 
 
 def _again(folder: Folder, error: FailedIndexError, clock: Callable[[], float]) -> Index:
-    """The index that another process has built meanwhile, or one that is built now."""
+    """Returns the index that another process has rebuilt, or rebuilds it."""
     with contextlib.suppress(FailedIndexError):
         return Index(folder, clock=clock)
     old: Path | None = None
@@ -94,7 +87,7 @@ def _again(folder: Folder, error: FailedIndexError, clock: Callable[[], float]) 
 
 
 def renew(folder: Folder, index: Index) -> Rebuilt:
-    """Sets the index of an open store aside and builds it again.
+    """Sets the index of an open store aside and rebuilds it.
 
     Raises:
         FailedIndexError: it cannot be set aside.
@@ -108,14 +101,14 @@ def renew(folder: Folder, index: Index) -> Rebuilt:
     with folder.compute_lock("index", _PATIENCE_SECONDS):
         index.renew(make)
         built = fill(folder, index, folder.path / aside)
-    _say(folder, f"it was damaged, and is kept as {aside}", built)
+    _say(folder, f"it was damaged, and is saved as {aside}", built)
     return built
 
 
 def _say(folder: Folder, why: str, built: Rebuilt) -> None:
     log.warning(
-        "the index of the segment store in %s was built again from its files (%s): %d segments are in it, "
-        "and %d files that say too little of themselves are in quarantine",
+        "the index of the segment store in %s was rebuilt from its files (%s): %d segments are in it, "
+        "and %d files with incomplete headers are in quarantine",
         folder.path,
         why,
         built.segments,
@@ -124,13 +117,7 @@ def _say(folder: Folder, why: str, built: Rebuilt) -> None:
 
 
 def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
-    """Enters every file that says what it is, and of a damaged index what can still be read and is right.
-
-    Args:
-        folder: the folder of the store.
-        index: an empty index.
-        old: the damaged index, where there is one.
-    """
+    """Enters every file with a complete header, and valid remains of a damaged index."""
     known = _remains(old) if old is not None else {}
     rows_of = {str(row.get("file")): row for row in known.get("segments", [])}
     labels_of: dict[Any, list[tuple[str, str]]] = {}
@@ -147,18 +134,18 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
                     rows.append(_row(descriptor, name, rows_of.get(name)))
                 except (ValueError, RecursionError, DamagedError) as error:
                     if not _is_own(descriptor, name, rows_of.get(name)):
-                        log.warning("%s is no segment of this store, and stays as it is", name)
+                        log.warning("%s is not a segment of this store, and stays unchanged", name)
                         continue
                     left_out.append(name)
                     log.warning("%s could not be entered into the index again: %s", name, error)
         except OSError as error:
             unread = True
-            log.warning("%s could not be read while the index was built again: %s", name, error)
+            log.warning("%s could not be read while the index was rebuilt: %s", name, error)
     with index.memory_or_writing() as connection:
         for row in sorted(rows, key=lambda row: row["created"]):
             _enter(connection, row, labels_of.get(row["key"], []), index.clock())
         _keep_settings(connection, known, index.clock())
-        if not unread:  # else a sweep would take what has no row yet
+        if not unread:  # else a sweep would delete files that have no row yet
             connection.execute("delete from settings where name = ?", [UNFILLED])
     for name in left_out:
         with contextlib.suppress(OSError):
@@ -167,17 +154,17 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
 
 
 def _is_own(descriptor: int, name: str, known: dict[str, Any] | None) -> bool:
-    """Whether a file is the store's, by its header or by the old index, and may be set aside."""
+    """Whether a file is the store's by its header or the old index, so that it may be quarantined."""
     return (known is not None and claim.is_own(known["key"], name)) or segment_files.says_it_is(
         descriptor, name
     )
 
 
 def _row(descriptor: int, name: str, known: dict[str, Any] | None) -> dict[str, Any]:
-    """The row of a file: as the file has it, or as the old index had it and the file bears out.
+    """Returns the row of a file from its header, or from the old index if the file matches it.
 
     Raises:
-        ValueError, DamagedError: neither will do.
+        ValueError, DamagedError: neither is valid.
     """
     try:
         return segment_files.described(descriptor, name)
@@ -211,14 +198,14 @@ def _enter(
 def _keep_settings(
     connection: sqlite3.Connection, known: dict[str, list[dict[str, Any]]], now: float
 ) -> None:
-    """Settings, pins and times to live, as far as they can be read and mean something; and a new mark."""
+    """Restores readable settings, pins and times to live, and sets a new "cleared" mark."""
     for row in known.get("settings", []):
         name, value = row["name"], row["value"]
         choices = {"policy": POLICIES, "scheme": SCHEMES}.get(name, ())
         number = _NUMBERS.get(name)
         if value in choices or (number and isinstance(value, str) and number.fullmatch(value)):
             connection.execute("insert or replace into settings (name, value) values (?, ?)", [name, value])
-    # Nobody knows when the old one was cleared last: what programs hold may be older.
+    # The last clearing is unknown, so memory of other processes may be older.
     connection.execute(
         "insert or replace into settings (name, value) values ('cleared', ?)", [secrets.token_hex(8)]
     )
@@ -242,24 +229,24 @@ def _is_time(value: object) -> bool:
 
 
 def _remains(old: Path) -> dict[str, list[dict[str, Any]]]:
-    """The rows of a damaged index that can still be read, by table."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """The readable rows of a damaged index, by table."""
+    rows_by_table: dict[str, list[dict[str, Any]]] = {}
     for options in ("mode=ro", "mode=ro&immutable=1"):
         uri = f"{old.absolute().as_uri()}?{options}"
         with contextlib.suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.row_factory = sqlite3.Row
             for table in ("settings", "pins", "keeps", "labels", "segments"):
                 rows = list(_readable(connection, table))
-                if len(rows) > len(found.get(table, [])):
-                    found[table] = rows
-    return found
+                if len(rows) > len(rows_by_table.get(table, [])):
+                    rows_by_table[table] = rows
+    return rows_by_table
 
 
 def _readable(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
     columns = TABLES[table]
     with contextlib.suppress(sqlite3.Error, ValueError, OverflowError):
-        there = {row[1] for row in connection.execute(f"pragma table_info({table})")}
-        if table == "pins" and "until" not in there:  # before version 5 none ended
+        existing = {row[1] for row in connection.execute(f"pragma table_info({table})")}
+        if table == "pins" and "until" not in existing:  # pins had no end before version 5
             columns = columns - {"until"}
         for row in connection.execute(f"select {', '.join(sorted(columns))} from {table}"):
             yield dict(row)

@@ -1,4 +1,4 @@
-"""Removing segments, by size, by age, or by what they are of: rows first, and then files."""
+"""Removes segments by size, by age or by schema: rows first, then files."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Queue:
-    """What would be evicted.
+    """The segments that would be evicted.
 
     Attributes:
-        total: all of it.
-        first: rows of key, schema, path, tokens, bytes, seconds (that computing it took) and last_used, what
-            goes first before the others; no more than were asked for.
+        total: all of them.
+        first: the first ones in order, up to a limit: rows of key, schema, path, tokens, bytes, seconds (to
+            compute them) and last_used.
         budget: the most bytes of all files together.
-        spare: bytes of it that are free now; 0 where all are taken.
-        missing: bytes that are lacking even then: what stays is pinned, kept or in use, or the budget is too
-            small.
-        policy: what their order goes by.
+        spare: free bytes of the budget.
+        missing: bytes that are still missing after evictions: the rest is pinned, retained or in use.
+        policy: the order of eviction.
     """
 
     total: Removed
@@ -48,28 +47,21 @@ class Queue:
 
 
 class Remover:
-    """Takes segments out of a store.
-
-    Args:
-        index: the index that says which segments are of which schemas.
-        catalog: their rows.
-        settings: the settings of the store.
-        reader: the reader that forgets what goes.
-    """
+    """Removes segments from a store."""
 
     def __init__(self, index: Index, catalog: Catalog, settings: Settings, reader: Reader) -> None:
         self._index, self._catalog, self._settings, self._reader = index, catalog, settings, reader
 
     def prune(self, *, max_bytes: int | None = None, older_than: float | None = None) -> Removed:
-        """Evicts down to a size, or what was not used for some seconds; not pinned, kept or used ones."""
+        """Evicts down to a size, or segments unused for some seconds; never pinned, retained or used ones."""
         return self._take_out(self._catalog.too_much(max_bytes, older_than), "evicted")
 
     def surplus(self, max_bytes: int) -> Removed:
-        """Returns what `prune` would evict for a size now; nothing is removed."""
+        """Returns what `prune` would evict for a size; removes nothing."""
         return _total(self._catalog.choose(self._catalog.too_much(max_bytes, None)))
 
     def next_out(self, free: int, limit: int) -> Queue:
-        """Returns what the budget would evict for so many bytes more, in its order; nothing is removed."""
+        """Returns what the budget would evict for `free` more bytes, in order; removes nothing."""
         budget, policy, age = self._settings.budget, self._settings.policy, self._settings.max_age
         with self._index.reading() as connection:
             used = eviction.used(connection)
@@ -80,12 +72,12 @@ class Remover:
         return Queue(total, first, budget, max(0, budget - used), missing, policy)
 
     def expire(self) -> None:
-        """Evicts what is older than the age limit, where there is one."""
+        """Evicts segments beyond the age limit, if there is one."""
         if self._settings.max_age is not None:
             self.prune(older_than=self._settings.max_age)
 
     def remove(self, keys: Iterable[str], reason: Reason = Reason.DELETED) -> Removed:
-        """Removes segments, pinned and kept ones too; what is to expire only if nothing has kept it anew."""
+        """Removes segments, pinned and retained ones too; an expired one only if it was not retained anew."""
         wanted = set(keys)
         free = f" where not {eviction.KEPT}" if reason == Reason.EXPIRED else ""
 
@@ -96,14 +88,11 @@ class Remover:
         return self._take_out(choose)
 
     def clear(self, schema: str | None = None, *, pinned: bool = False, conversation: bool = False) -> int:
-        """Removes all segments, or those that only this schema uses; returns how many.
+        """Removes all segments, or those that only this schema uses; returns their number.
 
-        Args:
-            schema: None for all.
-            pinned: remove those of pinned schemas too.
-            conversation: remove earlier turns of conversations only.
+        Pinned ones stay by default. `conversation` removes only earlier turns of conversations.
         """
-        noted = self._note_cleared()  # before: what is entered from now on by others is refused
+        noted = self._note_cleared()  # first, so that segments which others enter from now on are refused
         with self._index.reading() as connection:
             keys = {row[0] for row in connection.execute("select key from segments")}
             labels = connection.execute("select key, schema from labels").fetchall()
@@ -129,7 +118,7 @@ class Remover:
         return True
 
     def _take_out(self, choose: Callable[[sqlite3.Connection], Chosen], counter: str = "") -> Removed:
-        """Removes rows and then files; on a full disk the files first: the index needs their room."""
+        """Removes rows, then files; on a full disk files first, as the index needs their space."""
         try:
             chosen = self._catalog.strike(choose, counter)
             victims = [victim for group, _ in chosen for victim in group]

@@ -1,8 +1,4 @@
-"""Segments on disk, as the engine uses them: found, saved, bounded, explained.
-
-`Store` delegates to its parts: the index (`index/`), the files (`blobs/`), and modules that need both
-(`reading`, `writing`, `removal`, `audit`, `export_import`).
-"""
+"""Segments on disk, as the engine uses them: lookup, storage, budget, statistics."""
 
 from __future__ import annotations
 
@@ -45,24 +41,18 @@ log = logging.getLogger(__name__)
 
 
 class Store:
-    """Segments on disk. Safe to use from several threads and several processes.
+    """Segments on disk. Safe for several threads and several processes.
 
-    What is saved behind an answer is there for whoever asks this store: it is waited for.
-
-    Args:
-        disk: the folder, held open.
-        index: the open index.
-        verify: when a file's digest is checked: at every load, at the first one of this process, or never.
-        blobs: the place of the files; None for the folder itself.
+    Lookups wait for delayed writes of the segments that they ask for. Use `listing` after `finish_writing`.
 
     Attributes:
         folder: the store's path.
         files: the folder of its files.
-        settings: the settings and pins that people have given it.
-        holds: the keys that nothing in this process evicts.
-        listing: its segments, for people to look through; ask after `finish_writing`.
-        room: what it will take in.
-        measured: what was measured of answers over its segments.
+        settings: its settings and pins.
+        holds: keys that this process must not evict.
+        listing: its segments, for browsing; use it after `finish_writing`.
+        room: its free space.
+        measured: measurements of answers over its segments.
     """
 
     def __init__(
@@ -81,7 +71,7 @@ class Store:
         self._behind = Behind(write_behind.MOST_BYTES, write_behind.MOST)
         self.room = Room(index, self.settings, self.blobs, self._behind.bytes_of)
         self._writer = Writer(disk, self.blobs, self._catalog, self._reader, self.room)
-        self._unwritten: dict[str, Sought] = {}  # what is about to be stored, by key
+        self._unwritten: dict[str, Sought] = {}  # segments to be stored, by key
 
     @classmethod
     def open(
@@ -91,18 +81,13 @@ class Store:
         verify: Verify = "first",
         clock: Callable[[], float] = time.time,
     ) -> Store:
-        """Opens a store, makes it where there is none, and clears up what a crash has left.
+        """Opens or creates a store, and removes leftovers of a crash.
 
-        Where nothing can be written it is opened for reading, with a warning. A damaged index is set aside
-        and built again from the files.
-
-        Args:
-            folder: None for the user's cache folder.
-            verify: "always", "first" or "never".
-            clock: a function that returns the seconds since 1970, by which ages and times to live go.
+        A store that cannot be written is opened for reading, with a warning. A damaged index is set aside and
+        rebuilt from the files. `clock` returns the seconds since 1970.
 
         Raises:
-            StoreError: the folder is neither empty nor a store, cannot be made or read, or is too new.
+            StoreError: the folder is neither empty nor a store, cannot be created or read, or is too new.
         """
         folder = folder if folder is not None else default_folder()
         if verify not in VERIFY:
@@ -115,8 +100,8 @@ class Store:
             raise
         if store.read_only:
             log.warning(
-                "the segment store in %s is only read: %s. Answers come as before and nothing new is stored. "
-                "%s",
+                "the segment store in %s is read-only: %s. Answers work as before, but nothing new is "
+                "stored. %s",
                 folder,
                 store.read_only,
                 WAIT if store.index.held else MAKE_ROOM,
@@ -127,66 +112,59 @@ class Store:
                 store._remover.expire()
                 store._keeps.tidy()
             except FailedIndexError as error:
-                log.warning("what is too old in %s was not evicted: %s", folder, error)
+                log.warning("old segments in %s were not evicted: %s", folder, error)
         return store
 
     def close(self) -> None:
-        """Writes what is not written yet, and closes all. The store must not be used afterwards."""
+        """Finishes delayed writes and closes the store, which must not be used afterwards."""
         self._behind.close()
         self.index.close()
         self.disk.close()
 
     @property
     def read_only(self) -> str:
-        """Why nothing can be written, "" where it can."""
+        """Why nothing can be written, or ""."""
         return self.index.read_only
 
     def try_compute_lock(self, key: str) -> AbstractContextManager[bool]:
-        """Lets this process compute a segment where no other is at it; gives whether it may."""
+        """Takes the lock to compute a segment, if no other process has it; yields whether it did."""
         return self.disk.try_compute_lock(key)
 
     def using(self, keys: Iterable[str]) -> Hold:
-        """Keeps segments from being evicted by this process until what is returned is released.
+        """Locks segments against eviction by this process until the returned hold is released.
 
-        Another process may evict them; what is mapped stays readable until it is unmapped.
+        Another process may evict them; mapped ones stay readable.
         """
         return self.holds.hold(keys)
 
-    # Segments
-
     def contains(self, keys: Iterable[str]) -> set[str]:
-        """Returns those of the keys that are stored; none where the index cannot be read."""
+        """Returns the stored ones of these keys; none if the index cannot be read."""
         keys = list(keys)
         self._behind.wait(keys)
         return self._catalog.contains(keys)
 
     def lacks(self, keys: Iterable[str]) -> set[str]:
-        """Returns those of the keys that are neither stored nor about to be; waits for none of the latter."""
-        asked = set(keys) - self._behind.keys
-        return asked - self._catalog.contains(asked)
+        """Returns the keys that are neither stored nor about to be; does not wait for delayed writes."""
+        wanted = set(keys) - self._behind.keys
+        return wanted - self._catalog.contains(wanted)
 
     def seconds(self, keys: Iterable[str]) -> dict[str, float]:
-        """Returns how long computing these took, by key; of what is stored and was timed."""
+        """Returns the recorded seconds to compute these segments, by key."""
         keys = list(keys)
         self._behind.wait(keys)
         return self._catalog.seconds(keys)
 
     def load(self, key: str, token_ids: Sequence[int], form: Form | None = None) -> Segment | None:
-        """Returns a segment, or None where it must be computed.
+        """Returns a segment, or None if it must be computed.
 
-        A file that is missing, cut short, changed, of other tokens or of another form is set aside and
-        counted as corrupt. One that cannot be read just now stays as it is.
-
-        Args:
-            key: the segment's name.
-            token_ids: the tokens it must have.
-            form: the form its keys and values must have; None takes any.
+        A damaged file, or one with other tokens or another form, is quarantined and counted as corrupt. One
+        that cannot be read now stays. With `form` None any form is valid.
         """
         self._behind.wait([key])
         return self._reader.load(key, token_ids, form)
 
     def expect_soon(self, keys: Iterable[str]) -> None:
-        """Has the operating system read files ahead, layer by layer, while something else goes on."""
+        """Lets the operating system read files ahead, layer by layer, in the background."""
         self._reader.expect_soon(keys)
 
     def save(
@@ -198,19 +176,14 @@ class Store:
         seconds: float = 0.0,
         cleared: str | None = None,
     ) -> None:
-        """Writes a segment, and evicts what the budget asks for.
+        """Writes a segment, and evicts others over the budget. With a budget of 0 it does nothing.
 
-        Args:
-            segment: the segment to keep.
-            origin: the segment's origin, for people.
-            scheme: how keys and values are stored.
-            seconds: how long computing it took.
-            cleared: `settings.cleared` when it was computed; None where it is to be stored in any case.
+        `seconds` is the time to compute it, and `cleared` the value of `settings.cleared` then; None stores
+        it in any case.
 
         Raises:
             ClearedError: the store was cleared since then.
-            StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind. A
-                budget of 0 is no fault: then nothing is to be stored.
+            StoreError: disk or budget is full, or the folder cannot be written; no file is left.
         """
         if self.settings.budget:
             self._writer.save(segment, origin, scheme, seconds, cleared)
@@ -226,18 +199,11 @@ class Store:
         beside: Collection[str] | None = None,
         ended: Callable[[StoreError | None], None],
     ) -> None:
-        """Saves a segment like `save` while something else goes on; waits only where much is unsaved.
+        """Saves a segment like `save`, but in the background; waits only if many writes are pending.
 
-        Where there is no room for it by now, nothing is written, and that is said at once.
-
-        Args:
-            segment: as for `save`.
-            origin: as for `save`.
-            scheme: as for `save`.
-            seconds: as for `save`.
-            cleared: as for `save`; where it was cleared, that is no fault.
-            beside: keys of what does not go for it; None where room was claimed for it.
-            ended: called when it is saved, or with what `save` has raised; from another thread.
+        If there is no room without evicting `beside`, it writes nothing and reports that at once. With
+        `beside` None its room is claimed. `ended` is called from another thread with the error of `save`, or
+        None.
         """
         if beside is not None and (lacking := self._writer.lacking(segment, origin, scheme, beside)):
             self._behind.put(lambda: self._writer.refuse(segment, origin))
@@ -268,32 +234,25 @@ class Store:
             raise
 
     def write_now(self) -> None:
-        """Has what is to be written behind answers written from now on, and does not wait for it."""
+        """Starts delayed writes without waiting for them."""
         self._behind.hurry()
 
     def afterwards(self, work: Callable[[], None]) -> None:
-        """Does something that raises nothing when all is written that is to be written by now."""
+        """Runs work that raises nothing after all pending writes."""
         if self._behind.busy:
             self._behind.put(work)
         else:
             work()
 
     def finish_writing(self) -> None:
-        """Waits until all is written that was to be written behind answers."""
+        """Waits until all delayed writes are finished."""
         self._behind.wait()
 
-    # Times to live
-
     def keep(self, keys: Iterable[str], seconds: float) -> None:
-        """Promises that segments are not evicted for some time, for their age neither; in all processes.
+        """Protects segments from eviction for some time, in all processes, stored or not yet.
 
-        They may be written later. Of two promises the later end holds, and the longer time is what a read
-        begins anew. What somebody deletes or clears goes all the same. Where the promise cannot be written
-        down, a warning says so.
-
-        Args:
-            keys: the segments.
-            seconds: their time to live, from now on.
+        The later end and the longer time of two calls count; each read renews the time. Deleting and clearing
+        remove the segments anyway. A failure to write this down is logged as a warning.
 
         Raises:
             StoreError: the time is not above 0.
@@ -301,23 +260,20 @@ class Store:
         self._keeps.keep(keys, seconds)
 
     def renew(self, keys: Iterable[str]) -> None:
-        """Begins the time to live of what is kept anew, after a read; nothing happens to other keys."""
+        """Renews the time to live of retained segments after a read; ignores other keys."""
         self._keeps.renew(keys)
 
     def kept(self, keys: Iterable[str]) -> dict[str, Keep]:
-        """Returns those of the keys whose time to live has not ended, stored yet or not."""
+        """Returns the keys whose time to live has not ended, stored or not yet."""
         return self._keeps.kept(keys)
 
     def expired(self) -> set[str]:
-        """Returns the segments whose time to live has ended, and that are still there, pinned or not.
+        """Returns the stored segments, pinned or not, whose time to live has ended.
 
-        Those too that another program has removed for it since this was asked last.
-
-        They stay until the budget wants their room; `remove` them with `Reason.EXPIRED` where they must not.
+        Includes those that another process has removed for that reason since the last call. Expired segments
+        stay until the budget needs their room; remove them with `Reason.EXPIRED` if they must not.
         """
         return self._keeps.expired()
-
-    # What is said of them
 
     def stats(self) -> StoreStats:
         """Returns the totals."""
@@ -345,33 +301,31 @@ class Store:
         return self._ledger.segments()
 
     def evictions(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Returns what went and why, the latest first."""
+        """Returns removed segments with reasons, the latest first."""
         self.finish_writing()
         return self._ledger.evictions(limit)
 
     def misses(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Returns what was asked for and not there, with the reason, the latest first."""
+        """Returns misses with reasons, the latest first."""
         self.finish_writing()
         return self._ledger.misses(limit)
 
     def record(self, served: Sequence[Lookup]) -> None:
-        """Writes an answer into the ledger, after its segments; what cannot be written is left out."""
+        """Counts an answer's lookups after its segments are written; logs a failure."""
         self.afterwards(lambda: self._ledger.record(served))
 
     def label(self, served: Sequence[Lookup]) -> None:
-        """Enters which schemas use what they have found; so a pin of one keeps what another has stored."""
+        """Records which schemas use these segments, so that each schema's pin protects them."""
         self.finish_writing()
         self._ledger.label(served)
 
     def reason(self, sought: Sought) -> str:
-        """Says why a segment is not there; waits for no other that is about to be written."""
+        """Returns why a segment is missing; waits only for its own delayed write."""
         self._behind.wait([sought.key])
         return self._ledger.reason(sought, tuple(self._unwritten.values()))
 
-    # Removing
-
     def set_budget(self, size: int, policy: Policy | None = None) -> Removed:
-        """Sets the budget, for good, and evicts what it asks for.
+        """Sets the budget permanently, and evicts segments over it.
 
         Raises:
             StoreError: the size is below 0, or there is no such policy.
@@ -381,9 +335,9 @@ class Store:
         return self.prune(max_bytes=size)
 
     def set_max_age(self, seconds: float | None) -> Removed:
-        """Sets, for good, after how many seconds what was not used goes, and evicts it; None for never.
+        """Sets the age limit of unused segments permanently, and evicts older ones; None for no limit.
 
-        It goes at every opening of the store and at every write.
+        Evictions happen at every opening of the store and at every write.
 
         Raises:
             StoreError: the age is not above 0.
@@ -392,12 +346,12 @@ class Store:
         return self.prune(older_than=seconds)
 
     def prune(self, *, max_bytes: int | None = None, older_than: float | None = None) -> Removed:
-        """Evicts down to a size, or what was not used for some seconds; not pinned, kept or used ones."""
+        """Evicts down to a size, or segments unused for some seconds; never pinned, retained or used ones."""
         self.finish_writing()
         return self._remover.prune(max_bytes=max_bytes, older_than=older_than)
 
     def surplus(self, max_bytes: int) -> Removed:
-        """Returns what a budget of this size would evict now; nothing is removed.
+        """Returns what a budget of this size would evict now; removes nothing.
 
         Raises:
             StoreError: the index cannot be read.
@@ -405,11 +359,9 @@ class Store:
         return self._remover.surplus(max_bytes)
 
     def next_out(self, free: int, limit: int = 100) -> Queue:
-        """Returns what the budget would evict for so many bytes more, in its order; nothing is removed.
+        """Returns what the budget would evict for `free` more bytes, in order; removes nothing.
 
-        Args:
-            free: how many bytes.
-            limit: the most segments that are told one by one.
+        `limit` is the most segments to list.
 
         Raises:
             StoreError: the index cannot be read.
@@ -418,9 +370,9 @@ class Store:
         return self._remover.next_out(free, limit)
 
     def remove(self, keys: Iterable[str], reason: Reason = Reason.DELETED) -> Removed:
-        """Removes segments, pinned and kept ones too.
+        """Removes segments, pinned and retained ones too.
 
-        For `Reason.EXPIRED` those stay that a read or an answer has kept anew meanwhile.
+        For `Reason.EXPIRED`, segments that were retained anew meanwhile stay.
         """
         self.finish_writing()
         keys = set(keys)
@@ -429,12 +381,9 @@ class Store:
         return self._remover.remove(keys, reason)
 
     def clear(self, schema: str | None = None, *, pinned: bool = False, conversation: bool = False) -> int:
-        """Removes all segments, or those that only this schema uses; returns how many.
+        """Removes all segments, or those that only this schema uses; returns their number.
 
-        Args:
-            schema: None for all.
-            pinned: remove those of pinned schemas too.
-            conversation: remove earlier turns of conversations only.
+        Pinned ones stay by default. `conversation` removes only earlier turns of conversations.
         """
         self.finish_writing()
         if not conversation:
@@ -444,14 +393,10 @@ class Store:
                 log.warning("measurements of reuse were not cleared: %s", error)
         return self._remover.clear(schema, pinned=pinned, conversation=conversation)
 
-    # Auditing and moving
-
     def verify(self, *, repair: bool = False, progress: Progress | None = None) -> Verified:
         """Reads the index and every file, and compares them.
 
-        Args:
-            repair: build a damaged index again, set faulty segments aside, remove files that belong to none.
-            progress: called with (done, total, file).
+        `repair` rebuilds a damaged index, quarantines damaged segments and deletes orphans.
         """
         self.finish_writing()
         return self._auditor.verify(repair=repair, progress=progress)
@@ -465,27 +410,22 @@ class Store:
         conversation: bool = False,
         replace: bool = False,
     ) -> Moved:
-        """Writes the segments of a schema, or all of them, into one file.
+        """Writes the segments of a schema, or all, to one file.
 
-        Args:
-            target: the file, outside the store's own folder.
-            schema: None for all.
-            progress: called with (done, total, key).
-            conversation: whether earlier turns of conversations go along.
-            replace: whether a plain file that is there is replaced.
+        `conversation` includes earlier turns of conversations. `progress` is called with (done, total, key).
 
         Raises:
-            StoreError: there are none, or the file is there already or cannot be written.
+            StoreError: there are no segments, or the file exists or cannot be written.
         """
         self.finish_writing()
         exporter = export_import.Exporter(self.index, self.disk, self.blobs)
         return exporter.write(target, schema, progress, conversation=conversation, replace=replace)
 
     def import_(self, source: Path, progress: Progress | None = None) -> Moved:
-        """Takes the segments of an exported file in, each verified before it is entered.
+        """Imports the segments of an exported file, each after verification.
 
         Raises:
-            StoreError: the file is none of ours or damaged, or there is no room; what was taken in stays.
+            StoreError: the file is invalid or damaged, or there is no room; imported segments stay.
         """
         self.finish_writing()
         importer = export_import.Importer(

@@ -1,7 +1,7 @@
-"""The file that segments travel in: a plain tar of a manifest, and of the segments' files in its order.
+"""The file format of exports: a plain tar of a manifest and the segments' files in its order.
 
-Who reads it may have got it from anybody. So it is read front to back with bounds, header by header: plain
-members of the expected name and size and nothing else, whatever else tar knows. Knows no store.
+A file may come from anyone, so it is read front to back with bounds: only plain members with the expected
+name and size are accepted. The module does not use the store.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from engine.store import manifest
 from engine.store.manifest import Row
 
 _BLOCK = tarfile.BLOCKSIZE
-_PIECE = 1 << 20  # bytes that are held at a time
+_PIECE = 1 << 20  # bytes in memory at a time
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What an export or an import moved.
+    """The result of an export or import.
 
     Attributes:
-        segments: how many segments were moved.
+        segments: number of moved segments.
         bytes: size of their files.
-        known: how many of an import's segments were there already.
-        left_out: how many earlier turns of conversations an export left out.
-        unfit: segments that an export left out because they cannot travel, with the reason.
+        known: imported segments that the store already had.
+        left_out: earlier turns of conversations that an export omitted.
+        unfit: why an export omitted segments, a sentence each.
     """
 
     segments: int
@@ -51,23 +51,20 @@ class Moved:
 
 
 def write(target: BinaryIO, rows: Sequence[Row], opened: Callable[[Row], BinaryIO]) -> Iterator[int]:
-    """Writes rows and their files; yields after each of them.
+    """Writes rows and their files from the file's current position; yields after each.
 
-    Args:
-        target: the file, which is written to from where it stands.
-        rows: the rows to export.
-        opened: a function that opens the file of a row.
+    `opened` opens the file of a row.
 
     Raises:
-        StoreError: there is too much for one file, or a segment's file is gone or damaged.
-        OSError: something cannot be read or written.
+        StoreError: the manifest is too large, or a segment's file is missing or damaged.
+        OSError: a file cannot be read or written.
     """
-    with tempfile.TemporaryFile() as said:
-        said.writelines(manifest.lines(rows))
-        size = said.tell()
-        said.seek(0)
+    with tempfile.TemporaryFile() as lines:
+        lines.writelines(manifest.lines(rows))
+        size = lines.tell()
+        lines.seek(0)
         _header(target, manifest.NAME, size)
-        for piece in _pieces(said, size):
+        for piece in _pieces(lines, size):
             target.write(piece)
         _pad(target, size)
     for done, row in enumerate(rows, 1):
@@ -90,18 +87,14 @@ def write(target: BinaryIO, rows: Sequence[Row], opened: Callable[[Row], BinaryI
 
 
 class NoArchiveError(StoreError, PathError):
-    """A path leads to no file that could be an export."""
+    """A path is not a file that could be an export."""
 
 
 class Archive:
-    """An export that is being read.
-
-    Args:
-        file: the file, at its first byte; a plain one, so that what is not wanted can be skipped.
-        name: the file's name in messages.
+    """An export open for reading.
 
     Raises:
-        StoreError: it is no export of this version, or was cut short.
+        StoreError: it is no export of this version, or is truncated.
         OSError: it cannot be read.
     """
 
@@ -114,36 +107,36 @@ class Archive:
             self.rows = manifest.read(file, first.size)
         except (tarfile.HeaderError, StoreError) as error:
             raise StoreError(
-                f"{name!r} is no file of pml cache export that can be read: {str(error).rstrip('.')}. Export "
+                f"{name!r} is not a valid file of pml cache export: {str(error).rstrip('.')}. Export "
                 "it again, with this version."
             ) from error
         self._place = _BLOCK + _padded(first.size)
         self._require_whole()
 
     def contents(self) -> Iterator[tuple[Row, Iterator[bytes]]]:
-        """Yields every row with its content in pieces, which may be left unread.
+        """Yields every row with its content in pieces, which may stay unread.
 
-        Whoever reads the pieces to their end knows that they have the digest of the row.
+        Pieces that were read to the end have the digest of the row.
 
         Raises:
-            StoreError: a member is not what its row says.
+            StoreError: a member differs from its row.
         """
         for number, row in enumerate(self.rows, 1):
-            what = f"{self.name}: segment {number} of {len(self.rows)} ({row.key})"
+            label = f"{self.name}: segment {number} of {len(self.rows)} ({row.key})"
             self._file.seek(self._place)
             try:
                 member = self._member()
             except (tarfile.HeaderError, StoreError) as error:
                 raise StoreError(
-                    f"{what} cannot be read: {str(error).rstrip('.')}. Export it again."
+                    f"{label} cannot be read: {str(error).rstrip('.')}. Export it again."
                 ) from error
             if (member.name, member.size) != (row.file, row.bytes):
                 raise StoreError(
-                    f"{what} is not what its manifest says: {member.name!r} with {member.size:,} bytes "
-                    f"stands where {row.file!r} with {row.bytes:,} should. Export it again."
+                    f"{label} does not match its manifest: it is {member.name!r} with {member.size:,} bytes "
+                    f"instead of {row.file!r} with {row.bytes:,}. Export it again."
                 )
             self._place += _BLOCK
-            yield row, self._checked(row, what)
+            yield row, self._checked(row, label)
             self._place += _padded(row.bytes)
 
     def _checked(self, row: Row, what: str) -> Iterator[bytes]:
@@ -155,17 +148,17 @@ class Archive:
         except EOFError as error:
             raise StoreError(f"{what} was cut short. Copy the file again.") from error
         if digest.hexdigest() != row.digest:
-            raise StoreError(f"{what} was damaged on its way. Copy or export the file again.")
+            raise StoreError(f"{what} is damaged. Copy or export the file again.")
 
     def _member(self) -> tarfile.TarInfo:
-        """The next header: of a plain file, without what tar has for long names, holes or links."""
+        """The next header, of a plain file: no long names, holes or links."""
         member = tarfile.TarInfo.frombuf(self._file.read(_BLOCK), "ascii", "surrogateescape")
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.size < 0:
-            raise StoreError(f"{member.name!r} is no plain file.")
+            raise StoreError(f"{member.name!r} is not a plain file.")
         return member
 
     def _require_whole(self) -> None:
-        """Raises StoreError unless the file is as long as its manifest says, and no longer."""
+        """Raises StoreError unless the file is exactly as long as its manifest requires."""
         end = self._place + sum(_BLOCK + _padded(row.bytes) for row in self.rows)
         size = os.fstat(self._file.fileno()).st_size
         if size < end:
@@ -174,9 +167,7 @@ class Archive:
             )
         self._file.seek(end)
         if any(self._file.read(_BLOCK)):
-            raise StoreError(
-                f"{self.name!r} holds more than its manifest lists, so nothing of it is taken in."
-            )
+            raise StoreError(f"{self.name!r} has more than its manifest lists, so nothing is imported.")
 
 
 @contextmanager
@@ -184,7 +175,7 @@ def opened(source: Path) -> Iterator[Archive]:
     """Opens an export.
 
     Raises:
-        NoArchiveError: the path leads to no plain file that may be read.
+        NoArchiveError: the path is not a readable plain file.
         StoreError: it is no export, or it cannot be read.
     """
     try:
@@ -192,8 +183,8 @@ def opened(source: Path) -> Iterator[Archive]:
     except NoFileError as error:
         raise NoArchiveError(str(error)) from None
     with file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # what the shell holds open may be a pipe
-            raise NoArchiveError(f"{source} is no plain file. Name what pml cache export has written.")
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # an inherited descriptor may be a pipe
+            raise NoArchiveError(f"{source} is not a plain file. Give a file of pml cache export.")
         try:
             archive = Archive(file, source.name)
         except OSError as error:
@@ -208,7 +199,7 @@ def _header(target: BinaryIO, name: str, size: int) -> None:
 
 
 def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Raises EOFError where fewer than `size` bytes come."""
+    """Raises EOFError if fewer than `size` bytes come."""
     while size:
         piece = file.read(min(size, _PIECE))
         if not piece:

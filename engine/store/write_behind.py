@@ -1,8 +1,7 @@
-"""What is done behind an answer: in a thread of its own, in the order of asking, within bounds.
+"""Delayed work, done by one thread in order, with a limited queue.
 
-Who asks waits only while too much is undone. It begins when the first token is there (`hurry`), when somebody
-waits for it, or after a while. What is undone when the program ends is done then: the executor
-of the standard library sees to that.
+`put` waits only if the queue is full. Work begins at the first token (`hurry`), when a caller waits for it,
+or after a delay. The executor of the standard library finishes pending work at the end of the program.
 """
 
 from __future__ import annotations
@@ -17,16 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 log = logging.getLogger(__name__)
 
 MOST_BYTES = 256 << 20  # of segments that wait to be written
-MOST = 64  # that wait; each keeps a lock, and so an open file
-QUIET_SECONDS = 2.0  # that work waits at most for a first token, which it would hold up
+MOST = 64  # that wait; each has a lock, and so an open file
+QUIET_SECONDS = 2.0  # the most that work waits for a first token, which it would delay
 
 
 class Behind:
-    """Work that is done later, one piece after the other.
+    """Delayed work, one piece after the other.
 
-    Args:
-        most_bytes: of what waits, but for one piece, however large it is.
-        most: how many pieces wait.
+    One piece may exceed `most_bytes`.
     """
 
     def __init__(self, most_bytes: int, most: int) -> None:
@@ -41,25 +38,22 @@ class Behind:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something undone."""
+        """Whether any work is pending."""
         return bool(self._undone)
 
     @property
     def keys(self) -> set[str]:
-        """Of the segments that something undone is about."""
+        """The segments of pending work."""
         return {key for key, _ in tuple(self._undone.values())}
 
     def bytes_of(self, keys: Collection[str] | None = None) -> int:
-        """Bytes of what is undone: of these segments, or of all."""
+        """Bytes of pending work, for these segments or all."""
         return sum(size for key, size in tuple(self._undone.values()) if keys is None or key in keys)
 
     def put(self, work: Callable[[], None], key: str = "", size: int = 0) -> None:
-        """Has a piece of work done; waits while more is undone than there may be.
+        """Queues a piece of work; waits while the queue is full.
 
-        Args:
-            work: the piece; it raises nothing.
-            key: of the segment that it is about, "" for none.
-            size: bytes that it keeps in memory.
+        `size` is the bytes that the piece retains in memory. It must raise nothing.
         """
         with self._changed:
             crowded = not self._has_room(size)
@@ -75,7 +69,7 @@ class Behind:
             try:
                 self._undone[number] = key, size
                 self._worker.submit(self._do, number, work)
-            except RuntimeError:  # the program is ending, or there is no thread to be had
+            except RuntimeError:  # the program is ending, or no thread can start
                 pass
             except BaseException:
                 self._forget(number)
@@ -90,19 +84,14 @@ class Behind:
             raise
 
     def hurry(self) -> None:
-        """Has what is undone begun now."""
+        """Begins pending work now."""
         if self._undone:
             with self._changed:
                 self._quiet_until = 0.0
                 self._changed.notify_all()
 
     def wait(self, keys: Collection[str] | None = None, *, before: int | None = None) -> None:
-        """Waits until what was asked for so far is done.
-
-        Args:
-            keys: only what is about these.
-            before: only what was asked for before this piece.
-        """
+        """Waits until the pending work is done, only for these keys or before this piece."""
         if not self._undone or threading.get_ident() == self._thread:
             return
         wanted = None if keys is None else set(keys)
@@ -121,14 +110,14 @@ class Behind:
             )
 
     def close(self) -> None:
-        """Waits until all is done, and ends the thread."""
+        """Waits until all work is done, and ends the thread."""
         self.wait()
         if self._worker is not None:
             self._worker.shutdown()
 
     def _has_room(self, size: int) -> bool:
-        held = sum(size for _, size in self._undone.values())
-        return not self._undone or (held + size <= self._most_bytes and len(self._undone) < self._most)
+        waiting = sum(size for _, size in self._undone.values())
+        return not self._undone or (waiting + size <= self._most_bytes and len(self._undone) < self._most)
 
     def _forget(self, number: int) -> None:
         with self._changed:
@@ -137,7 +126,7 @@ class Behind:
             self._changed.notify_all()
 
     def _do(self, number: int, work: Callable[[], None]) -> None:
-        """Does a piece that nobody has forgotten; waits for one that its asker is doing itself."""
+        """Does a piece that was not forgotten; waits for one that its caller does itself."""
         with self._changed:
             if number in self._begun:
                 self._changed.wait_for(lambda: number not in self._undone)

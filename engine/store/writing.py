@@ -1,4 +1,4 @@
-"""Writing segments: the file first, and then its row, within the budget."""
+"""Writes segments within the budget: the file first, then its row."""
 
 from __future__ import annotations
 
@@ -32,15 +32,7 @@ MAKE_ROOM = (
 
 
 class Writer:
-    """Puts segments into a store.
-
-    Args:
-        disk: the folder of the store, whose lock writers share.
-        blobs: the place of the files.
-        catalog: the place of the rows.
-        reader: the reader that discards the files of what is evicted.
-        room: says what there is room for.
-    """
+    """Writes segments to a store."""
 
     def __init__(self, disk: Folder, blobs: Blobs, catalog: Catalog, reader: Reader, room: Room) -> None:
         self._disk, self._blobs, self._catalog, self._reader = disk, blobs, catalog, reader
@@ -49,14 +41,7 @@ class Writer:
     def lacking(
         self, segment: Segment, origin: Origin, scheme: Scheme, beside: Collection[str]
     ) -> StoreError | None:
-        """Returns what `save` would raise for want of room, as far as that is known by now.
-
-        Args:
-            segment: the segment.
-            origin: its origin.
-            scheme: how its keys and values are stored.
-            beside: keys of what does not go for it.
-        """
+        """Returns the expected error of `save` for lack of room, if it must not evict `beside`."""
         notes = len(json.dumps(_notes(origin, self._catalog.now, 0.0)))
         dtype = str(segment.keys.dtype).removeprefix("torch.")
         size = file_bytes(scheme, tuple(segment.keys.shape), dtype, notes)
@@ -64,7 +49,7 @@ class Writer:
         return None if error is None else self._fault(size, error)
 
     def refuse(self, segment: Segment, origin: Origin) -> None:
-        """Writes down that there was no room for a segment, so that who misses it knows why."""
+        """Records that there was no room for a segment, as the reason of later misses."""
         with contextlib.suppress(FailedIndexError):
             self._catalog.refuse(segment.key, (origin.schema, origin.path), segment.nbytes)
 
@@ -76,11 +61,11 @@ class Writer:
         seconds: float,
         cleared: str | None = None,
     ) -> None:
-        """Writes a segment as `Store.save` says: temporary file, flush, rename, and then its row.
+        """Writes a segment like `Store.save`: temporary file, flush, rename, then its row.
 
         Raises:
-            ClearedError: the store was cleared since `Settings.cleared` was this.
-            StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind.
+            ClearedError: the store was cleared since `Settings.cleared` had this value.
+            StoreError: disk or budget is full, or the folder cannot be written; no file is left.
         """
         now = self._catalog.now
         notes = _notes(origin, now, seconds)
@@ -96,14 +81,14 @@ class Writer:
         }
         label = (origin.schema, origin.path)
         try:
-            self._catalog.require_writable()  # before a file is written in vain
+            self._catalog.require_writable()  # before writing a file in vain
             entry = self.enter(lambda: self._blobs.write(segment, scheme, notes), row, [label], cleared)
         except (OSError, FailedIndexError) as error:
             if isinstance(error, NoRoomError):
                 self.refuse(segment, origin)
             raise self._fault(segment.nbytes, error) from error
-        what = origin.path or "text"
-        log.info("stored %s of %s: %d tokens, %d bytes", what, origin.schema, segment.tokens, entry.bytes)
+        module = origin.path or "text"
+        log.info("stored %s of %s: %d tokens, %d bytes", module, origin.schema, segment.tokens, entry.bytes)
 
     def _fault(self, size: int, error: Exception) -> StoreError:
         return StoreError(
@@ -118,32 +103,27 @@ class Writer:
         labels: Sequence[tuple[str, str]],
         cleared: str | None = None,
     ) -> Entry:
-        """Writes a file and its row; what goes for it is removed.
+        """Writes a file and its row, and deletes evicted files. After an error no file is left.
 
-        Args:
-            write: a function that writes the file, whole or not at all.
-            row: the index's row of the segment, but for its file.
-            labels: schemas and paths of modules that it is of.
-            cleared: as for `Catalog.enter`.
+        `write` writes the file completely or not at all.
 
         Raises:
-            ClearedError: the store was cleared since; nothing is left behind.
-            NoRoomError: the budget has no room for it; nothing is left behind.
-            OSError, FailedIndexError: it cannot be written; nothing is left behind.
+            ClearedError: the store was cleared since.
+            NoRoomError: the budget has no room for it.
+            OSError, FailedIndexError: it cannot be written.
         """
         with self._disk.shared():
             entry = write()
             try:
-                gone = self._catalog.enter({**_columns(entry), **row}, labels, cleared)
+                evicted = self._catalog.enter({**_columns(entry), **row}, labels, cleared)
             except BaseException:
                 self._reader.discard([entry.file])
                 raise
-            self._reader.discard(gone)
+            self._reader.discard(evicted)
         return entry
 
 
 def _notes(origin: Origin, now: float, seconds: float) -> dict[str, str]:
-    """What a file says of itself besides."""
     notes = {name: str(value) for name, value in asdict(origin).items()}
     return {**notes, "created": f"{now:.6f}", "seconds": f"{seconds:.6e}"}
 
@@ -153,11 +133,10 @@ def _columns(entry: Entry) -> dict[str, Any]:
 
 
 def _advice(error: Exception) -> str:
-    """What to do about a segment that could not be saved."""
     if isinstance(error, NoRoomError):
         return (
-            "Raise the budget (pml cache budget SIZE), or let go of a pinned schema (pml cache unpin NAME); "
-            "what is kept for its time to live may go when that has ended."
+            "Raise the budget (pml cache budget SIZE), or unpin a schema (pml cache unpin NAME). Segments "
+            "in their time to live can be evicted when it ends."
         )
     if isinstance(error, TimeoutError) or (isinstance(error, FailedIndexError) and error.busy):
         return WAIT

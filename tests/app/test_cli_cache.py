@@ -141,9 +141,9 @@ def test_what_is_kept_for_a_time_to_live_is_said_and_cleared(cache: Path, run_pm
 def test_pins_that_do_not_fit_and_pins_of_nothing_are_said(cache: Path, run_pml: Run) -> None:
     unknown = run_pml("cache", "pin", "travle")
     assert unknown.status == 1
-    assert "no stored segment is of a schema 'travle'" in unknown.err
+    assert "schema 'travle' has no stored segments" in unknown.err
     assert run_pml("cache", "pin", "travel").err == ""
-    words = "the store may take 1,000: they stay, and nothing else is stored."
+    words = "the budget is 1,000: nothing else is stored."
     assert words in run_pml("cache", "budget", "1000").err
     assert words in run_pml("cache", "stats").err
     assert words in run_pml("cache", "pin", "travel").err
@@ -358,6 +358,6 @@ def test_verify_reports_foreign_files_and_mends_the_index(cache: Path, run_pml: 
     (cache / "index.sqlite").write_bytes(b"this is no database" * 100)
     done = run_pml("cache", "verify", "--repair")
     assert done.status == 0, "it is built again when the store is opened"
-    assert "built again from its files" in caplog.text
+    assert "rebuilt from its files" in caplog.text
     assert as_json(run_pml, "verify")["segments"] == 4
     assert (cache / "files" / "thesis.docx").read_text() == "years of work"

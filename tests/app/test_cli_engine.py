@@ -378,7 +378,7 @@ def test_fields_of_the_generation_config_without_effect_are_named(
 ) -> None:
     folder = shutil.copytree(tiny_model, place / "own")
     (folder / "generation_config.json").write_text('{"num_beams": 4, "suppress_tokens": [3]}')
-    said = f"model {str(folder)!r} has fields without effect here in generation_config.json: num_beams (4);"
+    said = f"model {str(folder)!r} has fields without effect in generation_config.json: num_beams (4);"
     assert said in run_pml("models", "--model", folder).err
     assert said in json.loads(run_pml("models", "--model", folder, "--json").out)["notes"][0]
     assert json.loads(run_pml("models", "--json").out)["notes"] == []

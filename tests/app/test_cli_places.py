@@ -112,7 +112,7 @@ WRONG = [
     ),
     *((words, "folder", "is a folder. Name a file in it") for words in READING + WRITTEN),
     *((words, "a.pml", "is no folder. Name the folder that it lies in") for words in FOLDERS),
-    *((words, "a.pml", "is no folder. Choose another one (--cache-dir") for words in KEPT),
+    *((words, "a.pml", "is not a folder. Choose another one (--cache-dir") for words in KEPT),
     *((words, "unplugged", "which does not exist. Connect that disk") for words in KEPT),
     *((words, "unplugged/store", "'unplugged' is a link to") for words in KEPT),
     *((words, "none/b.pml", "its folder does not exist. Create it") for words in WRITTEN + FILLED),

@@ -41,7 +41,7 @@ def test_what_cannot_be_encoded_is_refused_in_words(tmp_path: Path, engine: Engi
     studio = Asked(tmp_path, engine=engine)
     assert "E1" in asked(studio, "one", schema="<schema")["error"]
     asked(studio, "two", settings={"scope": "scaffold"})
-    assert "nothing to encode before there is" in studio.ended("two")["fault"]
+    assert "a schema alone has nothing to encode" in studio.ended("two")["fault"]
 
 
 def test_encoding_is_stopped_between_two_passes(engine: Engine) -> None:

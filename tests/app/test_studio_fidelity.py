@@ -138,7 +138,7 @@ def test_what_is_no_number_is_said_in_words_by_a_run_and_by_a_measurement(
 ) -> None:
     forward = Network.forward
     monkeypatch.setattr(Network, "forward", lambda *given, **options: forward(*given, **options) * math.nan)
-    said = "What the model computed is no number at token 1 of the answer."
+    said = "The model computed an invalid number at token 1 of the answer."
     begin(asked, "1", max_new_tokens=2)
     assert asked.ended("1")["fault"].startswith(said)
     asked.ask("run_prompt", {"key": "2", "schema": SCHEMA, "prompt": PROMPT})

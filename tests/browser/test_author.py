@@ -191,7 +191,7 @@ def test_a_new_module_is_encoded_once(author: Page) -> None:
 
 def test_a_run_is_stopped_half_way_and_keeps_what_came(author: Page) -> None:
     author.get_by_role("button", name="Settings").click()
-    author.get_by_label("Most new tokens").fill("2000")
+    author.get_by_label("Max answer length").fill("2000")
     author.get_by_label("Temperature").fill("5")
     author.get_by_label("Temperature").press("Tab")
     author.locator("#run").click()

@@ -45,7 +45,7 @@ def test_the_palette_finds_and_does_things(author: Page) -> None:
     expect(options.last).to_have_attribute("aria-selected", "true")
     field.fill("settings of")
     author.keyboard.press("Enter")
-    expect(author.get_by_label("Most new tokens")).to_be_focused()
+    expect(author.get_by_label("Max answer length")).to_be_focused()
     author.keyboard.press("Escape")
     expect(author.locator("#run-settings")).to_be_hidden()
 

@@ -31,7 +31,7 @@ def measure(page: Page) -> None:
 
 def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     author.get_by_role("button", name="Settings").click()
-    author.get_by_label("Most new tokens").fill("4")
+    author.get_by_label("Max answer length").fill("4")
     author.get_by_role("combobox", name="Repair").fill("link:2")
     author.get_by_role("combobox", name="Scope").select_option("scaffold")
     author.get_by_label("Store earlier turns").check()
@@ -58,7 +58,7 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     question = "Who owns the Dune Mills?"
     rewrite(author, "prompt", re.sub("<user>.*</user>", f"<user>{question}</user>", prompt))
     author.get_by_role("button", name="Settings").click()
-    author.get_by_label("Most new tokens").fill("12")
+    author.get_by_label("Max answer length").fill("12")
     author.get_by_role("combobox", name="Scope").select_option("isolated")
     measure(author)
     settings = author.get_by_role("button", name="Settings")
@@ -67,7 +67,7 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     change = "settings => window.promptCacheStudio.workspace.change(settings)"
     said, owes = author.locator(".explanation .bar [role=status]"), author.locator(".owes")
     author.evaluate(change, {"max_new_tokens": 40, "temperature": 2})
-    expect(said).to_have_text("Measured of other settings (Most new tokens, Temperature). Measure again.")
+    expect(said).to_have_text("Measured of other settings (Max answer length, Temperature). Measure again.")
     expect(author.locator(".explained[data-old]")).to_have_count(1)
     expect(owes).to_have_attribute("data-empty", "")
     author.evaluate(change, {"max_new_tokens": 12, "temperature": 0})
@@ -98,7 +98,7 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
 
 def test_a_run_under_a_promise_says_which_remedy_it_took_and_what_a_check_found(author: Page) -> None:
     author.get_by_role("button", name="Settings").click()
-    author.get_by_label("Most new tokens").fill("4")
+    author.get_by_label("Max answer length").fill("4")
     reuse, scope = author.get_by_role("combobox", name="Reuse"), author.locator("#setting-scope-hint")
     expect(reuse).to_have_value("auto")
     expect(scope).to_have_text("Chosen for each prompt. A choice of your own turns Reuse off.")

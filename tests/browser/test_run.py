@@ -118,7 +118,7 @@ def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of
     expect(author.locator(".ratio-range")).to_have_text(re.compile(r"\(.*\d.* to .*\d.*\)"))
     cached = author.get_by_role("region", name="Cached", exact=True)
     expect(rows.nth(1)).to_contain_text("the median of 3; ")
-    expect(cached.locator(".state")).to_have_text("Cut at Most new tokens, 2.")
+    expect(cached.locator(".state")).to_have_text("Cut at Max answer length, 2.")
     author.context.grant_permissions(["clipboard-read", "clipboard-write"])
     cached.get_by_role("button", name="Copy the cached answer").press("Enter")
     expect(cached.locator(".copy")).to_contain_text("Copied")

@@ -19,9 +19,9 @@ def run(page: Page, name: str, words: str) -> None:
     page.get_by_role("link", name="Author").click()
     rewrite(page, "schema", SCHEMA.format(name=name))
     rewrite(page, "prompt", PROMPT.format(name=name, words=words))
-    if not page.get_by_label("Most new tokens").is_visible():
+    if not page.get_by_label("Max answer length").is_visible():
         page.get_by_role("button", name="Settings").click()
-    page.get_by_label("Most new tokens").fill("3")
+    page.get_by_label("Max answer length").fill("3")
     page.locator("#run").click()
     expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
 

@@ -117,7 +117,7 @@ def test_a_value_out_of_its_range_is_said_at_its_field_until_it_is_mended(author
     expect(measured).to_be_empty()
 
 
-@pytest.mark.parametrize(("label", "typed"), [("Most new tokens", ""), ("Seed", "1.5"), ("Repair", "much")])
+@pytest.mark.parametrize(("label", "typed"), [("Max answer length", ""), ("Seed", "1.5"), ("Repair", "much")])
 def test_every_kind_of_field_has_the_same_policy(author: Page, label: str, typed: str) -> None:
     field = opened(author).get_by_label(label, exact=True)
     field.fill(typed)
@@ -159,7 +159,7 @@ def test_changed_settings_are_marked_and_put_back(author: Page, width: int) -> N
     author.set_viewport_size({"width": width, "height": 720})
     toggle = author.get_by_role("button", name="Settings")
     form = opened(author).get_by_role("dialog", name="Settings")
-    expect(author.get_by_label("Most new tokens")).to_be_focused()
+    expect(author.get_by_label("Max answer length")).to_be_focused()
     author.keyboard.press("Shift+Tab")
     author.keyboard.press("Shift+Tab")
     expect(form.locator("input").last).to_be_focused()

@@ -70,7 +70,7 @@ def test_the_keyboard_walks_through_all_pages(watched: Watched, theme: str) -> N
     page.evaluate("document.activeElement.blur()")
     page.evaluate("window.promptCacheStudio.workspace.change({reuse: 'off'})")  # nothing is checked meanwhile
     press_on(page, "Settings", "Enter")
-    tab_to(page, "Most new tokens")
+    tab_to(page, "Max answer length")
     page.keyboard.press("Control+a")
     page.keyboard.type("2")
     page.keyboard.press("Control+Enter")
@@ -112,7 +112,7 @@ def lightness(control: Locator) -> float:
 def test_controls_are_dark_in_the_dark(author: Page) -> None:
     turn_dark(author)
     author.get_by_role("button", name="Settings").click()
-    author.get_by_label("Most new tokens").fill("2")
+    author.get_by_label("Max answer length").fill("2")
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     drawn: dict[str, float] = {}

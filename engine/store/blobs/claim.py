@@ -1,4 +1,4 @@
-"""Whether a folder may be used as a store: it is empty, or it is one. Looking changes nothing in it."""
+"""Decides whether a folder may be used as a store: if it is empty, or is one. Changes nothing in it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from engine.prompt.conversation.search import FOLDER as SEARCH
 
 INDEX = "index.sqlite"
 FILES, QUARANTINE, LOCKS = "files", "quarantine", "locks"
-SCHEMAS = "schemas"  # that clients of a server have put
+SCHEMAS = "schemas"  # of clients of a server
 WRITING = "writing.lock"
-TAG = "CACHEDIR.TAG"  # backup programs know this name: bford.info/cachedir
+TAG = "CACHEDIR.TAG"  # the standard name that backup programs skip: bford.info/cachedir
 APPLICATION_ID = 0x504D4C53  # in the header of our index: "PMLS"
 TAG_TEXT = (
     b"Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -36,10 +36,10 @@ LOCK = re.compile(r"[0-9A-Za-z._-]{1,120}\.lock")
 WRITERS = re.compile(r"writing-[0-9a-f]{32}\.lock")
 SET_ASIDE = re.compile(r"index\.sqlite\.damaged-\d{8}T\d{6}-[0-9a-f]{8}(-wal|-shm|-journal)?")
 _OF_INDEX = re.compile(r"index\.sqlite(-wal|-shm|-journal)?")
-_PROBE = re.compile(r"\.write-[0-9a-f]{32}")  # earlier versions have left these behind when they were killed
+_PROBE = re.compile(r"\.write-[0-9a-f]{32}")  # earlier versions left these behind when they were killed
 IN_PART = {FILES: (SEGMENT, TEMPORARY), QUARANTINE: (SEGMENT,), LOCKS: (LOCK,)}
 
-_COLUMNS = {"key", "file", "bytes", "digest", "tokens", "token_ids"}  # of every version's segments
+_COLUMNS = {"key", "file", "bytes", "digest", "tokens", "token_ids"}  # in every version's segments
 Standing = Literal["none", "empty", "store"]
 _Index = Literal["none", "empty", "ours", "foreign", "broken"]
 
@@ -50,42 +50,42 @@ def default_folder() -> Path:
 
 
 def matches(name: str, patterns: tuple[re.Pattern[str], ...]) -> bool:
-    """Whether a file's name is one that the store gives."""
+    """Whether a name matches one of these patterns."""
     return any(pattern.fullmatch(name) for pattern in patterns)
 
 
 def in_root(name: str) -> bool:
-    """Whether a name beside the index is one that the store gives."""
+    """Whether a name in the root folder belongs to the store."""
     return name in {*IN_PART, WRITING, TAG, SEARCH, SCHEMAS} or matches(name, (_OF_INDEX, SET_ASIDE, _PROBE))
 
 
 class NoFolderError(StoreError, PathError):
-    """Something else stands where the cache folder should be."""
+    """The path of the cache folder is something else."""
 
 
 def require_ours(path: Path) -> Standing:
-    """Looks whether a folder is a store, or could become one.
+    """Returns whether a folder is a store, empty or absent.
 
-    Only the mark or the index says that it is one: names alone may be anybody's.
+    Only the tag or the index proves that a folder is a store, since others may use the same names.
 
     Raises:
         NoFolderError: it is no folder.
-        StoreError: it is neither empty nor a store, or it cannot be looked at.
+        StoreError: it is neither empty nor a store, or it cannot be read.
     """
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except FileNotFoundError:
         if link := broken_link(path):
             raise NoFolderError(
-                f"the cache folder {str(path)!r} is not there: {link}. Connect that disk, make that "
+                f"the cache folder {str(path)!r} does not exist: {link}. Connect that disk, make that "
                 "folder, or choose another one (--cache-dir, cache_dir)."
             ) from None
         return "none"
     except NotADirectoryError:
         raise NoFolderError(
-            f"the cache folder {str(path)!r} is no folder. Choose another one (--cache-dir, cache_dir)."
+            f"the cache folder {str(path)!r} is not a folder. Choose another one (--cache-dir, cache_dir)."
         ) from None
-    except (OSError, ValueError) as error:  # some texts are no path
+    except (OSError, ValueError) as error:  # some texts are not valid paths
         raise StoreError(
             f"the cache folder {str(path)!r} cannot be used: {error}. "
             "Choose another one (--cache-dir, cache_dir)."
@@ -99,14 +99,14 @@ def require_ours(path: Path) -> Standing:
         return "store"
     for name in names:
         if not (in_root(name) and (_is_empty(path / name) or (name == INDEX and index == "empty"))):
-            if _tagged(path / TAG):  # another process has made it one while this one looked
+            if _tagged(path / TAG):  # another process has just made it a store
                 return "store"
-            raise _refusal(path, f"it holds {name!r} and has no mark of a store")
+            raise _refusal(path, f"it contains {name!r} and has no tag of a store")
     return "empty"
 
 
 def keeps_mode(path: Path) -> bool:
-    """Whether the mark says that the folder's own mode is not the store's to change."""
+    """Whether the tag says that the store must not change the folder's mode."""
     try:
         with _plain(path / TAG) as file:
             return file.read(len(TAG_TEXT) + len(KEPT_MODE)) == TAG_TEXT + KEPT_MODE
@@ -122,7 +122,7 @@ def _refusal(path: Path, why: str) -> StoreError:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether nothing would be lost with it: a folder without anything in it, or a file without a byte."""
+    """Whether it is an empty folder or an empty file, so that nothing can be lost."""
     try:
         status = path.lstat()
         if stat.S_ISDIR(status.st_mode):
@@ -141,10 +141,10 @@ def _tagged(path: Path) -> bool:
 
 
 def _index(path: Path) -> _Index:
-    """What an index is, by its application's number and its tables; nothing is locked, created or changed.
+    """Classifies an index by its application id and tables, without locking, creating or changing anything.
 
-    SQLite alone opens it: a descriptor of our own would, when it is closed, let go of every lock that this
-    process holds on the file.
+    Only SQLite opens it: closing a descriptor of our own would release every lock of this process on the
+    file.
     """
     try:
         status = path.lstat()
@@ -176,5 +176,5 @@ def _plain(path: Path) -> BinaryIO:
 
 
 def is_own(key: object, file: object) -> bool:
-    """Whether a file has the name of a segment's file, and of this segment's."""
+    """Whether a file has the name of this segment's file."""
     return isinstance(file, str) and SEGMENT.fullmatch(file) is not None and file.rpartition("-")[0] == key

@@ -1,8 +1,8 @@
-"""Keys and values in fewer bytes.
+"""Compresses keys and values.
 
-Keys vary by channel, values by token (KIVI, arXiv 2402.02750), so keys are scaled per channel, each between
-its smallest and its greatest number, and values per token; with 4 bits in groups of 32 tokens for keys, of 32
-channels for values. Values in 8 bits are centred at zero, which spares a number per token.
+Keys vary by channel, values by token (KIVI, arXiv 2402.02750). So keys are scaled per channel between their
+minimum and maximum, and values per token; with 4 bits in groups of 32 tokens for keys and of 32 channels for
+values. 8-bit values are centred at zero, which saves a number per token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 Scheme = Literal["plain", "int8", "int4"]
 SCHEMES: tuple[Scheme, ...] = ("plain", "int8", "int4")
-_MOST = {"int8": 254, "int4": 15}  # the greatest code
+_MOST = {"int8": 254, "int4": 15}  # the largest code
 _MIDDLE = 127
 _GROUP = {"int8": 1 << 30, "int4": 32}  # numbers that share a scale
 _TYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
@@ -23,28 +23,28 @@ _WIDTHS = {"F32": 4, "BF16": 2, "F16": 2, "U8": 1}  # bytes
 
 
 def tensors_of(scheme: Scheme, shape: tuple[int, ...], dtype: str) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """What `pack` makes of keys and values: type, as safetensors calls it, and shape of every tensor.
+    """Returns type (as in safetensors) and shape of every tensor of `pack`, by name.
 
     Args:
-        scheme: how keys and values are stored.
-        shape: the shape of keys and of values, (layers, kv_heads, tokens, head_dim).
-        dtype: their number format, a name of torch.
+        scheme: the storage format.
+        shape: (layers, kv_heads, tokens, head_dim) of keys and of values.
+        dtype: their number format, as in torch.
     """
     if scheme == "plain":
         return {"keys": (_TYPES[dtype], shape), "values": (_TYPES[dtype], shape)}
     codes = shape if scheme == "int8" else ((math.prod(shape) + 1) // 2,)
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    tensors: dict[str, tuple[str, tuple[int, ...]]] = {}
     for name, along in (("keys", 2), ("values", 3)):
         groups = -(-shape[along] // _GROUP[scheme])
         scales = (*shape[:along], groups, *shape[along + 1 :])
-        found |= {name: ("U8", codes), f"{name}.step": ("F16", scales)}
+        tensors |= {name: ("U8", codes), f"{name}.step": ("F16", scales)}
         if not _centred(scheme, along):
-            found[f"{name}.low"] = ("F16", scales)
-    return found
+            tensors[f"{name}.low"] = ("F16", scales)
+    return tensors
 
 
 def packed_bytes(scheme: Scheme, shape: tuple[int, ...], dtype: str) -> int:
-    """The bytes of what `pack` makes of keys and values of this shape."""
+    """Returns the bytes of `pack` for keys and values of this shape."""
     return sum(_WIDTHS[kind] * math.prod(sides) for kind, sides in tensors_of(scheme, shape, dtype).values())
 
 
@@ -71,16 +71,16 @@ def unpack(
     """Returns keys and values of this shape from the tensors of a file."""
     if scheme == "plain":
         return tensors["keys"], tensors["values"]
-    found = []
+    both = []
     for name, along in (("keys", 2), ("values", 3)):
         codes = _doubled(tensors[name], shape) if scheme == "int4" else tensors[name]
         low, step = tensors.get(f"{name}.low"), tensors[f"{name}.step"]
-        found.append(_restored(codes, low, step, along, scheme, dtype))
-    return found[0], found[1]
+        both.append(_restored(codes, low, step, along, scheme, dtype))
+    return both[0], both[1]
 
 
 def rounded(keys: Tensor, values: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
-    """Keys and values as they come back from a file: what is used at once is what is used later."""
+    """Returns keys and values as read back from a file, so that first use equals later use."""
     if scheme == "plain":
         return keys, values
     restored = unpack(pack(keys, values, scheme), scheme, tuple(keys.shape), keys.dtype)
@@ -88,9 +88,9 @@ def rounded(keys: Tensor, values: Tensor, scheme: Scheme) -> tuple[Tensor, Tenso
 
 
 def _quantised(states: Tensor, along: int, scheme: Scheme) -> dict[str, Tensor]:
-    """Codes of the same shape in uint8; steps and, unless zero is the middle code, lowest numbers in fp16.
+    """Returns codes of the same shape in uint8, steps, and lowest numbers (fp16) unless codes are centred.
 
-    There is one of these per group along a dimension.
+    Steps and lowest numbers are per group along a dimension.
     """
     centred = _centred(scheme, along)
     codes, lows, steps = [], [], []
@@ -106,12 +106,12 @@ def _quantised(states: Tensor, along: int, scheme: Scheme) -> dict[str, Tensor]:
         codes.append(((group - low) / step).round().clamp(0, _MOST[scheme]).to(torch.uint8))
         lows.append(low.half())
         steps.append(step.half())
-    found = {"": torch.cat(codes, along), ".step": torch.cat(steps, along)}
-    return found if centred else {**found, ".low": torch.cat(lows, along)}
+    parts = {"": torch.cat(codes, along), ".step": torch.cat(steps, along)}
+    return parts if centred else {**parts, ".low": torch.cat(lows, along)}
 
 
 def _stored(step: Tensor) -> Tensor:
-    """A step as fp16 keeps it, and never zero."""
+    """A step as rounded by fp16, never zero."""
     return step.clamp(1e-7, 6e4).half().float().clamp_min(6e-8)
 
 

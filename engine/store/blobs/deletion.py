@@ -1,4 +1,4 @@
-"""The one place of the store that deletes a file, and what it insists on."""
+"""The only module of the store that deletes files, with its checks."""
 
 from __future__ import annotations
 
@@ -10,34 +10,24 @@ from engine.store.blobs.claim import IN_PART, matches
 
 
 def is_ours(folder: Directory, name: str, part: str) -> bool:
-    """Whether a plain file of a name that the store gives stands there.
-
-    Args:
-        folder: the folder of the file.
-        name: the file's name, without any path.
-        part: the part of the store that the folder is; it says which names are the store's.
+    """Whether a file of a part of the store is plain and has a name of the store.
 
     Raises:
         FileNotFoundError: there is none.
-        OSError: it cannot be looked at.
+        OSError: it cannot be checked.
     """
     return matches(name, IN_PART[part]) and stat.S_ISREG(folder.stat(name).st_mode)
 
 
 def delete(folder: Directory, name: str, part: str) -> int:
-    """Deletes a file of the store; returns the bytes that it took.
-
-    Args:
-        folder: the folder of the file.
-        name: the file's name, without any path.
-        part: the part of the store that the folder is.
+    """Deletes a file of a part of the store; returns its size.
 
     Raises:
-        PermissionError: it may not be deleted, or, on Windows, not while somebody has it open or mapped.
-        OSError: it is none of the store's, or it cannot be deleted.
+        PermissionError: it must not be deleted, or, on Windows, not while it is open or mapped.
+        OSError: it is not the store's, or it cannot be deleted.
     """
     if not is_ours(folder, name, part):
-        raise OSError(errno.EPERM, "it is none of the store's files", name)
+        raise OSError(errno.EPERM, "it is not a file of the store", name)
     size = folder.stat(name).st_size
     folder.unlink(name)
     return size

@@ -1,6 +1,6 @@
-"""The folder of a store, held open: nothing outside it is reached, and nothing deleted but the store's own.
+"""The open folder of a store. It reaches nothing outside, and deletes only the store's own files.
 
-What it is opened and looked up by is `directory`'s. Nothing here knows the index.
+`directory` opens the files. This module does not use the index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.store.blobs.deletion import delete, is_ours
 
 log = logging.getLogger(__name__)
 
-QUARANTINE_BYTES = 1 << 28  # of damaged files that are kept to be looked at, beside the last one
+QUARANTINE_BYTES = 1 << 28  # the most bytes of quarantined files, besides the last one
 
 
 class Folder:
@@ -36,27 +36,27 @@ class Folder:
 
     Args:
         path: the folder's path.
-        root: the folder itself, held open.
+        root: the open folder.
 
     Attributes:
         path: the folder's path.
-        patience: how many seconds a lock of another program is waited for; 0 after a wait that was in vain.
+        patience: seconds to wait for another process's lock; 0 after a timeout.
     """
 
     def __init__(self, path: Path, root: Directory) -> None:
         self.path = path
         self._parts: dict[str, Directory] = {"": root}
         self._lock = threading.Lock()
-        self._left: set[str] = set()  # files to delete that somebody here or elsewhere still has open
+        self._left: set[str] = set()  # files to delete that are still open
         self.patience = locks.PATIENCE_SECONDS
         self._closed = weakref.finalize(self, _close, self._parts)
 
     @classmethod
     def open(cls, path: Path) -> Folder:
-        """Opens a folder, makes it where there is none, and keeps others from reading it.
+        """Opens a folder, creates it if needed, and makes it private.
 
         Raises:
-            StoreError: it is neither empty nor a store, or it cannot be made or read.
+            StoreError: it is neither empty nor a store, or it cannot be created or read.
         """
         standing = claim.require_ours(path)
         try:
@@ -76,7 +76,7 @@ class Folder:
         return folder
 
     def close(self) -> None:
-        """Lets go of the folder, which must not be used afterwards."""
+        """Closes the folder, which must not be used afterwards."""
         if self._closed.alive:
             self._retry()
         self._closed()
@@ -87,11 +87,7 @@ class Folder:
         return self._parts[""]
 
     def _settle(self, note: bytes) -> None:
-        """Marks the folder as a store and opens its parts; where nothing can be written it stays as it is.
-
-        Args:
-            note: the text that the mark holds besides.
-        """
+        """Tags the folder as a store, with a note, and opens its parts. Skips a read-only folder."""
         with (
             contextlib.suppress(OSError),
             os.fdopen(self.root.open(TAG, os.O_WRONLY | os.O_CREAT), "wb") as file,
@@ -107,11 +103,11 @@ class Folder:
         self._tighten()
 
     def _part(self, name: str, *, make: bool = True) -> Directory:
-        """A folder within.
+        """Opens a folder within.
 
         Raises:
             StoreError: it is a link, or no folder.
-            OSError: it is not there and cannot be made.
+            OSError: it does not exist and cannot be created.
         """
         with self._lock:
             if name not in self._parts:
@@ -119,19 +115,19 @@ class Folder:
                     with contextlib.suppress(FileExistsError):
                         self.root.make(name)
                 try:
-                    found = self.root.inner(name)
+                    part = self.root.inner(name)
                 except OSError as error:
                     if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                         raise
                     raise StoreError(
-                        f"{str(self.path / name)!r} is a link or no folder, so the store does not use it. "
-                        "Put the whole cache folder elsewhere (--cache-dir, cache_dir), or remove this one."
+                        f"{str(self.path / name)!r} is a link or not a folder, so the store does not use "
+                        "it. Remove it, or choose another cache folder (--cache-dir, cache_dir)."
                     ) from error
-                self._parts[name] = found
+                self._parts[name] = part
             return self._parts[name]
 
     def _tighten(self) -> None:
-        """Takes what an earlier version left open to others away from them, where it is ours to do."""
+        """Makes files of earlier versions private, if the mode is the store's to change."""
         loose = [part for part in self._parts.values() if is_loose(part.status())]
         if self.root not in loose:
             return
@@ -144,35 +140,33 @@ class Folder:
             with contextlib.suppress(OSError):
                 self.root.tighten()
 
-    # Reading
-
     @contextmanager
     def opened(self, name: str) -> Iterator[int]:
         """Opens a segment's file for reading.
 
         Raises:
             FileNotFoundError: there is none.
-            NotPlainError: it is a link, a folder, a pipe, or of a name that no segment has.
+            NotPlainError: it is a link, a folder, a pipe, or has another name than a segment.
             OSError: it cannot be opened.
         """
         if not SEGMENT.fullmatch(name):
-            raise NotPlainError(f"{name!r} is no name of a segment's file")
+            raise NotPlainError(f"{name!r} is not the name of a segment's file")
         part = self._part(FILES, make=False)
         if not stat.S_ISREG(part.stat(name).st_mode):
-            raise NotPlainError("what stands in its place is no plain file")
+            raise NotPlainError("it is not a plain file")
         descriptor = part.open(name, os.O_RDONLY)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise NotPlainError("what stands in its place is no plain file")
+                raise NotPlainError("it is not a plain file")
             yield descriptor
         finally:
             os.close(descriptor)
 
     def file(self, name: str) -> BinaryIO:
-        """Opens a segment's file as an object; what it raises is as for `opened`, but `NotPlainError`.
+        """Opens a segment's file as an object.
 
         Raises:
-            FileNotFoundError: there is none that is a plain file of the store.
+            FileNotFoundError: there is no such plain file of the store.
             OSError: it cannot be opened.
         """
         try:
@@ -182,53 +176,51 @@ class Folder:
             raise FileNotFoundError(errno.ENOENT, str(error), name) from error
 
     def holds(self, path: Path) -> bool:
-        """Whether a path is this folder, or leads into it, by whatever name.
+        """Whether a path is this folder or inside it, by any name.
 
         Raises:
-            OSError: it cannot be looked at.
+            OSError: it cannot be read.
         """
         root, real = self.root.status(), path.resolve(strict=True)
         return any(os.path.samestat(root, folder.stat()) for folder in (real, *real.parents))
 
     def ours(self, part: str = FILES) -> dict[str, os.stat_result]:
-        """The plain files of a part whose names the store gives."""
+        """The plain files of a part with the store's names."""
         return {name: status for name, status in self._listed(part) if status is not None}
 
     def foreign(self) -> list[str]:
-        """What is in the folder and none of the store's; nobody here touches it."""
-        beside = [name for name in self.root.names() if not claim.in_root(name)]
+        """The names in the folder that are not the store's; they stay unchanged."""
+        root_names = [name for name in self.root.names() if not claim.in_root(name)]
         within = [
             f"{part}/{name}" for part in IN_PART for name, status in self._listed(part) if status is None
         ]
-        return sorted(beside + within)
+        return sorted(root_names + within)
 
     def _listed(self, part: str) -> list[tuple[str, os.stat_result | None]]:
-        """Names in a part, with their status where they are the store's."""
+        """The names in a part, with the status of the store's own files."""
         try:
             folder = self._part(part, make=False)
         except FileNotFoundError:
             return []
-        found: list[tuple[str, os.stat_result | None]] = []
+        listed: list[tuple[str, os.stat_result | None]] = []
         for name in folder.names():
             try:
                 status = folder.stat(name)
             except FileNotFoundError:
                 continue
             plain = stat.S_ISREG(status.st_mode) and claim.matches(name, IN_PART[part])
-            found.append((name, status if plain else None))
-        return found
-
-    # Writing
+            listed.append((name, status if plain else None))
+        return listed
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """A new segment's file, which gets its name when all of it is on the disk, or leaves nothing behind.
+        """Yields a new segment's file, which gets its name once complete on disk, or is deleted.
 
         Raises:
             OSError: it cannot be written.
         """
         if not SEGMENT.fullmatch(name):
-            raise OSError(f"{name!r} is no name of a segment's file")
+            raise OSError(f"{name!r} is not the name of a segment's file")
         try:
             with atomic.writing(self._part(FILES), name, mode=SEALED_FILE) as file:
                 yield file
@@ -236,13 +228,10 @@ class Folder:
             self.remove([name])
             raise
 
-    # Deleting
-
     def remove(self, names: Iterable[str], part: str = FILES) -> int:
-        """Deletes plain files of names that the store gives; returns how many bytes they took.
+        """Deletes plain files with the store's names; returns their bytes.
 
-        What cannot be deleted stays, with a log line. What may not be just now, because somebody has it
-        open or mapped, is tried again at the next deletion, and at the next opening of the store.
+        A failure is logged. A file that is open or mapped is deleted at the next deletion or opening.
         """
         self._retry()
         freed, failed = 0, []
@@ -263,7 +252,6 @@ class Folder:
         return freed
 
     def _retry(self) -> None:
-        """Deletes what could not be deleted before, where it can be by now."""
         for name in list(self._left):
             try:
                 delete(self._part(FILES, make=False), name, FILES)
@@ -274,7 +262,7 @@ class Folder:
             self._left.discard(name)
 
     def set_aside(self, name: str) -> None:
-        """Moves a damaged file into quarantine, and lets go of the oldest ones there.
+        """Moves a damaged file to quarantine, and deletes the oldest there.
 
         Raises:
             OSError: it cannot be moved.
@@ -285,18 +273,18 @@ class Folder:
             self.trim_quarantine()
 
     def trim_quarantine(self) -> None:
-        """Keeps the damaged files that came last, up to a size; the very last one whatever its size."""
-        total, gone = 0, []
+        """Deletes the oldest quarantined files over the size limit, never the last one."""
+        total, excess = 0, []
         came = sorted(self.ours(QUARANTINE).items(), key=lambda item: -item[1].st_ctime_ns)
         for place, (name, status) in enumerate(came):
             total += status.st_size
             if place and total > QUARANTINE_BYTES:
-                gone.append(name)
-        if gone:
-            self.remove(gone, QUARANTINE)
+                excess.append(name)
+        if excess:
+            self.remove(excess, QUARANTINE)
 
     def set_index_aside(self) -> str:
-        """Renames the index and what belongs to it; returns its new name.
+        """Renames the index and its journal files; returns its new name.
 
         Raises:
             OSError: it cannot be renamed.
@@ -308,14 +296,12 @@ class Folder:
                 self.root.move(f"{claim.INDEX}{ending}", self.root, f"{aside}{ending}")
         return aside
 
-    # Between processes
-
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Holds the lock that every writer shares; only the first of several vain waits is paid.
+        """Takes the lock that all writers share; after a timeout the next calls do not wait.
 
         Raises:
-            TimeoutError: another program holds it alone.
+            TimeoutError: another process has the exclusive lock.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -328,7 +314,7 @@ class Folder:
             yield
 
     def alone(self) -> contextlib.AbstractContextManager[bool]:
-        """Tries to hold the lock of the writers alone; gives whether it does."""
+        """Tries to take the exclusive lock; yields whether it did."""
         try:
             writers = self._part(LOCKS, make=False)
         except FileNotFoundError:
@@ -337,9 +323,9 @@ class Folder:
 
     @contextmanager
     def compute_lock(self, key: str, patience: float) -> Iterator[bool]:
-        """Waits for the turn to compute a segment; gives whether it had to wait.
+        """Waits for the lock to compute a segment; yields whether it had to wait.
 
-        Where no lock can be made nobody waits: at worst two compute the same.
+        Without file locks nobody waits, and two processes may compute the same segment.
         """
         name = f"{key}.lock"
         with contextlib.ExitStack() as stack:
@@ -352,40 +338,37 @@ class Folder:
 
     @contextmanager
     def try_compute_lock(self, key: str) -> Iterator[bool]:
-        """Takes the turn to compute a segment where nobody has it; gives whether it is taken.
-
-        Where no lock can be made it is.
-        """
+        """Tries to take a segment's compute lock; yields whether it did, or True without file locks."""
         with contextlib.ExitStack() as stack:
-            taken = True
+            locked = True
             try:
-                taken = stack.enter_context(locks.try_compute_lock(self._part(LOCKS), f"{key}.lock"))
+                locked = stack.enter_context(locks.try_compute_lock(self._part(LOCKS), f"{key}.lock"))
             except (OSError, StoreError) as error:
                 log.info("%s is computed without a lock: %s", key, error)
-            yield taken
+            yield locked
 
 
 @contextmanager
 def new_file(target: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
-    """A file of the user's own choice that is written whole, or not at all.
+    """Yields a file at the user's path that is written completely or not at all.
 
     Args:
         target: the file.
-        replace: whether a plain file that is there goes when the new one is whole.
+        replace: replace an existing plain file once the new one is complete.
 
     Raises:
-        FileExistsError: it is there, and is not to be replaced.
-        NotPlainError: it is there and no plain file.
-        OSError: it cannot be written; what was there stays.
+        FileExistsError: it exists, and `replace` is False.
+        NotPlainError: it exists and is no plain file.
+        OSError: it cannot be written; an existing file stays.
     """
-    beside = Directory.at(target.parent)
+    folder = Directory.at(target.parent)
     try:
-        _require_free(beside, target.name, replace)
-        with atomic.writing(beside, target.name, replace=replace) as file:
+        _require_free(folder, target.name, replace)
+        with atomic.writing(folder, target.name, replace=replace) as file:
             yield file
-            _require_free(beside, target.name, replace)
+            _require_free(folder, target.name, replace)
     finally:
-        beside.close()
+        folder.close()
 
 
 def _require_free(beside: Directory, name: str, replace: bool) -> None:
@@ -394,9 +377,9 @@ def _require_free(beside: Directory, name: str, replace: bool) -> None:
     except FileNotFoundError:
         return
     if not replace:
-        raise FileExistsError(errno.EEXIST, "it is there already", name)
+        raise FileExistsError(errno.EEXIST, "it exists already", name)
     if not stat.S_ISREG(status.st_mode):
-        raise NotPlainError("what stands there is no plain file")
+        raise NotPlainError("it is not a plain file")
 
 
 def _close(parts: dict[str, Directory]) -> None:

@@ -1,4 +1,4 @@
-"""The files of segments in the store's own folder."""
+"""Segment files in the store's own folder."""
 
 from __future__ import annotations
 
@@ -17,22 +17,18 @@ from engine.store.blobs.contents import DamagedError
 from engine.store.blobs.folder import Folder
 from engine.store.blobs.segment_files import Entry, Opened
 
-_AHEAD = 64  # files that are announced to the operating system at once, each with a descriptor
+_AHEAD = 64  # files to announce to the operating system at once, each with a descriptor
 
 
 class LocalBlobs:
-    """Files of segments in a folder. What each method does is said at `Blobs`.
-
-    Args:
-        folder: the folder of the store, held open.
-    """
+    """Segment files in the open folder of a store; `Blobs` documents the methods."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
 
     @property
     def free(self) -> int:
-        """Bytes that the disk has left."""
+        """Free bytes on the disk."""
         return shutil.disk_usage(self._folder.path).free
 
     def write(self, segment: Segment, scheme: Scheme, notes: Mapping[str, str]) -> Entry:
@@ -40,7 +36,7 @@ class LocalBlobs:
         return segment_files.write(self._folder, segment, scheme, notes)
 
     def receive(self, entry: Entry, pieces: Iterator[bytes], said: Mapping[str, str]) -> None:
-        """Writes a file that comes from elsewhere."""
+        """Writes an imported file."""
         with self._folder.writing(entry.file) as file:
             file.writelines(pieces)
             file.seek(0)
@@ -48,7 +44,7 @@ class LocalBlobs:
 
     @contextmanager
     def opened(self, entry: Entry, *, copied: bool = False) -> Iterator[Opened]:
-        """Opens a file; unless it is copied or compressed its tensors are mapped, page by page."""
+        """Opens a file; maps its tensors unless it is copied or compressed."""
         with contextlib.ExitStack() as stack:
             try:
                 descriptor = stack.enter_context(self._folder.opened(entry.file))
@@ -72,11 +68,11 @@ class LocalBlobs:
                     segment_files.expect_soon(opened)
 
     def names(self) -> set[str]:
-        """The plain files of names that the store gives."""
+        """The plain files with the store's names."""
         return set(self._folder.ours())
 
     def is_own(self, name: str) -> bool:
-        """Whether a file is the store's; what cannot be read is left alone."""
+        """Whether a file is the store's; unreadable files are not."""
         if TEMPORARY.fullmatch(name):
             return True
         try:
@@ -86,7 +82,7 @@ class LocalBlobs:
             return False
 
     def is_gone(self, name: str) -> bool:
-        """Whether there is no such file."""
+        """Whether the file is missing."""
         try:
             with self._folder.opened(name):
                 return False
@@ -96,17 +92,17 @@ class LocalBlobs:
             return False
 
     def remove(self, names: Iterable[str]) -> int:
-        """Deletes plain files of names that the store gives."""
+        """Deletes plain files with the store's names."""
         return self._folder.remove(names)
 
     def set_aside(self, name: str) -> None:
-        """Moves a damaged file into quarantine."""
+        """Moves a damaged file to quarantine."""
         self._folder.set_aside(name)
 
     def tidy(self) -> None:
-        """Keeps the quarantine within its size."""
+        """Trims the quarantine to its size limit."""
         self._folder.trim_quarantine()
 
     def foreign(self) -> list[str]:
-        """What is in the folder and none of the store's."""
+        """The names in the folder that are not the store's."""
         return self._folder.foreign()

@@ -1,8 +1,8 @@
-"""Locks between processes: advisory, on files, and gone with the process that held them.
+"""Advisory file locks between processes, which end with their process.
 
-The library knows locks that one holds alone, on every system. So writers, of whom there may be many, each
-hold a file of their own, which they make behind a gate; who wants to be alone keeps the gate shut and looks
-whether a writer's file is still held. Where the system has no locks at all nobody waits, and nobody is alone.
+The library has exclusive locks only. So each of many writers locks a file of its own, which it creates behind
+a gate. An exclusive user locks the gate and checks that no writer's file is locked. On systems without file
+locks nobody waits, and nobody gets the exclusive lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.store.blobs.claim import LOCKS, WRITERS
 from engine.store.blobs.deletion import delete
 
 _STEP_SECONDS = 0.02
-PATIENCE_SECONDS = 10.0  # for a program that keeps every writer out
+PATIENCE_SECONDS = 10.0  # of waiting for a process that excludes all writers
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
 )
@@ -33,21 +33,21 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 @contextlib.contextmanager
 def writer(gate: tuple[Directory, str], writers: Directory, patience: float) -> Iterator[None]:
-    """Holds a lock that any number of writers may hold, but none together with `alone`.
+    """Takes a lock that any number of writers may have, but none together with `alone`.
 
     Args:
-        gate: the folder and the name of the file that who is alone holds.
-        writers: the folder where every writer has a file.
-        patience: how many seconds the lock is waited for.
+        gate: folder and name of the exclusive lock's file.
+        writers: the folder of the writers' files.
+        patience: seconds to wait.
 
     Raises:
-        TimeoutError: another program holds the gate for longer.
-        OSError: the files cannot be made.
+        TimeoutError: another process has the gate for longer.
+        OSError: the files cannot be created.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.ExitStack() as at_gate:
             if not _taken_within(at_gate.enter_context(_opened(*gate)).descriptor, patience):
-                words = f"another program holds the lock {gate[1]} and lets nobody write"
+                words = f"another program has the lock {gate[1]}, so nothing can be written"
                 raise TimeoutError(errno.ETIMEDOUT, words)
             stack.enter_context(_held(writers, f"writing-{uuid.uuid4().hex}.lock"))
         yield
@@ -55,28 +55,28 @@ def writer(gate: tuple[Directory, str], writers: Directory, patience: float) -> 
 
 @contextlib.contextmanager
 def alone(gate: tuple[Directory, str], writers: Directory | None) -> Iterator[bool]:
-    """Tries to keep all writers out, without waiting; gives whether it does.
+    """Tries to exclude all writers, without waiting; yields whether it does.
 
     Args:
-        gate: the folder and the name of the file that who is alone holds.
-        writers: the folder where every writer has a file; None where there is none, and so no writer.
+        gate: folder and name of the exclusive lock's file.
+        writers: the folder of the writers' files; None if it does not exist.
 
     Raises:
         OSError: the system has no locks, or the files cannot be opened.
     """
     with _opened(*gate) as shut:
-        held = lock_descriptor(shut.descriptor, blocking=False)
-        yield held and (writers is None or not _anybody(writers))
+        locked = lock_descriptor(shut.descriptor, blocking=False)
+        yield locked and (writers is None or not _anybody(writers))
 
 
 @contextlib.contextmanager
 def compute_lock(folder: Directory, name: str, patience: float) -> Iterator[bool]:
-    """Waits for a lock, at most `patience` seconds; gives whether it had to wait. The file is gone after.
+    """Waits for a lock up to `patience` seconds; yields whether it had to wait. Deletes the file afterwards.
 
-    A process that does not get it in time goes on without it: it only spares doing the same work twice.
+    After a timeout the process goes on without the lock, which only avoids duplicate work.
 
     Raises:
-        OSError: the system has no locks, or the file cannot be made.
+        OSError: the system has no locks, or the file cannot be created.
     """
     until, waited = time.monotonic() + patience, False
     with contextlib.ExitStack() as stack:
@@ -91,17 +91,17 @@ def compute_lock(folder: Directory, name: str, patience: float) -> Iterator[bool
 
 @contextlib.contextmanager
 def try_compute_lock(folder: Directory, name: str) -> Iterator[bool]:
-    """Tries to take such a lock without waiting; gives whether it did. The file is gone after.
+    """Tries to take such a lock without waiting; yields whether it did. Deletes the file afterwards.
 
     Raises:
-        OSError: the system has no locks, or the file cannot be made.
+        OSError: the system has no locks, or the file cannot be created.
     """
-    with _try(folder, name) as taken:
-        yield taken
+    with _try(folder, name) as locked:
+        yield locked
 
 
 def network_kind(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
-    """The kind of network file system that a folder lies on; None for a local or an unknown one."""
+    """Returns the kind of network file system of a folder; None for a local or unknown one."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -117,7 +117,7 @@ def network_kind(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str 
 
 
 def _anybody(writers: Directory) -> bool:
-    """Whether a writer is at work; the files of those who are no more are removed."""
+    """Whether a writer is active; deletes the files of dead ones."""
     for name in writers.names():
         if WRITERS.fullmatch(name):
             with _try(writers, name) as dead:
@@ -127,7 +127,7 @@ def _anybody(writers: Directory) -> bool:
 
 
 def _taken_within(descriptor: int, patience: float) -> bool:
-    """Takes a lock, waiting so many seconds; gives whether it did, or whether there are no locks to take."""
+    """Takes a lock within `patience` seconds; returns whether it did, or True without file locks."""
     until = time.monotonic() + patience
     try:
         while not lock_descriptor(descriptor, blocking=False):
@@ -142,7 +142,7 @@ def _taken_within(descriptor: int, patience: float) -> bool:
 
 @contextlib.contextmanager
 def _held(folder: Directory, name: str) -> Iterator[None]:
-    """Holds a lock that others only try, to see whether it is held."""
+    """Takes a lock that others only test."""
     with _opened(folder, name) as file:
         _taken_within(file.descriptor, 0)
         file.ours = True
@@ -151,20 +151,20 @@ def _held(folder: Directory, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _try(folder: Directory, name: str) -> Iterator[bool]:
-    """Tries to take a lock, without waiting; gives whether it did."""
+    """Tries to take a lock without waiting; yields whether it did."""
     with _opened(folder, name) as file:
         try:
-            # Where another file stands in its place, its last holder has removed this one.
+            # A new file under this name means that the last owner has deleted this one.
             file.ours = lock_descriptor(file.descriptor, blocking=False) and file.is_there()
         except OSError:
-            file.ours = True  # a file that nobody can lock is nobody's
+            file.ours = True  # a file that cannot be locked belongs to nobody
             raise
         yield file.ours
 
 
 @dataclass
 class _LockFile:
-    """The open file of a lock; where it is `ours` it is removed in the end."""
+    """The open file of a lock; deleted at the end if it is `ours`."""
 
     folder: Directory
     name: str
@@ -172,20 +172,20 @@ class _LockFile:
     ours: bool = False
 
     def is_there(self) -> bool:
-        """Whether the name still is this file's."""
+        """Whether the name still refers to this file."""
         try:
             return os.path.samestat(self.folder.stat(self.name), os.fstat(self.descriptor))
         except OSError:
             return False
 
     def close(self) -> None:
-        """Closes the file. It is removed before, so that nobody else's is, or after where open files stay."""
+        """Closes the file, and deletes it first, or afterwards on systems where open files stay."""
         try:
             if self.ours and self.is_there():
                 self._remove()
         finally:
             os.close(self.descriptor)
-        if self.ours and directory.OPEN_FILES_STAY:  # so another holder's would
+        if self.ours and directory.OPEN_FILES_STAY:  # as another owner's would
             self._remove()
 
     def _remove(self) -> None:

@@ -1,7 +1,6 @@
-"""Where the files of segments lie: what a store asks of any such place. Knows no index.
+"""The interface of segment files that a store requires. It does not use the index.
 
-Local files are the one kind there is (`local`). A file has a name that no other has or had, and is never
-changed once it is there.
+`local_files` is the only implementation. A file's name is unique for ever, and its content never changes.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from engine.store.blobs.segment_files import Entry
 
 
 class Blob(Protocol):
-    """A segment's file that is open: what is checked and what is read is the same."""
+    """An open file of a segment, so that the checked bytes are the ones to read."""
 
     @property
     def entry(self) -> Entry:
-        """What the index says of it."""
+        """Its index entry."""
 
     @property
     def state(self) -> tuple[int, ...]:
-        """Differs where it was written to since, as far as that shows."""
+        """A value that changes if the file was written to, as far as detectable."""
 
     @property
     def settled(self) -> bool:
-        """Whether its last change is so long ago that the next one will show in `state`."""
+        """Whether its last change is old enough for the next one to change `state`."""
 
     def check(self, *, content: bool) -> None:
-        """Looks at its size, its header, and with `content` its digest.
+        """Checks its size, its header, and with `content` its digest.
 
         Raises:
-            DamagedError: it is not what the index says.
+            DamagedError: it differs from the index.
             OSError, MemoryError: it cannot be read.
         """
 
@@ -44,54 +43,44 @@ class Blob(Protocol):
         """Keys and values [layers, kv_heads, tokens, head_dim].
 
         Raises:
-            DamagedError: it is not what the index says.
+            DamagedError: it differs from the index.
             OSError, MemoryError: they cannot be read.
         """
 
 
 class Blobs(Protocol):
-    """Files of segments, by their names."""
+    """Files of segments, by name."""
 
     @property
     def free(self) -> int:
-        """Bytes that there is room for."""
+        """Free bytes."""
 
     def write(self, segment: Segment, scheme: Scheme, notes: Mapping[str, str]) -> Entry:
-        """Writes a segment's file, whole or not at all.
-
-        Args:
-            segment: the segment to write.
-            scheme: how keys and values are stored.
-            notes: further strings that the file says of itself, by name.
+        """Writes a segment's file completely or not at all; `notes` go into its header.
 
         Raises:
-            OSError: it cannot be written; nothing is left behind.
+            OSError: it cannot be written; no file is left.
         """
 
     def receive(self, entry: Entry, pieces: Iterator[bytes], said: Mapping[str, str]) -> None:
-        """Writes a file that comes from elsewhere, whole or not at all, and looks at its header first.
+        """Writes an imported file completely or not at all, after a check of its header.
 
         Args:
             entry: the entry that the file must match.
-            pieces: the file's content, whose digest is checked by who gives it.
-            said: strings that the file must not contradict where it describes itself, by name.
+            pieces: the file's content; the caller checks its digest.
+            said: notes that the file must not contradict, by name.
 
         Raises:
-            DamagedError: its header is not what is said of it; nothing is left behind.
-            OSError: it cannot be written; nothing is left behind.
+            DamagedError: its header differs; no file is left.
+            OSError: it cannot be written; no file is left.
         """
 
     def opened(self, entry: Entry, *, copied: bool = False) -> AbstractContextManager[Blob]:
-        """Opens a file.
-
-        Args:
-            entry: the index's entry of it.
-            copied: whether it is read once into memory: what was checked is what is used, whatever is done to
-                the file.
+        """Opens a file; `copied` reads it into memory once, so that later changes have no effect.
 
         Raises:
             FileNotFoundError: there is none.
-            DamagedError: what stands in its place is no file of a segment.
+            DamagedError: it is not a segment's file.
             OSError: it cannot be opened.
         """
 
@@ -104,22 +93,22 @@ class Blobs(Protocol):
         """
 
     def expect_soon(self, entries: Sequence[Entry]) -> None:
-        """Has files read ahead while something else goes on, layer by layer, as far as that is possible."""
+        """Reads files ahead in the background, layer by layer, if possible."""
 
     def names(self) -> set[str]:
-        """The files that are there, those half written included."""
+        """The existing files, half-written ones included."""
 
     def is_own(self, name: str) -> bool:
-        """Whether a file is half written, or says in its header that it is the segment of its name."""
+        """Whether a file is half-written, or its header has the key in its name."""
 
     def is_gone(self, name: str) -> bool:
-        """Whether there certainly is no such file."""
+        """Whether the file is certainly missing."""
 
     def remove(self, names: Iterable[str]) -> int:
-        """Deletes files; returns how many bytes they took. What cannot be deleted stays."""
+        """Deletes files; returns their bytes. Files that cannot be deleted stay."""
 
     def set_aside(self, name: str) -> None:
-        """Takes a damaged file out of the way, to be looked at.
+        """Moves a damaged file to quarantine.
 
         Raises:
             FileNotFoundError: there is none.
@@ -127,7 +116,7 @@ class Blobs(Protocol):
         """
 
     def tidy(self) -> None:
-        """Lets go of the oldest of what was set aside."""
+        """Deletes the oldest quarantined files over the limit."""
 
     def foreign(self) -> list[str]:
-        """What lies there and is none of the store's; nobody here touches it."""
+        """The names in the folder that are not the store's; they stay unchanged."""

@@ -1,4 +1,4 @@
-"""Files of segments: what is in them, and whether it is what it should be."""
+"""Writes, opens and checks the files of segments."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from engine.store.blobs.folder import Folder
 Verify = Literal["always", "first", "never"]
 VERIFY: tuple[Verify, ...] = ("always", "first", "never")
 NAME = SEGMENT
-COLUMNS = ("file", "bytes", "digest", "dtype", "scheme", "shape")  # of the index, as an Entry has them
+COLUMNS = ("file", "bytes", "digest", "dtype", "scheme", "shape")  # of the index, as in Entry
 DTYPES = ("float32", "bfloat16", "float16")
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "U8": torch.uint8}
 _CHUNK = 8 << 20
-_TICK_NS = 50_000_000  # between two changes of a file that its times tell apart
+_TICK_NS = 50_000_000  # between two changes of a file that its times distinguish
 _NOTES = "__metadata__"
-_SEAL = "seal"  # the digest of the file with zeros in the seal's own place
+_SEAL = "seal"  # the digest of the file with zeros in place of the seal
 _NO_SEAL = "0" * 32
 _DESCRIBED = {
     *("key", "scheme", "dtype", "shape", "token_ids", "created", "seconds", _SEAL),
@@ -46,15 +46,15 @@ _DESCRIBED = {
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index says of a file.
+    """The index entry of a file.
 
     Attributes:
         file: the file's name.
         bytes: the file's size.
-        digest: digest of its content, xxh3 with 128 bits.
-        dtype: number format of keys and values, a name of torch.
-        scheme: how keys and values are stored.
-        shape: the shape of keys and of values, [layers, kv_heads, tokens, head_dim].
+        digest: xxh3-128 of its content.
+        dtype: number format of keys and values, as in torch.
+        scheme: the storage format.
+        shape: [layers, kv_heads, tokens, head_dim] of keys and of values.
     """
 
     file: str
@@ -66,16 +66,10 @@ class Entry:
 
 
 def write(folder: Folder, segment: Segment, scheme: Scheme, notes: Mapping[str, str]) -> Entry:
-    """Writes a segment's file. It says of itself all that the index needs to know, so that it can be rebuilt.
-
-    Args:
-        folder: the folder of the store.
-        segment: the segment to write.
-        scheme: how keys and values are stored.
-        notes: further strings that the file says of itself, by name.
+    """Writes a segment's file. Its header has everything to rebuild the index, and further notes.
 
     Raises:
-        OSError: it cannot be written; nothing is left behind.
+        OSError: it cannot be written; no file is left.
     """
     shape, dtype = tuple(segment.keys.shape), str(segment.keys.dtype).removeprefix("torch.")
     described = {
@@ -101,23 +95,23 @@ def write(folder: Folder, segment: Segment, scheme: Scheme, notes: Mapping[str, 
 
 
 def new_name(key: str) -> str:
-    """A name that no other file has or had: who removes an evicted file never removes its successor."""
+    """Returns a name that is unique for ever, so that deleting an evicted file never hits its successor."""
     return f"{key}-{uuid.uuid4().hex[:16]}.safetensors"
 
 
 def entry_of(key: object, row: Sequence[Any]) -> Entry:
-    """What a row of the index says of a file: its columns file, bytes, digest, dtype, scheme, shape.
+    """Parses the columns file, bytes, digest, dtype, scheme and shape of an index row.
 
     Raises:
-        ValueError: it cannot be right, so nothing may be done by it.
+        ValueError: the row is invalid.
     """
     file, size, digest, dtype, scheme, shape = row
     if not is_own(key, file):
-        raise ValueError(f"its row names the file {file!r}, which is none of this segment's")
+        raise ValueError(f"its row has the file {file!r}, which is not this segment's")
     if not isinstance(size, int) or size < 0 or not isinstance(digest, str):
         raise ValueError("its row has no size or no digest")
     if dtype not in DTYPES or scheme not in SCHEMES:
-        raise ValueError(f"its row names the number format {dtype!r} and the scheme {scheme!r}")
+        raise ValueError(f"its row has the number format {dtype!r} and the scheme {scheme!r}")
     try:
         sizes = json.loads(shape) if shape else []
     except (ValueError, TypeError, RecursionError) as error:
@@ -128,13 +122,12 @@ def entry_of(key: object, row: Sequence[Any]) -> Entry:
 
 
 class Opened:
-    """A segment's file that is open: what is checked and what is read comes through one descriptor.
+    """An open file of a segment: one descriptor for checks and reads.
 
     Args:
-        descriptor: the file's descriptor, open for as long as this is used.
-        entry: the index's entry of it.
-        copied: whether it is read once into memory: what was checked is what is used, whatever is done to the
-            file.
+        descriptor: the file's descriptor, open while this is in use.
+        entry: its index entry.
+        copied: read it into memory once, so that later changes have no effect.
     """
 
     def __init__(self, descriptor: int, entry: Entry, *, copied: bool = False) -> None:
@@ -143,20 +136,20 @@ class Opened:
 
     @property
     def state(self) -> tuple[int, ...]:
-        """Differs where somebody has written to the file since, as far as the file system shows it."""
+        """A value that changes if the file was written to, as far as the file system shows it."""
         status = os.fstat(self._descriptor)
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     @property
     def settled(self) -> bool:
-        """Whether its last change is so long ago that the next one will show in `state`."""
+        """Whether its last change is old enough for the next one to change `state`."""
         return time.time_ns() - os.fstat(self._descriptor).st_ctime_ns > _TICK_NS
 
     def check(self, *, content: bool) -> None:
-        """Looks at the file's size, its header, and with `content` its digest.
+        """Checks its size, its header, and with `content` its digest.
 
         Raises:
-            DamagedError: it is not what the index says.
+            DamagedError: it differs from the index.
             OSError, MemoryError: it cannot be read.
         """
         size = os.fstat(self._descriptor).st_size
@@ -169,21 +162,21 @@ class Opened:
             raise DamagedError("its digest does not agree with the index")
 
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """Keys and values; unless they are copied or compressed they are mapped from the file, page by page.
+        """Keys and values; mapped from the file unless it is copied or compressed.
 
         Raises:
-            DamagedError: the header or the size is not what the index says.
+            DamagedError: header or size differ from the index.
             OSError, MemoryError: they cannot be read.
         """
         self._check_header()
-        length, found = contents.read(_head(self._bytes))
+        length, header = contents.read(_head(self._bytes))
         start = 8 + length
         size = os.fstat(self._descriptor).st_size
         if not self._copied and size != self.entry.bytes:
             raise DamagedError(f"it has {size} bytes and should have {self.entry.bytes}")
         content = in_memory(self._copy) if self._copied else mapped(self._descriptor, size)
         tensors = {}
-        for name, part in found.items():
+        for name, part in header.items():
             if name != _NOTES:
                 begin, end = part["data_offsets"]
                 flat = content[start + begin : start + end].view(_DTYPES[part["dtype"]])
@@ -211,22 +204,18 @@ class Opened:
 
 
 def described(descriptor: int, name: str) -> dict[str, Any]:
-    """What a file says of itself: the columns of its row, and `labels`.
-
-    Args:
-        descriptor: the open file.
-        name: the file's name.
+    """Returns the index row of an open file from its header, with `labels`.
 
     Raises:
-        ValueError: it says too little (files of earlier versions do), or it is damaged.
-        DamagedError: its header is not what it says of itself.
+        ValueError: the header is incomplete (as in earlier versions), or the file is damaged.
+        DamagedError: the tensors differ from the header.
         OSError: it cannot be read.
     """
     head = _head(lambda at, count: read_at(descriptor, count, at))
-    _, found = contents.read(head)
-    notes = found.get(_NOTES)
+    _, header = contents.read(head)
+    notes = header.get(_NOTES)
     if not isinstance(notes, dict) or not set(notes) >= _DESCRIBED:
-        raise ValueError("it was written by an earlier version, which kept too little in it")
+        raise ValueError("an earlier version wrote it with an incomplete header")
     place = head.getvalue().find(_sealed(notes[_SEAL])) + len(_sealed(""))
     if notes[_SEAL] != digest_of(descriptor, blank=(place, len(_NO_SEAL))):
         raise ValueError("it is damaged")
@@ -249,35 +238,28 @@ def described(descriptor: int, name: str) -> dict[str, Any]:
 
 
 def says_it_is(descriptor: int, name: str) -> bool:
-    """Whether a file says in its header that it is the segment which its name says; a name may be anybody's.
-
-    Args:
-        descriptor: the open file.
-        name: the file's name.
+    """Whether the header of an open file has the key in its name, which others may use too.
 
     Raises:
         OSError: it cannot be read.
     """
     try:
-        _, found = contents.read(_head(lambda at, count: read_at(descriptor, count, at)))
+        _, header = contents.read(_head(lambda at, count: read_at(descriptor, count, at)))
     except ValueError:
         return False
-    notes = found.get(_NOTES)
+    notes = header.get(_NOTES)
     return isinstance(notes, dict) and is_own(notes.get("key"), name)
 
 
 def _finite(text: str) -> float:
-    found = float(text)
-    if not 0 <= found < 1e11:
-        raise ValueError(f"it gives the time {text!r}")
-    return found
+    number = float(text)
+    if not 0 <= number < 1e11:
+        raise ValueError(f"it has the time {text!r}")
+    return number
 
 
 def expect_soon(opened: Sequence[tuple[int, Entry]]) -> None:
-    """Has the operating system read open files ahead while something else goes on, layer by layer.
-
-    Each layer of all files comes before the next layer of any.
-    """
+    """Lets the operating system read open files ahead in the background, each layer of all files in turn."""
     for layer in range(max((_layers(entry) for _, entry in opened), default=0)):
         for descriptor, entry in opened:
             if layer < _layers(entry):
@@ -289,7 +271,7 @@ def _layers(entry: Entry) -> int:
 
 
 def _expect_layer(descriptor: int, entry: Entry, layer: int) -> None:
-    """Keys fill the first half of a plain file, values the second; each is cut into layers."""
+    """Keys are the first half of a plain file, values the second; each has the layers in order."""
     layers = _layers(entry)
     half = entry.bytes // (2 if layers > 1 else 1)
     for start in (0, half) if layers > 1 else (0,):
@@ -297,7 +279,7 @@ def _expect_layer(descriptor: int, entry: Entry, layer: int) -> None:
 
 
 def digest_of(descriptor: int, blank: tuple[int, int] = (0, 0)) -> str:
-    """The digest of an open file's content, with some of its bytes, (from, count), read as zeros of ASCII."""
+    """Returns the digest of an open file, with bytes (start, count) of `blank` read as ASCII zeros."""
     digest, at = xxhash.xxh3_128(), 0
     begin, count = blank
     while chunk := read_at(descriptor, begin - at if at < begin else _CHUNK, at):
@@ -309,12 +291,12 @@ def digest_of(descriptor: int, blank: tuple[int, int] = (0, 0)) -> str:
 
 
 def _head(read: Callable[[int, int], bytes]) -> io.BytesIO:
-    """The beginning of a file, as far as its header goes, if that is as long as one may be."""
+    """The header of a file, if its length is within bounds."""
     start = read(0, 8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
     return io.BytesIO(start + (read(8, length) if length <= contents.MOST_HEADER else b""))
 
 
 def _sealed(seal: str) -> bytes:
-    """How a file's header spells its seal; a quote cannot stand like that within a string."""
+    """The seal as spelled in a header; a quote cannot appear like this within a string."""
     return f'"{_SEAL}":"{seal}'.encode()

@@ -1,1 +1,1 @@
-"""The index of the store: one SQLite database and what it records."""
+"""The index of the store: one SQLite database and its records."""

@@ -1,4 +1,4 @@
-"""Which segments a store has, and in which files: the rows of its index, entered and taken out."""
+"""The index rows of a store's segments: lookup, insertion and deletion."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 
 _BATCH = 500  # keys in one query
 _ENTRY = ", ".join(segment_files.COLUMNS)
-_ODD = "typeof(key) <> 'text' or typeof(bytes) <> 'integer'"  # by which rows could not even be deleted
+_ODD = "typeof(key) <> 'text' or typeof(bytes) <> 'integer'"  # invalid rows
 Chosen = list[tuple[list[Victim], Reason]]
-"""Segments that go, and the reason why."""
+"""Segments to remove, with the reason."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A segment whose file is not what the index says."""
+    """A segment whose file differs from the index."""
 
     key: str
     file: str
@@ -37,11 +37,7 @@ class Fault:
 
 
 class UnfitRowError(Exception):
-    """A row of the index cannot be right; the message says why.
-
-    Attributes:
-        file: the name of the file in it.
-    """
+    """A row of the index is invalid; the message says why. `file` is the file name in it."""
 
     def __init__(self, file: str, words: str) -> None:
         super().__init__(words)
@@ -49,37 +45,29 @@ class UnfitRowError(Exception):
 
 
 class Catalog:
-    """The rows of a store's segments.
-
-    Args:
-        index: the index that holds them.
-        settings: the settings of the store.
-        holds: the keys that nothing evicts.
-    """
+    """The rows of a store's segments."""
 
     def __init__(self, index: Index, settings: Settings, holds: Holds) -> None:
         self._index, self._settings, self._holds = index, settings, holds
-        self._owed: Chosen = []  # files that are gone while their rows could not be deleted yet
-
-    # Reading
+        self._owed: Chosen = []  # rows to delete later, whose files are deleted
 
     def contains(self, keys: Iterable[str]) -> set[str]:
-        """Returns those of the keys that have a row; none where the index cannot be read."""
+        """Returns the keys with a row; none if the index cannot be read."""
         wanted = list(keys)
-        found: set[str] = set()
+        stored: set[str] = set()
         try:
             with self._index.reading() as connection:
                 for batch in (wanted[i : i + _BATCH] for i in range(0, len(wanted), _BATCH)):
                     marks = ",".join("?" * len(batch))
                     rows = connection.execute(f"select key from segments where key in ({marks})", batch)
-                    found.update(row[0] for row in rows.fetchall())
+                    stored.update(row[0] for row in rows.fetchall())
         except FailedIndexError as error:
             log.warning("%s", error)
-        return found - {victim.key for victims, _ in self._owed for victim in victims}
+        return stored - {victim.key for victims, _ in self._owed for victim in victims}
 
     def seconds(self, keys: Iterable[str]) -> dict[str, float]:
-        """Returns what computing these took, of those of which it was written down."""
-        wanted, found = list(keys), dict[str, float]()
+        """Returns the recorded seconds to compute these segments."""
+        wanted, seconds_by_key = list(keys), dict[str, float]()
         try:
             with self._index.reading() as connection:
                 for batch in (wanted[i : i + _BATCH] for i in range(0, len(wanted), _BATCH)):
@@ -87,16 +75,16 @@ class Catalog:
                     rows = connection.execute(
                         f"select key, seconds from segments where seconds > 0 and key in ({marks})", batch
                     )
-                    found.update(rows.fetchall())
+                    seconds_by_key.update(rows.fetchall())
         except FailedIndexError as error:
             log.warning("%s", error)
-        return found
+        return seconds_by_key
 
     def entry(self, key: str) -> tuple[Entry, bytes] | None:
-        """What is said of a segment's file, and its tokens, 4 bytes each.
+        """Returns the index entry of a segment's file, and its tokens, 4 bytes each.
 
         Raises:
-            UnfitRowError: the row cannot be right.
+            UnfitRowError: the row is invalid.
             FailedIndexError: the index cannot be read.
         """
         with self._index.reading() as connection:
@@ -111,7 +99,7 @@ class Catalog:
             raise UnfitRowError(str(row[0]), str(error)) from error
 
     def entries(self) -> tuple[list[tuple[str, Entry]], list[Fault]]:
-        """What is said of every file, and the rows by which nothing may be done."""
+        """Returns the entries of all files, and the invalid rows."""
         with self._index.reading() as connection:
             rows = connection.execute(f"select key, {_ENTRY} from segments").fetchall()
         entries, faults = [], []
@@ -123,28 +111,26 @@ class Catalog:
         return entries, faults
 
     def listed(self) -> set[str]:
-        """The files that have a row."""
+        """Returns the files with a row."""
         with self._index.reading() as connection:
             return {row[0] for row in connection.execute("select file from segments").fetchall()}
 
     @property
     def now(self) -> float:
-        """What time it is, in seconds since 1970."""
+        """The current time, in seconds since 1970."""
         return self._index.clock()
 
     @property
     def bytes(self) -> int:
-        """The bytes of all files that have a row."""
+        """The bytes of all files with a row."""
         with self._index.reading() as connection:
             return eviction.used(connection)
 
-    # Writing
-
     def require_writable(self) -> None:
-        """Goes over to the real index where it could only be read before.
+        """Switches from a read-only copy to the index on disk.
 
         Raises:
-            FailedIndexError: it still can only be read.
+            FailedIndexError: it is still not writable.
         """
         if self._index.read_only:
             self._index.set("written", f"{self.now:.6f}")
@@ -152,12 +138,9 @@ class Catalog:
     def enter(
         self, row: dict[str, Any], labels: Sequence[tuple[str, str]], cleared: str | None = None
     ) -> list[str]:
-        """Enters a row within the budget; returns the files that have no row any more.
+        """Enters a row within the budget; returns the files that lost their row.
 
-        Args:
-            row: values by the names of their columns.
-            labels: schemas and paths of modules that it is of.
-            cleared: the setting of that name when it was computed; None where that does not matter.
+        `cleared` is `Settings.cleared` at the time of computing; None skips the check.
 
         Raises:
             ClearedError: the store was cleared since.
@@ -202,7 +185,7 @@ class Catalog:
         return eviction.files_of(victims)
 
     def refuse(self, key: str, label: tuple[str, str], size: int) -> None:
-        """Writes down that the budget had no room for a segment.
+        """Records that the budget had no room for a segment.
 
         Raises:
             FailedIndexError: the index cannot be written.
@@ -211,11 +194,7 @@ class Catalog:
             eviction.refuse(connection, key, label, size)
 
     def strike(self, choose: Callable[[sqlite3.Connection], Chosen], counter: str = "") -> Chosen:
-        """Takes out what is chosen, in one transaction; the files are left to the caller.
-
-        Args:
-            choose: a function that is given the connection inside the transaction and returns what goes.
-            counter: the counter to which the number is added; "" for none.
+        """Deletes chosen rows in one transaction; the caller deletes the files.
 
         Raises:
             FailedIndexError: the index cannot be written.
@@ -231,7 +210,7 @@ class Catalog:
         return chosen
 
     def choose(self, choose: Callable[[sqlite3.Connection], Chosen]) -> Chosen:
-        """Returns what would be taken out.
+        """Returns the chosen segments without deleting them.
 
         Raises:
             FailedIndexError: the index cannot be read.
@@ -240,21 +219,21 @@ class Catalog:
             return choose(connection)
 
     def owe(self, chosen: Chosen) -> None:
-        """Remembers rows to take out at the next write: their files are gone already."""
+        """Schedules rows without files for deletion at the next write."""
         self._owed = [*self._owed, *chosen]
 
     def _settle(self, connection: sqlite3.Connection) -> None:
-        """Deletes rows whose files went before, unless somebody has stored them again."""
+        """Deletes scheduled rows, unless their segments were stored again."""
         for victims, reason in self._owed:
             rows = dict(connection.execute("select key, file from segments").fetchall())
-            gone = [victim for victim in victims if rows.get(victim.key) == victim.file]
-            eviction.take_out(connection, gone, reason)
+            deleted = [victim for victim in victims if rows.get(victim.key) == victim.file]
+            eviction.take_out(connection, deleted, reason)
 
     def drop_odd(self) -> int:
-        """Deletes rows that no store writes; returns how many there were.
+        """Deletes rows that a store never writes; returns their number.
 
         Raises:
-            FailedIndexError: the index cannot be read, or not be written though it has such rows.
+            FailedIndexError: the index cannot be read, or has such rows and cannot be written.
         """
         with self._index.reading() as connection:
             odd = int(connection.execute(f"select count(*) from segments where {_ODD}").fetchone()[0])
@@ -263,12 +242,10 @@ class Catalog:
                 connection.execute(f"delete from segments where {_ODD}")
         return odd
 
-    # Choosing what goes
-
     def too_much(
         self, max_bytes: int | None, older_than: float | None
     ) -> Callable[[sqlite3.Connection], Chosen]:
-        """What goes for a size, and what for an age in seconds: not what is pinned, kept or in use."""
+        """Chooses segments by size and age in seconds, except pinned, retained and used ones."""
         keep = self._holds.keys()
 
         def choose(connection: sqlite3.Connection) -> Chosen:
@@ -276,8 +253,8 @@ class Catalog:
             more: list[Victim] = []
             if max_bytes is not None:
                 room = max_bytes + sum(victim.bytes for victim in old)
-                spared = keep | {victim.key for victim in old}
-                more = eviction.over_budget(connection, room, self._settings.policy, spared)
+                locked = keep | {victim.key for victim in old}
+                more = eviction.over_budget(connection, room, self._settings.policy, locked)
             return [(old, Reason.AGE), (more, Reason.BUDGET)]
 
         return choose
@@ -286,5 +263,4 @@ class Catalog:
 def _old(
     connection: sqlite3.Connection, now: float, age: float | None, keep: Collection[str]
 ) -> list[Victim]:
-    """What was not used for `age` seconds."""
     return [] if age is None else eviction.too_old(connection, now - age, keep)

@@ -1,7 +1,7 @@
-"""The index: one SQLite database, used by several threads and several processes.
+"""The index: one SQLite database for several threads and processes.
 
-Where it cannot be written, on a full disk or in a folder of somebody else, a copy in memory is read instead;
-each write tries the real one again.
+If it cannot be written, on a full disk or in a read-only folder, a copy in memory replaces it for reading.
+Each write tries the real one again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from engine.store.index.tables import UNFILLED, prepare
 
 log = logging.getLogger(__name__)
 
-_SOON_SECONDS = 0.05  # that an answer waits for what can be asked the next time as well
+_SOON_SECONDS = 0.05  # that an answer waits for data that can also be read next time
 _BUSY_SECONDS = 10.0
-_CHECKED_BYTES = 32 << 20  # the largest index that is read wholly at every opening
+_CHECKED_BYTES = 32 << 20  # the largest index that is checked completely at every opening
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _REFUSED = {
     sqlite3.SQLITE_FULL,
@@ -62,11 +62,7 @@ TABLES = {
 
 
 class FailedIndexError(StoreError):
-    """The index could not be read or written.
-
-    Attributes:
-        code: SQLite's code, 0 where it gave none.
-    """
+    """The index could not be read or written; `code` is SQLite's error code, 0 for none."""
 
     def __init__(self, words: str, code: int = 0) -> None:
         super().__init__(words)
@@ -74,17 +70,17 @@ class FailedIndexError(StoreError):
 
     @property
     def damaged(self) -> bool:
-        """Whether its content is at fault, and not the disk or the moment."""
+        """Whether its content is invalid."""
         return self.code in _DAMAGED
 
     @property
     def refused(self) -> bool:
-        """Whether there is no room for it, or no right to write it."""
+        """Whether there is no space or no permission to write it."""
         return self.code in _REFUSED
 
     @property
     def busy(self) -> bool:
-        """Whether another program held it for longer than anybody waits."""
+        """Whether another process locked it for longer than the timeout."""
         return self.code == sqlite3.SQLITE_BUSY
 
 
@@ -93,15 +89,15 @@ class Index:
 
     Args:
         folder: the folder of the store.
-        without: the reason why the file is not to be used; the index then begins empty, in memory.
-        clock: a function that returns the seconds since 1970.
+        without: why the file must not be used, or ""; the index then begins empty, in memory.
+        clock: returns the seconds since 1970.
 
     Attributes:
-        clock: the function that says what time it is; in SQL it is `now()`.
-        read_only: why nothing can be written, "" where it can.
-        held: nothing can be written because another program keeps it.
-        unread: why the file could not be read either, "" where it was, or where nothing of it was wanted.
-        version: version of the index when it was opened; 0 where it was made just now.
+        clock: the clock; `now()` in SQL.
+        read_only: why nothing can be written, or "".
+        held: nothing can be written because another process has the lock.
+        unread: why the file could not be read either, or "".
+        version: the index version before migration; 0 if it was created.
 
     Raises:
         FailedIndexError: it is damaged.
@@ -118,8 +114,8 @@ class Index:
         self._kind = kind
         if kind is not None:
             log.warning(
-                "the cache folder %s lies on a network (%s): it is used more carefully and slowly, and "
-                "only one machine should use it at a time; --cache-dir names another",
+                "the cache folder %s is on a network (%s): it is slower, and only one machine should use "
+                "it at a time; choose another one with --cache-dir",
                 folder.path,
                 kind,
             )
@@ -143,13 +139,11 @@ class Index:
         with self._lock:
             self._connection.close()
 
-    # Opening
-
     def _writable(self) -> sqlite3.Connection:
-        """The database, checked, of this version, and writable.
+        """Opens the database for writing; checks and migrates it.
 
         Raises:
-            FailedIndexError: it is not.
+            FailedIndexError: that fails.
         """
         with self._impatient_later(), _in_words(self._path):
             self._make()
@@ -158,13 +152,13 @@ class Index:
                 connection.isolation_level = None
                 keep_journal(connection, "wal" if self._kind is None else "delete", self._patience)
                 connection.execute(f"pragma synchronous = {'normal' if self._kind is None else 'full'}")
-                connection.execute("pragma secure_delete = on")  # deleted token ids are overwritten
+                connection.execute("pragma secure_delete = on")  # overwrites deleted token ids
                 self._require_whole(connection)
                 prepare(self._folder.path, connection, unfilled=self._has_files())
                 _require_tables(connection)
                 if connection.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
                     connection.execute(f"pragma application_id = {APPLICATION_ID}")
-                connection.execute("begin immediate")  # a folder that cannot be written says so here
+                connection.execute("begin immediate")  # fails if the folder is read-only
                 connection.execute("rollback")
             except BaseException:
                 connection.close()
@@ -173,7 +167,7 @@ class Index:
 
     @contextmanager
     def _impatient_later(self) -> Iterator[None]:
-        """Only the first of several waits is paid, until the index is free again."""
+        """After a timeout the next calls do not wait, until the index is free again."""
         try:
             yield
         except FailedIndexError as error:
@@ -183,9 +177,9 @@ class Index:
         self._patience = _BUSY_SECONDS
 
     def _make(self) -> None:
-        """Makes the file, for its owner alone, and follows no link to it.
+        """Creates the file, private and following no link.
 
-        One that is there is only looked at: whoever closes a descriptor of it lets go of SQLite's locks.
+        An existing one is not opened, since closing a descriptor would release SQLite's locks.
         """
         root = self._folder.root
         try:
@@ -195,18 +189,18 @@ class Index:
                 status = root.stat(INDEX)
                 if stat.S_ISREG(status.st_mode) and is_loose(status):
                     root.tighten(INDEX)
-                if not os.access(self._path, os.W_OK):  # SQLite would say so at the first write only
+                if not os.access(self._path, os.W_OK):  # SQLite would report it at the first write only
                     raise PermissionError(errno.EACCES, "it is read-only", INDEX) from None
         except OSError as error:
             code = sqlite3.SQLITE_CANTOPEN if error.errno in _NO_WAY else sqlite3.SQLITE_ERROR
             raise FailedIndexError(_sentence(self._path, error, code), code) from error
         if not stat.S_ISREG(root.stat(INDEX).st_mode):
             raise StoreError(
-                f"{str(self._path)!r} is no plain file. Choose another folder (--cache-dir, cache_dir)."
+                f"{str(self._path)!r} is not a plain file. Choose another folder (--cache-dir, cache_dir)."
             )
 
     def _require_whole(self, connection: sqlite3.Connection) -> None:
-        """Raises where the database is damaged; one beyond some size is only looked at."""
+        """Raises if the database is damaged; checks a large one only briefly."""
         connection.execute("select count(*) from sqlite_master").fetchone()
         if self._path.stat().st_size <= _CHECKED_BYTES:
             _raise_damaged(connection.execute("pragma quick_check(1)").fetchone()[0])
@@ -215,7 +209,7 @@ class Index:
         return any(SEGMENT.fullmatch(name) for name in self._folder.ours())
 
     def _copy(self, why: FailedIndexError) -> sqlite3.Connection:
-        """What can be read of the index without writing anything, as a database in memory.
+        """Returns a copy of the index in memory, without writing anything.
 
         Raises:
             FailedIndexError: it is damaged.
@@ -225,10 +219,10 @@ class Index:
         uri = self._path.absolute().as_uri()
         for options, before in (
             ("?mode=ro", ""),
-            ("?mode=rw", "pragma locking_mode = exclusive"),  # needs no shared memory on the disk
-            ("?mode=ro&immutable=1", ""),  # and this one no write-ahead log
+            ("?mode=rw", "pragma locking_mode = exclusive"),  # needs no shared memory on disk
+            ("?mode=ro&immutable=1", ""),  # needs no write-ahead log
         ):
-            if why.busy and "immutable" in options:  # what somebody writes just now is not immutable
+            if why.busy and "immutable" in options:  # another process writes to it
                 continue
             with (
                 contextlib.suppress(sqlite3.Error),
@@ -253,11 +247,9 @@ class Index:
         prepare(self._folder.path, memory)
         return memory
 
-    # Using
-
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, held by one thread at a time.
+        """Yields the connection to one thread at a time.
 
         Raises:
             FailedIndexError: the index cannot be read.
@@ -267,10 +259,10 @@ class Index:
 
     @contextmanager
     def reading_soon(self) -> Iterator[sqlite3.Connection]:
-        """The same, where no other thread holds it for long.
+        """Like `reading`, but fails if another thread has the connection for long.
 
         Raises:
-            FailedIndexError: one does, or the index cannot be read.
+            FailedIndexError: another thread has it, or the index cannot be read.
         """
         if not self._lock.acquire(timeout=_SOON_SECONDS):
             raise FailedIndexError(f"the index {str(self._path)!r} is being written to", sqlite3.SQLITE_BUSY)
@@ -282,7 +274,7 @@ class Index:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection inside one transaction, which is undone on failure.
+        """Yields the connection in a transaction, which is rolled back on failure.
 
         Raises:
             FailedIndexError: the index cannot be written.
@@ -303,7 +295,7 @@ class Index:
 
     @contextmanager
     def memory_or_writing(self) -> Iterator[sqlite3.Connection]:
-        """Like `writing`, but into the copy in memory where there is no other."""
+        """Like `writing`, or into the copy in memory if there is only that."""
         with self._lock:
             read_only, self.read_only = self.read_only, ""
             try:
@@ -316,7 +308,7 @@ class Index:
                     self._connection.execute("pragma query_only = on")
 
     def _try_again(self) -> None:
-        """Goes over to the real index, where it can be written by now."""
+        """Switches to the index on disk, if it is writable now."""
         connection = self._writable()
         self._connection.close()
         self._use(connection)
@@ -324,7 +316,7 @@ class Index:
         log.warning("the segment store in %s can be written again", self._folder.path)
 
     def refresh(self) -> None:
-        """Goes over to the real index where it can be written by now; else reads what it holds now."""
+        """Switches to the index on disk if it is writable now, else reads it again."""
         with self._lock:
             if not self.read_only:
                 return
@@ -341,11 +333,11 @@ class Index:
 
     @property
     def unfilled(self) -> bool:
-        """Whether it was made anew, and files that lay there may still have no row."""
+        """Whether it was created in a folder with files, and some may still lack a row."""
         return self.setting(UNFILLED) is not None
 
     def fault(self) -> str | None:
-        """Reads the whole database; says what is wrong with it, or None."""
+        """Checks the whole database; returns its error or None."""
         if self._without or self.unread:
             return self._without or self.unread
         try:
@@ -357,13 +349,13 @@ class Index:
         return None
 
     def renew(self, make: Callable[[], None]) -> None:
-        """Has the database set aside, and opens a new one; where there is no room for it, one in memory.
+        """Sets the database aside and opens a new one; if there is no space, one in memory.
 
         Raises:
-            FailedIndexError: it cannot be set aside; what it listed is then taken for unknown.
+            FailedIndexError: it cannot be set aside; its content then counts as unknown.
         """
         with self._lock:
-            self._connection.close()  # first: closed later it would delete the new one's write-ahead log
+            self._connection.close()  # first: closing it later would delete the new one's write-ahead log
             try:
                 make()
             except OSError as error:
@@ -379,7 +371,7 @@ class Index:
                 self._use(self._copy(error))
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Returns the rows of a query by the names of their columns.
+        """Returns the rows of a query by column name.
 
         Raises:
             FailedIndexError: the index cannot be read.
@@ -388,7 +380,7 @@ class Index:
             return list(self._database.query(sql, list(values)))
 
     def setting(self, name: str) -> str | None:
-        """A setting of the store."""
+        """Returns a setting of the store."""
         with self.reading() as connection:
             row = connection.execute("select value from settings where name = ?", [name]).fetchone()
         return row[0] if row else None
@@ -401,7 +393,7 @@ class Index:
 
 @contextmanager
 def _in_words(path: os.PathLike[str]) -> Iterator[None]:
-    """Turns what SQLite and the disk say into a sentence that says where and what to do."""
+    """Turns errors of SQLite and the disk into sentences with the path and a fix."""
     try:
         yield
     except sqlite3.Error as error:
@@ -411,9 +403,9 @@ def _in_words(path: os.PathLike[str]) -> Iterator[None]:
 
 def _sentence(path: os.PathLike[str], error: Exception, code: int) -> str:
     if code in _DAMAGED:
-        return f"the index {str(path)!r} is damaged ({error}); pml cache verify --repair builds it again"
+        return f"the index {str(path)!r} is damaged ({error}); pml cache verify --repair rebuilds it"
     if code == sqlite3.SQLITE_BUSY:
-        return f"the index {str(path)!r} is held by another program ({error})"
+        return f"the index {str(path)!r} is locked by another program ({error})"
     return f"the index {str(path)!r} cannot be used: {error}"
 
 
@@ -426,6 +418,6 @@ def _raise_damaged(found: str) -> None:
 
 def _require_tables(connection: sqlite3.Connection) -> None:
     for table, columns in TABLES.items():
-        found = {row[1] for row in connection.execute(f"pragma table_info({table})")}
-        if not columns <= found:
-            _raise_damaged(f"its table {table} lacks {', '.join(sorted(columns - found))}")
+        existing = {row[1] for row in connection.execute(f"pragma table_info({table})")}
+        if not columns <= existing:
+            _raise_damaged(f"its table {table} lacks {', '.join(sorted(columns - existing))}")

@@ -1,8 +1,7 @@
-"""What goes when the store is over its budget or things are too old.
+"""Chooses segments to evict by budget and age.
 
-`cost` is GreedyDual-Size (Cao and Irani, 1997): a segment is worth the seconds that computing it again takes
-by its bytes, on top of the worth of what was evicted last when it was used. `lru` evicts the least recently
-used.
+`cost` is GreedyDual-Size (Cao and Irani, 1997): the worth of a segment is its compute seconds per byte, plus
+the worth of the last evicted segment at the time of its use. `lru` evicts the least recently used.
 """
 
 from __future__ import annotations
@@ -18,36 +17,31 @@ from engine.store.blobs.claim import is_own
 
 Policy = Literal["lru", "cost"]
 POLICIES: tuple[Policy, ...] = ("cost", "lru")
-_KEPT_LINES = 1000  # of what was evicted
+_KEPT_LINES = 1000  # rows of evictions
 _ORDER = {"lru": "last_used, created", "cost": "worth, last_used"}
-WORTH = "seconds * 1e9 / max(bytes, 1)"  # of computing a segment again, for what it takes
-_INFLATION = "inflation"  # the worth of what was evicted last: what comes now is worth that much more
+WORTH = "seconds * 1e9 / max(bytes, 1)"  # seconds to compute it again, per byte
+_INFLATION = "inflation"  # the worth of the last evicted segment, added to the worth of new ones
 
 
 class NoRoomError(OSError):
-    """The budget has no room for a segment, even after all that may go has gone."""
+    """The budget has no room for a segment, even after evictions."""
 
 
 class ClearedError(StoreError):
-    """The store was cleared after a segment was computed, so that it is not to be stored."""
+    """The store was cleared after a segment was computed, so the segment must not be stored."""
 
 
 def no_room(budget: int) -> str:
-    """What is said where a budget has no room."""
+    """Returns the message for a full budget."""
     return (
-        f"the store's budget of {budget:,} bytes has no room left beside what is pinned, kept for its time "
-        "to live, or in use"
+        f"the store's budget of {budget:,} bytes has no room left besides segments that are pinned, in their "
+        "time to live, or in use"
     )
 
 
 @dataclass(frozen=True)
 class Removed:
-    """Segments that were removed.
-
-    Attributes:
-        segments: how many segments were removed.
-        bytes: size of their files.
-    """
+    """The number of removed segments, and the bytes of their files."""
 
     segments: int
     bytes: int
@@ -59,7 +53,7 @@ class Removed:
 
 @dataclass(frozen=True)
 class Victim:
-    """A segment that goes, as its row says."""
+    """The row of a segment to evict."""
 
     key: str
     file: str
@@ -67,24 +61,24 @@ class Victim:
 
 
 def files_of(victims: Collection[Victim]) -> list[str]:
-    """Names of the victims' own files: a row may lie, and must not take another segment's file along."""
+    """Returns the victims' own files; an invalid row must not delete another segment's file."""
     return [victim.file for victim in victims if is_own(victim.key, victim.file)]
 
 
 def used(connection: sqlite3.Connection) -> int:
-    """The bytes of all files that the index lists."""
+    """Returns the bytes of all files in the index."""
     return int(connection.execute("select coalesce(sum(bytes), 0) from segments").fetchone()[0])
 
 
 def pinned(connection: sqlite3.Connection) -> int:
-    """The bytes of files that pins keep."""
+    """Returns the bytes of files of pinned schemas."""
     return int(
         connection.execute(f"select coalesce(sum(bytes), 0) from segments where {_PINNED}").fetchone()[0]
     )
 
 
 def spared(connection: sqlite3.Connection) -> int:
-    """The bytes of files that no eviction removes: what is pinned, or kept for a time."""
+    """Returns the bytes of files that no eviction removes: pinned or retained ones."""
     return used(connection) - int(
         connection.execute(f"select coalesce(sum(bytes), 0) from segments where {FREE}").fetchone()[0]
     )
@@ -93,10 +87,9 @@ def spared(connection: sqlite3.Connection) -> int:
 def over_budget(
     connection: sqlite3.Connection, budget: int, policy: Policy, keep: Collection[str]
 ) -> list[Victim]:
-    """The segments that have to go for the rest to fit, the least worth keeping first.
+    """Returns the segments to evict so that the rest fits, least worth first.
 
-    Pinned schemas' segments stay, those whose time to live has not ended, and those in `keep`, even where the
-    budget is exceeded for it.
+    Pinned and retained segments and those in `keep` stay, even over the budget.
     """
     excess = used(connection) - budget
     victims: list[Victim] = []
@@ -114,8 +107,8 @@ def over_budget(
 
 
 def in_order(connection: sqlite3.Connection, victims: Collection[Victim], limit: int) -> list[dict[str, Any]]:
-    """Returns what is known of the first of some victims, in their order."""
-    found = []
+    """Returns details of the first victims, in order."""
+    details = []
     for victim in list(victims)[:limit]:
         row = connection.execute(
             "select group_concat(distinct l.schema), group_concat(distinct l.path), s.tokens, s.bytes,"
@@ -123,18 +116,18 @@ def in_order(connection: sqlite3.Connection, victims: Collection[Victim], limit:
             [victim.key],
         ).fetchone()
         names = ("schema", "path", "tokens", "bytes", "seconds", "last_used")
-        found.append({"key": victim.key, **dict(zip(names, row, strict=True))})
-    return found
+        details.append({"key": victim.key, **dict(zip(names, row, strict=True))})
+    return details
 
 
 def inflation(connection: sqlite3.Connection) -> float:
-    """The worth of what was evicted last."""
+    """Returns the worth of the last evicted segment."""
     row = connection.execute("select value from settings where name = ?", [_INFLATION]).fetchone()
     return float(row[0]) if row else 0.0
 
 
 def raise_inflation(connection: sqlite3.Connection, victims: Collection[Victim]) -> None:
-    """Remembers the worth of what is about to be evicted."""
+    """Records the worth of segments that are about to be evicted."""
     marks = ",".join("?" * len(victims))
     keys = [victim.key for victim in victims]
     worth = connection.execute(f"select max(worth) from segments where key in ({marks})", keys).fetchone()[0]
@@ -145,7 +138,7 @@ def raise_inflation(connection: sqlite3.Connection, victims: Collection[Victim])
 
 
 def too_old(connection: sqlite3.Connection, before: float, keep: Collection[str]) -> list[Victim]:
-    """The segments that were last used before a time, but for pinned and kept ones and those in `keep`."""
+    """Returns the segments last used before a time, except pinned and retained ones and those in `keep`."""
     rows = connection.execute(
         f"select key, file, bytes from segments where {FREE} and last_used < :before", {"before": before}
     )
@@ -153,7 +146,7 @@ def too_old(connection: sqlite3.Connection, before: float, keep: Collection[str]
 
 
 def refuse(connection: sqlite3.Connection, key: str, label: tuple[str, str], size: int) -> None:
-    """Writes down that a segment was not stored, once in a row; so the next miss knows why."""
+    """Records that a segment was refused, once in a row, as the reason of the next miss."""
     last = connection.execute(
         "select reason from evictions where key = ? order by id desc limit 1", [key]
     ).fetchone()
@@ -165,9 +158,9 @@ def refuse(connection: sqlite3.Connection, key: str, label: tuple[str, str], siz
 
 
 def take_out(connection: sqlite3.Connection, victims: Collection[Victim], reason: str) -> None:
-    """Deletes rows, and writes down what went and why; the files are left to who commits.
+    """Deletes rows and records the reason; the caller deletes the files after the commit.
 
-    What was damaged comes again, and is still kept for as long as was said of it.
+    A damaged segment keeps its time to live, as it will be stored again.
     """
     now = _now(connection)
     for victim in victims:
@@ -197,4 +190,4 @@ _PINNED = (
 )
 KEPT = "exists (select 1 from keeps where keeps.key = segments.key and keeps.until > now())"
 FREE = f"not {_PINNED} and not {KEPT}"
-"""Of the rows that an eviction may take."""
+"""The condition for rows that may be evicted."""

@@ -1,4 +1,4 @@
-"""Which segments are being used, so that nothing in this process evicts them."""
+"""Segments in use, which this process must not evict."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from engine.base.releasable import Releasable
 
 
 class Holds:
-    """Keys that are held by any number of users. No lock: the collector may release one at any point."""
+    """Keys in use. It takes no lock, as garbage collection may release a hold at any point."""
 
     def __init__(self) -> None:
         self._live: dict[Hold, frozenset[str]] = {}
 
     def hold(self, keys: Iterable[str]) -> Hold:
-        """Holds some keys until what is returned is released."""
+        """Locks keys until the returned hold is released."""
         made = Hold(self)
         self._live[made] = frozenset(keys)
         return made
 
     def keys(self) -> set[str]:
-        """All that is held now."""
+        """Returns all locked keys."""
         return set().union(*tuple(self._live.values()))
 
     def _let_go(self, hold: Hold) -> None:
@@ -28,11 +28,11 @@ class Holds:
 
 
 class Hold(Releasable):
-    """Some keys that are held until this is released."""
+    """Keys that are locked until this is released."""
 
     def __init__(self, holds: Holds) -> None:
         self._holds = holds
 
     def release(self) -> None:
-        """Lets go of the keys; a second time does nothing."""
+        """Releases the keys; a second call does nothing."""
         self._holds._let_go(self)

@@ -1,4 +1,4 @@
-"""The segments of a store for people to look through: found by words, sorted, page by page, and by module."""
+"""Lists a store's segments for browsing: search, order, pages, and sums by module."""
 
 from __future__ import annotations
 
@@ -18,21 +18,9 @@ Order = Literal["schema", "path", "scope", "model", "tokens", "bytes", "tier", "
 
 
 class Stored(NamedTuple):
-    """A segment of the store.
+    """A segment of the store; `schema` and `path` are comma-separated names of its schemas and modules.
 
-    Attributes:
-        key: the segment's name.
-        tokens: how many it holds.
-        bytes: size of its file.
-        scope: the scope under which it was encoded.
-        model: name of the model.
-        seconds: how long computing it took.
-        hits: how often it was found.
-        last_used: when, in seconds since 1970.
-        schema: names of the schemas that use it, with commas between them.
-        path: paths of the modules that it is of, likewise.
-        pinned: whether a pin keeps it.
-        tier: where it is.
+    `seconds` is the time to compute it, and `last_used` in seconds since 1970.
     """
 
     key: str
@@ -61,9 +49,9 @@ _BY: Final[dict[Order, str]] = {
     "last_used": "last_used {way}",
 }
 _OWN: Final = frozenset({"scope", "model", "tokens", "bytes", "hits", "last_used"})
-"""What a segment's own row is sorted by, without its labels."""
+"""Columns of the segment's own row, which need no labels to sort."""
 _SAID: Final = "has_words(schema || ' ' || path || ' ' || scope || ' ' || model || ' ' || tier)"
-_LARGEST: Final = 2**63 - 1  # number of SQLite
+_LARGEST: Final = 2**63 - 1  # the largest integer of SQLite
 _KEYS: Final = "select value from json_each(:keys)"
 _PINNED: Final = (
     "select key from labels where schema in (select schema from pins where until is null or until > now())"
@@ -72,9 +60,9 @@ _SUMS: Final = "count(*), coalesce(sum(bytes), 0), coalesce(sum(tokens), 0), coa
 
 
 def _segments(*, chosen: bool = False) -> str:
-    """The query of `Stored`, in its order; of the segments of `:keys` only where they are chosen.
+    """The query for `Stored` rows, of all segments or only those in `:keys`.
 
-    Schemas are in their order, modules in that of their schemas. `:held` are the keys of those in memory.
+    Schemas are in order, modules in the order of their schemas. `:held` are the keys in memory.
     """
     few = f"where key in ({_KEYS})" if chosen else ""
     more = f"select key from labels {few} group by key having count(*) > 1"
@@ -99,12 +87,12 @@ def _segments(*, chosen: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which segments are looked at.
+    """A filter of segments.
 
     Attributes:
-        words: each stands somewhere in a segment's schema, module, scope, model or tier.
-        schema: `Stored.schema`, None for any.
-        path: `Stored.path`, "" for text outside of modules, None for any.
+        words: words that must appear in a segment's schema, module, scope, model or tier.
+        schema: `Stored.schema`; None for any.
+        path: `Stored.path`; "" for text outside of modules, None for any.
     """
 
     words: tuple[str, ...] = ()
@@ -112,35 +100,24 @@ class Wanted:
     path: str | None = None
 
     def clause(self) -> tuple[str, dict[str, str | None]]:
-        """Returns the condition of SQL that takes them, "" where it takes all, and the values in it.
-
-        It calls `has_words`, which is `said`.
-        """
+        """Returns the SQL condition, "" for none, and its values; `has_words` in it is `said`."""
         values: dict[str, str | None] = {}
         parts = [_SAID] if self.words else []
         for name, value in (("schema", self.schema), ("path", self.path)):
             if value is not None:
                 parts.append(f"{name} = :{name}")
-                values[name] = value if _has_bytes(value) else None  # which nothing equals
+                values[name] = value if _has_bytes(value) else None  # equals nothing
         return " and ".join(parts), values
 
     def said(self, text: str) -> bool:
-        """Whether all words stand in what is said of a segment."""
+        """Whether a segment's text has all words."""
         folded = text.casefold()
         return all(word.casefold() in folded for word in self.words)
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What segments come to.
-
-    Attributes:
-        segments: how many there are.
-        bytes: size of their files.
-        tokens: how many they hold.
-        seconds: how long computing them took.
-        pinned: how many of them a pin keeps.
-    """
+    """Sums over segments; `bytes` are those of their files, `seconds` the time to compute them."""
 
     segments: int
     bytes: int
@@ -162,23 +139,14 @@ class Sums:
 
 @dataclass(frozen=True)
 class Listed:
-    """A page of a list.
-
-    Attributes:
-        rows: its segments.
-        all: what all of the list come to, the other pages too.
-    """
+    """The segments of a page, and the sums of all pages."""
 
     rows: tuple[Stored, ...]
     all: Sums
 
 
 class Listing:
-    """The segments that an index lists.
-
-    Args:
-        index: the index that holds them.
-    """
+    """Lists the segments of an index."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -193,49 +161,42 @@ class Listing:
         limit: int = 100,
         held: Collection[str] = (),
     ) -> Listed:
-        """Returns a page of the segments that are wanted.
-
-        Args:
-            wanted: which segments.
-            order: what they are sorted by; where that is the same, by key.
-            down: the greatest first.
-            start: how many come before.
-            limit: how many there are on it.
-            held: keys of those in memory.
+        """Returns a page of segments from offset `start`; `held` are the keys in memory.
 
         Raises:
             StoreError: there is no such order, or the index cannot be read.
         """
         if order not in _BY:
-            raise StoreError(f"segments cannot be sorted by {order!r}; by {', '.join(_BY)} they can.")
+            raise StoreError(f"segments cannot be sorted by {order!r}; the orders are {', '.join(_BY)}.")
         by = f"{_BY[order].format(way='desc' if down else 'asc')}, key"
         where, values = wanted.clause()
-        given = {**values, "held": json.dumps([*held]), "limit": limit, "start": min(start, _LARGEST)}
+        values_by_name = {
+            **values,
+            "held": json.dumps([*held]),
+            "limit": limit,
+            "start": min(start, _LARGEST),
+        }
         with self._reading(wanted) as connection:
             if not where and order in _OWN:
                 rows = f"select key from segments order by {by} limit :limit offset :start"
-                keys = [row[0] for row in connection.execute(rows, given)]
-                found = {row.key: row for row in self._chosen(connection, keys, held)}
+                keys = [row[0] for row in connection.execute(rows, values_by_name)]
+                row_by_key = {row.key: row for row in self._chosen(connection, keys, held)}
                 pinned = f"(select count(*) from segments where key in ({_PINNED}))"
                 sums = connection.execute(f"select {_SUMS}, {pinned} from segments").fetchone()
-                return Listed(tuple(found[key] for key in keys), Sums(*sums))
-            told = connection.execute(
+                return Listed(tuple(row_by_key[key] for key in keys), Sums(*sums))
+            rows_and_sums = connection.execute(
                 f"with listed as materialized (select * from ({_segments()}) where {where or 1}),"
                 f" sums as (select {_SUMS}, coalesce(sum(pinned), 0) from listed),"
                 f" page as (select * from listed order by {by} limit :limit offset :start)"
                 " select * from sums left join page",
-                given,
+                values_by_name,
             ).fetchall()
         several = len(Sums.__dataclass_fields__)
-        page = tuple(_stored(row[several:]) for row in told if row[several] is not None)
-        return Listed(page, Sums(*told[0][:several]))
+        page = tuple(_stored(row[several:]) for row in rows_and_sums if row[several] is not None)
+        return Listed(page, Sums(*rows_and_sums[0][:several]))
 
     def keys(self, wanted: Wanted, held: Collection[str] = ()) -> list[str]:
-        """Returns the keys of all segments that are wanted.
-
-        Args:
-            wanted: which segments.
-            held: keys of those in memory.
+        """Returns the keys of all filtered segments; `held` are the keys in memory.
 
         Raises:
             StoreError: the index cannot be read.
@@ -246,14 +207,14 @@ class Listing:
             return [row[0] for row in connection.execute(query, {**values, "held": json.dumps([*held])})]
 
     def chosen(self, keys: Iterable[str]) -> list[Stored]:
-        """Returns the segments of these keys that are there."""
+        """Returns the existing segments of these keys."""
         with self._reading() as connection:
             return self._chosen(connection, keys, ())
 
     @staticmethod
     def _chosen(connection: sqlite3.Connection, keys: Iterable[str], held: Iterable[str]) -> list[Stored]:
-        given = {"keys": json.dumps([*keys]), "held": json.dumps([*held])}
-        return [_stored(row) for row in connection.execute(_segments(chosen=True), given)]
+        values = {"keys": json.dumps([*keys]), "held": json.dumps([*held])}
+        return [_stored(row) for row in connection.execute(_segments(chosen=True), values)]
 
     @contextmanager
     def _reading(self, wanted: Wanted | None = None) -> Iterator[sqlite3.Connection]:
@@ -266,8 +227,7 @@ class Listing:
     def modules(self, limit: int) -> list[dict[str, Any]]:
         """Returns rows of schema, path, segments and bytes, the largest first.
 
-        Args:
-            limit: the most modules; those beyond are one row to a schema, whose path is None.
+        Modules beyond `limit` share one row per schema, with None as path.
         """
         sums: defaultdict[tuple[str, str | None], list[int]] = defaultdict(lambda: [0, 0])
         query = f"select schema, path, count(*), sum(bytes) from ({_segments()}) group by schema, path"
@@ -284,10 +244,7 @@ class Listing:
         ]
 
     def rows(self, held: Collection[str] = ()) -> list[Stored]:
-        """Returns all segments.
-
-        Args:
-            held: keys of those in memory.
+        """Returns all segments; `held` are the keys in memory.
 
         Raises:
             StoreError: the index cannot be read.
@@ -297,13 +254,13 @@ class Listing:
 
 
 def _stored(row: Sequence[Any]) -> Stored:
-    *told, pinned, tier = row
+    *fields, pinned, tier = row
     where = Tier.MEMORY if tier == Tier.MEMORY.value else Tier.DISK
-    return Stored._make((*told, bool(pinned), where))
+    return Stored._make((*fields, bool(pinned), where))
 
 
 def _has_bytes(text: str) -> bool:
-    """Whether a text can be written at all: half of a surrogate pair cannot."""
+    """Whether a text can be encoded; half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

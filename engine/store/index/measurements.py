@@ -1,4 +1,4 @@
-"""What was measured of combinations of segments: how far answers that read them were from uncached ones."""
+"""Measured differences of answers over combinations of segments from uncached answers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from engine.store.index.database import FailedIndexError, Index
 log = logging.getLogger(__name__)
 
 MOST_COMBINATIONS: Final = 2000
-LAST: Final = 8  # measurements of a combination at a rung
+LAST: Final = 8  # measurements per combination and rung
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a combination.
+    """The measurements of a combination.
 
     Attributes:
-        runs: how many answers read it.
-        kl: the greatest of its last measurements, by the rung that was measured, in nats per answer token.
+        runs: number of answers that read it.
+        kl: the maximum of the last measurements by rung, in nats per answer token.
     """
 
     runs: int = 0
@@ -30,20 +30,17 @@ class Known:
 
 
 class Measured:
-    """The measurements of a store, of the combinations that were used last.
+    """The measurements of a store for the last used combinations.
 
-    A combination is named by a digest. What cannot be read counts as unknown, and what cannot be written is
-    forgotten: no answer fails for it.
-
-    Args:
-        index: the index that holds them.
+    A digest names a combination. An unreadable measurement counts as unknown, and a failed write is only
+    logged.
     """
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
     def of(self, combination: str) -> Known:
-        """Returns what is known of a combination; waits for nobody for long."""
+        """Returns the measurements of a combination; does not wait long for the index."""
         try:
             with self._index.reading_soon() as connection:
                 row = connection.execute(
@@ -59,7 +56,7 @@ class Measured:
         return Known(row[0] if row else 0, {int(rung): float(mean) for rung, mean in means})
 
     def count(self, combination: str, schema: str) -> int:
-        """Counts one more answer; returns how many there were, 0 where it could not be written."""
+        """Counts one more answer; returns the new count, or 0 if it could not be written."""
         try:
             with self._index.writing() as connection:
                 connection.execute(
@@ -77,9 +74,9 @@ class Measured:
         return int(row[0]) if row else 0
 
     def note(self, combination: str, kl: Mapping[int, float]) -> None:
-        """Adds a measurement of each rung, and forgets all but the last ones of each.
+        """Adds a measurement of each rung, and deletes all but the last ones.
 
-        A combination that was cleared meanwhile is not known any more, and stays so.
+        A combination that was cleared meanwhile stays unknown.
         """
         try:
             with self._index.writing() as connection:
@@ -96,10 +93,10 @@ class Measured:
                         {"name": combination, "rung": rung, "last": LAST},
                     )
         except FailedIndexError as error:
-            log.info("a measurement of reuse was not kept: %s", error)
+            log.info("a measurement of reuse was not stored: %s", error)
 
     def clear(self, schema: str | None = None) -> None:
-        """Forgets all, or what was measured over one schema.
+        """Deletes all measurements, or those of one schema.
 
         Raises:
             FailedIndexError: the index cannot be written.
@@ -110,7 +107,7 @@ class Measured:
 
 
 def _bound(connection: sqlite3.Connection) -> None:
-    """Forgets the combinations that were not used for longest, where there are too many."""
+    """Deletes the least recently used combinations beyond the limit."""
     over = connection.execute("select count(*) from combinations").fetchone()[0] - MOST_COMBINATIONS
     if over > 0:
         connection.execute(

@@ -1,4 +1,4 @@
-"""The ledger of a store: what was asked for and found, why something is missing, and what went."""
+"""Statistics of a store: hits, misses with reasons, and evictions."""
 
 from __future__ import annotations
 
@@ -21,24 +21,10 @@ _MISSES_KEPT = 1000
 
 @dataclass(frozen=True)
 class StoreStats:
-    """Totals of a store.
+    """Totals of a store; `served` are rows of tier, outcome, reason, count, bytes and ms.
 
-    Attributes:
-        segments: how many segments there are.
-        bytes: size of their files.
-        hits: segments that were found, since the store was made.
-        misses: segments that had to be computed.
-        corrupt: files that were set aside.
-        evicted: segments that went for the budget or for their age.
-        budget: the most bytes of all files together.
-        pinned: how many bytes pins keep.
-        kept: how many bytes times to live keep, also of what is pinned.
-        kept_until: when the last of these times ends, in seconds since 1970; None where there is none.
-        max_age: seconds after which a segment that was not used goes; None for never.
-        policy: what goes first.
-        scheme: how keys and values are stored.
-        disk_free: how many bytes the disk has left.
-        served: rows of tier, outcome, reason, count, bytes and ms.
+    `kept` is the bytes of files with a time to live, pinned ones included, and `kept_until` its last end.
+    `max_age` is in seconds, None for no limit.
     """
 
     segments: int
@@ -64,15 +50,7 @@ class StoreStats:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a segment was made from; kept beside it for people to read.
-
-    Attributes:
-        schema: name of the schema.
-        path: path of the module, "" for the anonymous one.
-        scope: the scope under which it was encoded.
-        model: name of the model.
-        fingerprint: fingerprint of the model.
-    """
+    """The origin of a segment, stored with it for listings; `path` is "" for text outside of modules."""
 
     schema: str
     path: str
@@ -83,18 +61,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Lookup:
-    """One segment that was asked for, as the ledger counts it.
-
-    Attributes:
-        key: name of the segment.
-        tier: the tier where it was found.
-        outcome: whether it was found.
-        reason: the reason of a miss, "" of a hit.
-        bytes: size of its keys and values.
-        ms: milliseconds that finding or computing it took.
-        schema: name of the schema it was asked for, "" for none.
-        path: path of the module.
-    """
+    """A lookup of a segment, for the statistics; `ms` is the time to find or compute it."""
 
     key: str
     tier: Tier
@@ -107,17 +74,13 @@ class Lookup:
 
 
 class Ledger:
-    """What was asked for and found, and what went.
-
-    Args:
-        index: the index that holds it.
-    """
+    """Counts hits, misses and evictions in an index."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
     def totals(self) -> tuple[int, int, dict[str, int]]:
-        """Returns how many segments there are, the bytes of their files, and the counters by name."""
+        """Returns the number of segments, the bytes of their files, and the counters by name."""
         with self._index.reading() as connection:
             number, size = connection.execute(
                 "select count(*), coalesce(sum(bytes), 0) from segments"
@@ -143,15 +106,15 @@ class Ledger:
         return [{**row, "pinned": bool(row["pinned"])} for row in rows]
 
     def evictions(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Returns what went and why, the latest first."""
+        """Returns removed segments with reasons, the latest first."""
         return self._index.query(
             "select at, key, schema, path, bytes, reason from evictions order by id desc limit ?", [limit]
         )
 
     def misses(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Returns what was asked for and not there, the latest first, with the reason.
+        """Returns misses with reasons, the latest first.
 
-        `gone_at` is when it was removed, in seconds since 1970, where the list of evictions still says so.
+        `gone_at` is the time of removal in seconds since 1970, if still recorded.
         """
         return self._index.query(
             "select m.at, m.key, m.schema, m.path, m.bytes, m.ms, m.reason,"
@@ -162,9 +125,9 @@ class Ledger:
         )
 
     def record(self, served: Sequence[Lookup]) -> None:
-        """Writes an answer into the ledger. What cannot be written is left out, with a log line."""
+        """Counts an answer's lookups; logs a failure."""
         now = self._index.clock()
-        hits = [one.key for one in served if one.outcome == Outcome.HIT]
+        hits = [lookup.key for lookup in served if lookup.outcome == Outcome.HIT]
         try:
             with self._index.writing() as connection:
                 worth = inflation(connection)
@@ -179,31 +142,34 @@ class Ledger:
                     "insert into served (tier, outcome, reason, count, bytes, ms) values (?, ?, ?, 1, ?, ?)"
                     " on conflict (tier, outcome, reason) do update set count = count + 1,"
                     " bytes = bytes + excluded.bytes, ms = ms + excluded.ms",
-                    [(one.tier, one.outcome, one.reason, one.bytes, one.ms) for one in served],
+                    [
+                        (lookup.tier, lookup.outcome, lookup.reason, lookup.bytes, lookup.ms)
+                        for lookup in served
+                    ],
                 )
-                _note_misses(connection, [one for one in served if one.outcome == Outcome.MISS], now)
+                _note_misses(connection, [lookup for lookup in served if lookup.outcome == Outcome.MISS], now)
         except FailedIndexError as error:
             level = logging.DEBUG if self._index.read_only else logging.WARNING
             log.log(level, "hits and misses of an answer were not counted: %s", error)
 
     def label(self, served: Sequence[Lookup]) -> None:
-        """Enters which schemas use what they have found; so a pin of one keeps what another has stored."""
+        """Records which schemas use these segments, so that each schema's pin protects them."""
         try:
             with self._index.writing() as connection:
                 self._label(connection, served)
         except FailedIndexError as error:
             level = logging.DEBUG if self._index.read_only else logging.WARNING
-            log.log(level, "who uses which segment was not written down: %s", error)
+            log.log(level, "the schemas of segments were not recorded: %s", error)
 
     @staticmethod
     def _label(connection: sqlite3.Connection, served: Sequence[Lookup]) -> None:
         connection.executemany(
             "insert or ignore into labels (key, schema, path) select key, ?, ? from segments where key = ?",
-            [(one.schema, one.path, one.key) for one in served if one.schema],
+            [(lookup.schema, lookup.path, lookup.key) for lookup in served if lookup.schema],
         )
 
     def reason(self, sought: Sought, unwritten: Sequence[Sought] = ()) -> str:
-        """Says why a segment is not there, knowing of others that are about to be."""
+        """Returns why a segment is missing; `unwritten` are segments with delayed writes."""
         try:
             with self._index.reading() as connection:
                 return reason(connection, sought, unwritten)
@@ -215,13 +181,16 @@ class Ledger:
 def _note_misses(connection: sqlite3.Connection, missed: Sequence[Lookup], now: float) -> None:
     connection.executemany(
         "insert into misses (at, key, schema, path, bytes, ms, reason) values (?, ?, ?, ?, ?, ?, ?)",
-        [(now, one.key, one.schema, one.path, one.bytes, one.ms, one.reason) for one in missed],
+        [
+            (now, lookup.key, lookup.schema, lookup.path, lookup.bytes, lookup.ms, lookup.reason)
+            for lookup in missed
+        ],
     )
     connection.execute("delete from misses where id <= (select max(id) from misses) - ?", [_MISSES_KEPT])
 
 
 def count(connection: sqlite3.Connection, name: str, by: int) -> None:
-    """Adds to a counter, inside a transaction."""
+    """Increases a counter, inside a transaction."""
     connection.execute(
         "insert into counters (name, value) values (?, ?)"
         " on conflict (name) do update set value = value + excluded.value",

@@ -1,4 +1,4 @@
-"""Times to live: how long segments are promised to stay, whatever the budget asks for."""
+"""Times to live: segments that no eviction may remove for some time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.store.index.database import FailedIndexError, Index
 
 log = logging.getLogger(__name__)
 
-_SWEEP_SECONDS = 60.0  # between two looks for what has ended and is of no use any more
+_SWEEP_SECONDS = 60.0  # between two searches for expired entries
 _AMONG = "key in (select value from json_each(:keys))"
 _LIVE = "exists (select 1 from keeps where keeps.key = evictions.key and keeps.until > now())"
 _ENDED = "until <= :now and not exists (select 1 from segments where segments.key = keeps.key)"
@@ -23,31 +23,22 @@ _ENDED = "until <= :now and not exists (select 1 from segments where segments.ke
 
 @dataclass(frozen=True)
 class Keep:
-    """How long a segment stays.
-
-    Attributes:
-        seconds: its time to live, which each read begins anew.
-        until: when that ends, in seconds since 1970.
-    """
+    """The time to live of a segment: `seconds`, which each read renews, and its end in seconds since 1970."""
 
     seconds: float
     until: float
 
 
 class Keeps:
-    """The times to live of a store's segments. They are of keys: the file may come later.
-
-    Args:
-        index: the index that holds them.
-    """
+    """The times to live of a store's segments, by key, as the file may come later."""
 
     def __init__(self, index: Index) -> None:
         self._index, self._swept = index, -math.inf
-        self._removed: set[str] = set()  # here, since then
-        self._seen: int | None = None  # the last line of what was evicted, when `expired` was asked last
+        self._removed: set[str] = set()  # by this process, since the last call of `expired`
+        self._seen: int | None = None  # the last row of evictions at that call
 
     def keep(self, keys: Iterable[str], seconds: float) -> None:
-        """Promises that these stay for so long; one that cannot be written is told as a warning.
+        """Sets the time to live of segments; logs a warning if it cannot be written.
 
         Raises:
             StoreError: the time is not above 0.
@@ -71,17 +62,17 @@ class Keeps:
                     sweep(connection, now)
                     self._swept = now
         except FailedIndexError as error:
-            log.warning("the time to live of %d segments could not be written down: %s", len(wanted), error)
+            log.warning("the time to live of %d segments could not be recorded: %s", len(wanted), error)
 
     def renew(self, keys: Iterable[str]) -> None:
-        """Begins the times to live of what was read anew; what has ended or never began is left as it is."""
+        """Renews the times to live of segments that were read; expired and absent ones stay unchanged."""
         now = self._index.clock()
         values = {"keys": json.dumps([*set(keys)]), "now": now}
         live = f"{_AMONG} and until > :now"
         try:
             with self._index.reading() as connection:
-                found = connection.execute(f"select 1 from keeps where {live} limit 1", values).fetchone()
-            if found is not None:
+                live_key = connection.execute(f"select 1 from keeps where {live} limit 1", values).fetchone()
+            if live_key is not None:
                 with self._index.writing() as connection:
                     connection.execute(
                         f"update keeps set until = max(until, :now + seconds) where {live}", values
@@ -91,7 +82,7 @@ class Keeps:
             log.log(level, "times to live were not renewed by a read: %s", error)
 
     def kept(self, keys: Iterable[str]) -> dict[str, Keep]:
-        """Returns those of the keys that are kept; none where the index cannot be read."""
+        """Returns the retained ones of these keys; none if the index cannot be read."""
         values = {"keys": json.dumps([*set(keys)]), "now": self._index.clock()}
         try:
             with self._index.reading() as connection:
@@ -104,10 +95,10 @@ class Keeps:
         return {key: Keep(seconds, until) for key, seconds, until in rows}
 
     def expired(self) -> set[str]:
-        """Returns the keys of segments whose time to live has ended, and that are there or were until lately.
+        """Returns the stored segments whose time to live has ended, and those removed since the last call.
 
-        Another program may have removed some for that since this was asked last, and here they may still be
-        in memory. None where the index cannot be read.
+        Other processes removed the latter, but they may still be in memory here. Returns none if the index
+        cannot be read.
         """
         try:
             with self._index.reading() as connection:
@@ -116,11 +107,11 @@ class Keeps:
                 ).fetchall()
                 last = connection.execute("select coalesce(max(id), 0) from evictions").fetchone()[0]
                 if self._seen is not None and last != self._seen:
-                    gone = connection.execute(
+                    removals = connection.execute(
                         f"select key from evictions where id > ? and reason = ? and not {_LIVE}",
                         [self._seen, Reason.EXPIRED],
                     ).fetchall()
-                    rows += [row for row in gone if row[0] not in self._removed]
+                    rows += [row for row in removals if row[0] not in self._removed]
                 self._seen, self._removed = last, set()
         except FailedIndexError as error:
             log.warning("%s", error)
@@ -128,11 +119,11 @@ class Keeps:
         return {row[0] for row in rows}
 
     def removed(self, keys: Iterable[str]) -> None:
-        """Takes note of what this process removes because its time has ended."""
+        """Records the expired segments that this process removes."""
         self._removed = self._removed | set(keys)
 
     def totals(self) -> tuple[int, float | None]:
-        """Returns the bytes of all files that are kept, and when the last of these times ends."""
+        """Returns the bytes of all retained files, and the end of the last time to live."""
         with self._index.reading() as connection:
             size, until = connection.execute(
                 "select coalesce(sum(bytes), 0), max(until) from keeps join segments using (key)"
@@ -142,7 +133,7 @@ class Keeps:
         return int(size), until
 
     def tidy(self) -> None:
-        """Forgets what has ended and is of no use any more, where there is any."""
+        """Deletes expired entries without use."""
         now = self._index.clock()
         with self._index.reading() as connection:
             pins = "exists (select 1 from pins where until <= :now)"
@@ -156,12 +147,12 @@ class Keeps:
 
 
 def sweep(connection: sqlite3.Connection, now: float) -> None:
-    """Deletes pins that have ended, and times to live that have ended of segments that are gone."""
+    """Deletes expired pins, and expired times to live of removed segments."""
     connection.execute("delete from pins where until <= ?", [now])
     connection.execute(f"delete from keeps where {_ENDED}", {"now": now})
 
 
 def require_time(seconds: float) -> None:
-    """Raises StoreError where something cannot be kept for so long."""
+    """Raises StoreError for an invalid time to live."""
     if not 0 < seconds < math.inf:
-        raise StoreError(f"a time of {seconds} seconds cannot be kept; it must be above 0.")
+        raise StoreError(f"a time of {seconds} seconds is invalid; it must be above 0.")

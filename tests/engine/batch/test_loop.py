@@ -485,4 +485,4 @@ def test_with_determinism_prompts_are_computed_one_by_one(tmp_path: Path) -> Non
         for ticket, answer in zip(found, wanted, strict=True):
             assert torch.equal(ticket.result(WAIT).first_logits, answer.first_logits)
     assert loops.BatchLoop is not type(engine.answerer)
-    assert "to the last bit" in engine.answerer.alone
+    assert "the same bits" in engine.answerer.alone

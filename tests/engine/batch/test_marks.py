@@ -162,7 +162,7 @@ def test_where_there_is_no_tree_marks_are_told_to_say_nothing(tmp_path: Path, ch
         for _ in range(2):
             answer = marked(engine, TURNS, -1, **changes)
             assert usage(answer)[:2] == (0, 0)
-            assert "Nothing was written for the marks" in answer.warnings[0]
+            assert "No marked prefix was written" in answer.warnings[0]
             assert engine.store.stats().segments == 0
 
 
@@ -170,7 +170,7 @@ def test_a_store_that_keeps_nothing_is_told(engine: Engine) -> None:
     engine.store.set_budget(0)
     first, second = (marked(engine, TURNS, -1) for _ in range(2))
     assert usage(first)[:2] == (0, 0)
-    assert "its budget is 0" in first.warnings[0]
+    assert "has a budget of 0" in first.warnings[0]
     assert usage(second)[:2] == (border(engine, TURNS), 0)
 
 
@@ -234,11 +234,11 @@ def test_what_is_kept_stays_whatever_the_budget_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mark", "told"),
     [
-        (Mark(7), "position 7, where no block ends"),
-        (Mark(-1), "position -1, where no block ends"),
-        (Mark(0, -2.0), "kept for -2.0 seconds"),
-        (Mark(0, float("nan")), "kept for nan seconds"),
-        (5, "marks hold 5"),
+        (Mark(7), "position 7, which is not a block boundary"),
+        (Mark(-1), "position -1, which is not a block boundary"),
+        (Mark(0, -2.0), "mark has -2.0 seconds"),
+        (Mark(0, float("nan")), "mark has nan seconds"),
+        (5, "marks contains 5"),
     ],
 )
 def test_marks_that_say_nothing_are_refused(engine: Engine, mark: Any, told: str) -> None:

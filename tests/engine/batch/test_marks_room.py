@@ -97,7 +97,7 @@ def test_what_fails_to_be_written_before_the_end_is_not_told_as_written(
         assert len(calls) > 2
         lengths = [row["tokens"] for row in engine.store.segments()]
         assert 0 < answer.tokens["written"] == answer.marked < sum(lengths)
-        assert "could be written" in answer.unmarked
+        assert "could not be fully stored" in answer.unmarked
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.65, 0.8, 0.95, 1.2])

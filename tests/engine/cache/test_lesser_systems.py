@@ -130,7 +130,7 @@ def test_a_part_that_is_a_link_is_refused_by_path_too(
     if (tmp_path / "cache" / part).exists():
         (tmp_path / "cache" / part).rmdir()
     (tmp_path / "cache" / part).symlink_to(tmp_path / "away")
-    with pytest.raises(StoreError, match="is a link or no folder"):
+    with pytest.raises(StoreError, match="is a link or not a folder"):
         Store.open(tmp_path / "cache")
 
 

@@ -93,7 +93,7 @@ def test_pinned_schemas_stay_and_a_full_store_refuses(tmp_path: Path) -> None:
     assert {row["key"] for row in store.segments() if row["pinned"]} == {"k0", "k1", "k2"}
     store.set_budget(3 * size)
     assert keys(store) == {"k0", "k1", "k2"}
-    with pytest.raises(StoreError, match="no room left beside what is pinned"):
+    with pytest.raises(StoreError, match="no room left besides segments that are pinned"):
         store.save(segment("k7", 20, 8), Origin("other", "m", "anchored", "tiny", "f"))
     assert keys(store) == {"k0", "k1", "k2"}
     audit(store)
@@ -212,13 +212,13 @@ def test_pins_that_do_not_fit_the_budget_are_said(tmp_path: Path) -> None:
     store.set_budget(2 * size)
     assert store.stats().segments == 3
     (said,) = store.settings.warnings
-    assert f"Pinned segments take {3 * size:,} bytes and the store may take {2 * size:,}" in said
+    assert f"Pinned segments take {3 * size:,} bytes, and the budget is {2 * size:,}" in said
     assert store.stats().pinned == 3 * size
 
 
 def test_pinning_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     store, _ = filled(tmp_path, 1)
-    with pytest.raises(StoreError, match="no stored segment is of a schema 'travle'"):
+    with pytest.raises(StoreError, match="schema 'travle' has no stored segments"):
         store.settings.pin("travle")
     assert store.settings.pins() == []
 

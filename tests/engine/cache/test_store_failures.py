@@ -94,7 +94,7 @@ def test_on_a_full_disk_a_store_opens_says_so_once_and_gives_what_it_has(disk: P
     store = Store.open(disk / "cache")
     assert store.read_only
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    for words in (str(disk / "cache"), "is only read", "pml cache prune", "--cache-dir"):
+    for words in (str(disk / "cache"), "is read-only", "pml cache prune", "--cache-dir"):
         assert words in warning
     assert (store.stats().segments, len(store.segments())) == (3, 3)
     again = Engine(tiny_model(chat=False), store)
@@ -179,7 +179,7 @@ def test_every_command_works_on_a_full_disk(disk: Path, words: list[str]) -> Non
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "is only read" in done.stderr
+    assert "is read-only" in done.stderr
     json.loads(done.stdout)
     if words[0] in ("prune", "clear"):
         assert not list((disk / "cache" / "files").iterdir())
@@ -275,7 +275,7 @@ def test_a_folder_without_the_right_to_write_is_read() -> None:
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("True [True, True, True, True, True, True]")
-        assert "is only read" in done.stderr
+        assert "is read-only" in done.stderr
 
 
 WITHOUT_DESCRIPTORS = """

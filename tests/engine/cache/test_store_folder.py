@@ -210,7 +210,7 @@ def test_verification_names_a_row_that_points_elsewhere_and_repair_drops_it(tmp_
     with sqlite3.connect(store.folder / INDEX) as connection:
         connection.execute("update segments set file = '../../precious.txt'")
     (fault,) = store.verify().faults
-    assert "none of this segment's" in fault.what
+    assert "not this segment's" in fault.what
     store.verify(repair=True)
     assert store.verify().clean
     audit(store)
@@ -257,7 +257,7 @@ def test_a_part_of_the_store_that_is_a_link_is_refused(tmp_path: Path, part: str
     if (tmp_path / "cache" / part).exists():
         (tmp_path / "cache" / part).rename(tmp_path / "moved")
     (tmp_path / "cache" / part).symlink_to(away)
-    with pytest.raises(StoreError, match="is a link or no folder"):
+    with pytest.raises(StoreError, match="is a link or not a folder"):
         Store.open(tmp_path / "cache")
     assert tree(away) == {"k-0123456789abcdef.safetensors": b"mine"}
 

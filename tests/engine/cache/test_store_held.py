@@ -48,7 +48,7 @@ def test_a_lock_that_is_never_let_go_costs_the_saving_and_not_the_answer(tmp_pat
     with lock_held(tmp_path):
         found = answered(engine)
         (warning,) = found.warnings
-        assert "another program holds the lock writing.lock" in warning
+        assert "another program has the lock writing.lock" in warning
         assert "prune" not in warning
         assert engine.store.disk.patience == 0, "only the first wait is paid"
     assert engine.store.stats().segments == 6
@@ -63,10 +63,10 @@ def test_an_index_that_another_program_holds_at_opening_is_read(tmp_path: Path, 
     filled(tmp_path).close()
     with index_held(tmp_path):
         store = Store.open(tmp_path)
-        assert "held by another program" in store.read_only
+        assert "locked by another program" in store.read_only
         assert "Wait for that program" in caplog.text
         assert loaded(store) == [True] * 6
-        with pytest.raises(StoreError, match="held by another program"):
+        with pytest.raises(StoreError, match="locked by another program"):
             store.save(segment("new"), ORIGIN)
         found = store.verify(repair=True)
         assert (found.orphans, found.repaired) == ((), False)
@@ -78,7 +78,7 @@ def test_an_index_that_is_held_while_answering_is_waited_for_once(tmp_path: Path
     engine = Engine(tiny_model(chat=False), Store.open(tmp_path))
     with index_held(tmp_path):
         (warning,) = answered(engine).warnings
-        assert "held by another program" in warning
+        assert "locked by another program" in warning
         with engine.store.index.reading() as connection:
             assert connection.execute("pragma busy_timeout").fetchone()[0] == 0
     engine.store.save(segment("new"), ORIGIN)
@@ -117,7 +117,7 @@ def test_an_import_without_room_for_all_says_how_many_are_kept_and_what_would_do
     there = Store.open(tmp_path / "there")
     there.import_(tmp_path / "three.tar")
     there.set_budget(int(size * 4.5))
-    with pytest.raises(StoreError, match=r"4 of its 6 segments are kept.*pml cache budget") as said:
+    with pytest.raises(StoreError, match=r"4 of its 6 segments are stored.*pml cache budget") as said:
         there.import_(tmp_path / "six.tar")
     assert there.stats().segments == 4
     would_do = int(str(said.value).split("A budget of ")[1].split(" bytes")[0].replace(",", ""))

@@ -76,7 +76,7 @@ def test_a_damaged_index_is_set_aside_and_built_again_from_the_files(
     damage(tmp_path / INDEX)
     broken = (tmp_path / INDEX).read_bytes() if damage is not deleted else b""
     again = Store.open(tmp_path)
-    assert "built again from its files" in caplog.text
+    assert "rebuilt from its files" in caplog.text
     assert loaded(again) == [True] * 6
     assert again.load("packed", range(20)) is not None
     found = {row["key"]: row for row in again.segments()}

@@ -115,7 +115,9 @@ def test_a_time_may_be_said_of_what_comes_later(tmp_path: Path, clock: Clock) ->
     assert store.expired() == set()
     store.save(segment("later", 20, 9), ORIGIN)
     assert keys(store) == {"later"}
-    with pytest.raises(StoreError, match="no room left beside what is pinned, kept for its time to live"):
+    with pytest.raises(
+        StoreError, match="no room left besides segments that are pinned, in their time to live"
+    ):
         store.save(segment("more", 20, 8), ORIGIN)
     assert keys(store) == {"later"}
     assert store.stats().kept == size
@@ -237,7 +239,7 @@ def test_what_cannot_be_written_down_is_a_warning(
     with caplog.at_level(logging.WARNING):
         store.keep(["k1"], 300)
         store.renew(["k0"])
-    assert "the time to live of 1 segments could not be written down" in caplog.text
+    assert "the time to live of 1 segments could not be recorded" in caplog.text
     assert "were not renewed" in caplog.text
     assert store.kept(["k0", "k1"]) == said
 

@@ -100,7 +100,7 @@ def test_a_writer_that_died_keeps_nobody_from_clearing_up(tmp_path: Path) -> Non
     store = Store.open(tmp_path)
     with store.disk.shared():
         (held,) = (tmp_path / "locks").iterdir()
-        assert store.verify().unsure == "another process is writing just now"
+        assert store.verify().unsure == "another process is writing"
         assert held.exists()
     assert not held.exists()
     held.touch()  # as who was killed leaves it
@@ -265,7 +265,7 @@ def test_on_a_network_folder_the_index_is_used_more_carefully_and_says_so(
     monkeypatch.setattr(locks, "network_kind", lambda _: "nfs4")
     with caplog.at_level(logging.WARNING):
         store = Store.open(tmp_path)
-    assert "lies on a network (nfs4)" in caplog.text
+    assert "is on a network (nfs4)" in caplog.text
     with store.index.reading() as connection:
         assert connection.execute("pragma journal_mode").fetchone()[0] == "delete"
     store.save(segment(), ORIGIN)

@@ -22,7 +22,7 @@ from tests.engine.cases import model_of
 
 SCHEMA = '<schema name="s"><user>Read. <module name="a">alpha</module></user></schema>'
 PROMPT = "<prompt><a/><user>What?</user></prompt>"
-LOST = "no number at token {} of the answer.*--dtype fp32 or bf16.*verify the cache"
+LOST = "invalid number at token {} of the answer.*--dtype fp32 or bf16.*verify the cache"
 
 
 @pytest.fixture
@@ -108,5 +108,5 @@ def test_a_fidelity_measurement_ends_in_words(engine: Engine, lost: dict[str, fl
     prompt = engine.schema(SCHEMA).prompt(PROMPT)
     prompt.answer(RunSettings(max_new_tokens=1))
     lost[f"one {number}"] = math.nan
-    with pytest.raises(ModelError, match="no number at token"):
+    with pytest.raises(ModelError, match="invalid number at token"):
         prompt.fidelity(RunSettings(max_new_tokens=2))

@@ -169,7 +169,7 @@ def test_encoding_a_schema_makes_what_prompts_want(engine: Engine) -> None:
         prompt = prompt_of(f"<prompt>{imports} well?</prompt>")
         case = Case(engine, schema_of(SCHEMA.format(scaffolds="")), prompt, "preceding")
         assert not case.supplied.encoded, imports
-    with pytest.raises(SettingsError, match="so there is nothing to encode before"):
+    with pytest.raises(SettingsError, match="so a schema alone has nothing to encode"):
         engine.schema(schema).encode(scope="scaffold")
 
 
