@@ -1,6 +1,6 @@
-"""The engine: PML in, answers out, from segments that were computed once.
+"""The engine answers PML prompts from segments that it computes once.
 
-Never imports the app. Names are loaded when they are first used, so that `engine.pml` stays free of torch.
+It never imports the app. Names load on first use, so that `engine.pml` does not import torch.
 """
 
 from __future__ import annotations

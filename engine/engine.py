@@ -1,11 +1,11 @@
-"""One model with one store: what schemas are prepared for, and prompts are answered by.
+"""One model with one store. It prepares schemas and answers prompts.
 
     with Engine.open("demo") as engine:
         schema = engine.schema(Path("travel.pml"))
         answer = schema.prompt('<prompt schema="travel">…</prompt>').answer()
 
-A schema is parsed and laid out once, a prompt planned once (`engine.prepared`); `engine.inference.generate`
-is the way of an answer.
+The engine parses and lays out a schema once, and plans a prompt once (`engine.prepared`).
+`engine.inference.generate` computes an answer.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from engine.store import Store, Verify
 
 log = logging.getLogger(__name__)
 
-MEMORY_BUDGET = 4 << 30  # bytes of segments held in memory
+MEMORY_BUDGET = 4 << 30  # bytes of segments in memory
 _SCHEMAS_HELD = 16
 _RUNS_HELD = (
-    10_000  # of all of them, beside the latest: with a million objects the collector pauses for a second
+    10_000  # in all but the latest schema: a million objects make the garbage collector pause for a second
 )
 
 
@@ -70,14 +70,14 @@ class Engine:
 
     Args:
         model: the model that answers.
-        store: the store that keeps segments.
-        memory: the most bytes of segments held in memory, or on the GPU where the model runs there.
-        deterministic: whether what is submitted is computed one prompt after the other, to the last bit as by
-            itself; else together, where rounding may differ.
-        parallel: the most submitted prompts that are under way at once; None for as many as are worth it.
+        store: the segments on disk.
+        memory: the byte limit of segments in memory, or on the GPU if the model runs there.
+        deterministic: whether submitted prompts run one at a time, bit-exact as if alone. Prompts run
+            together otherwise, and rounding may differ.
+        parallel: the most submitted prompts in progress at once; None for an automatic limit.
 
     Raises:
-        SettingsError: `parallel` is no number of prompts.
+        SettingsError: `parallel` is not a valid number of prompts.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Engine:
             log.warning("%s", note)
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
-        self.computing = Computing()  # one step at a time: two would spoil each other's clock
+        self.computing = Computing()  # one step at a time: two would disturb each other's timings
         self.answerer: Answerer = (
             OneByOne(self.segment_cache, self.computing)
             if deterministic
@@ -138,21 +138,20 @@ class Engine:
             model: "demo", "random:SHAPE", a local folder, or a Hugging Face id.
             device: "auto", "cpu", "cuda" or "mps".
             dtype: "auto", "fp32", "bf16" or "fp16".
-            weights: "plain", "packed" for the processor, or "auto": packed where they win when measured.
-            quantize: "int8" or "int4" to round weights; segments of a rounded model are another model's.
-            cache_dir: folder of the store; None for the user's cache folder.
-            verify: when a stored file's digest is checked: "always", "first" (in this process) or "never".
-            memory: the most bytes of segments held in memory, or on the GPU.
-            date: the date that a chat template may write; None for the day of each prompt.
-            deterministic: whether submitted prompts are computed one after the other, to the last bit as by
-                themselves.
-            parallel: the most submitted prompts that are under way at once; None for as many as are worth it.
-            progress: called with (bytes done, bytes in all, what) while the files of a model that was not
-                seen before are digested.
+            weights: "plain", "packed" for the processor, or "auto": packed if a measurement favours it.
+            quantize: "int8" or "int4" to round weights. A rounded model has separate segments.
+            cache_dir: the folder of the store; None for the user's cache folder.
+            verify: when to check a stored file's digest: "always", "first" (in this process) or "never".
+            memory: the byte limit of segments in memory, or on the GPU.
+            date: the date for the chat template; None for the day of each prompt.
+            deterministic: whether submitted prompts run one at a time, bit-exact as if alone.
+            parallel: the most submitted prompts in progress at once; None for an automatic limit.
+            progress: called with (bytes done, total bytes, label) while the files of a new model are
+                digested.
 
         Raises:
             ModelError: the model cannot be used.
-            SettingsError: `memory` is no number of bytes, or `parallel` no number of prompts.
+            SettingsError: `memory` or `parallel` is not a valid number.
             StoreError: the folder cannot be used.
         """
         if type(memory) is not int or memory < 0:
@@ -177,9 +176,9 @@ class Engine:
             raise
 
     def close(self) -> None:
-        """Closes the store and forgets what is in memory, once the step that is computed is done.
+        """Closes the store and frees the memory once the current step ends.
 
-        What was prepared computes nothing any more, and answers that are under way end with ClosedError.
+        Prepared schemas and prompts stop computing, and answers in progress end with ClosedError.
         """
         self.computing.close()
         self.idle.close()
@@ -189,9 +188,9 @@ class Engine:
         self.store.close()
 
     def check_when_idle(self) -> None:
-        """Has answers under a promise checked from now on, while nothing else is computed.
+        """Starts to check answers with a quality promise while the engine is idle.
 
-        For a program that stays; one that ends after its answer calls `PreparedPrompt.check`.
+        For long-running programs. A program that ends after its answer calls `PreparedPrompt.check_answer`.
         """
         self.idle.open()
 
@@ -206,37 +205,37 @@ class Engine:
     def schema(
         self, source: str | Path | Schema, *, base: Path | None = None, salt: str = ""
     ) -> PreparedSchema:
-        """Prepares a schema: parses it, tokenizes it, and lays it out.
+        """Parses, tokenizes and lays out a schema.
 
         Args:
-            source: PML text, a file with it, or a tree without errors. The same text is prepared once, unless
-                it reads other files or many others were prepared since.
-            base: the folder that `src` attributes of a text are looked up in; of a file its own.
-            salt: schemas and conversations of another salt share nothing with it, in memory or on disk.
+            source: PML text, the path of a file with it, or a tree without errors. The engine reuses its
+                result for the same text, unless the text reads other files or many other schemas followed.
+            base: the folder of relative `src` attributes; by default the file's own folder.
+            salt: schemas and conversations with different salts share nothing, in memory or on disk.
 
         Raises:
-            PathError: the text is no document but the name of one.
-            PromptError: it has errors, all of which are told, or the chat template refuses its roles.
+            PathError: the text is a file name, not a document.
+            PromptError: the schema has errors, all listed, or the chat template refuses its roles.
             TextFileError: the file cannot be read as text.
-            TypeError: the source is none of these.
+            TypeError: the source has another type.
         """
         if isinstance(source, Schema):
             return self._prepared(source, salt)
         text = document_text(source, "schema")
         folder = base or (source.resolve().parent if isinstance(source, Path) else None)
         with self._schemas_lock:
-            held = self._schemas.get((text, folder, salt))
-            if held is not None:
+            cached = self._schemas.get((text, folder, salt))
+            if cached is not None:
                 self._schemas.move_to_end((text, folder, salt))
-                return held
+                return cached
         parsed = parse_schema(text, base=folder)
         if parsed.tree is None or not parsed.ok:
             raise PromptError(parsed.diagnostics)
         prepared = self._prepared(parsed.tree, salt)
-        if "src" not in text:  # what other files say may change
+        if "src" not in text:  # other files may change
             with self._schemas_lock:
                 self._schemas[text, folder, salt] = prepared
-                runs = sum(len(one.tokenized.layout.runs) for one in self._schemas.values())
+                runs = sum(len(schema.tokenized.layout.runs) for schema in self._schemas.values())
                 while len(self._schemas) > _SCHEMAS_HELD or (runs > _RUNS_HELD and len(self._schemas) > 1):
                     _, former = self._schemas.popitem(last=False)
                     runs -= len(former.tokenized.layout.runs)
@@ -249,13 +248,14 @@ class Engine:
 
         Args:
             messages: its turns, in order, made of blocks.
-            tools: what the assistant may call. Where the chat template has no place for them, planning it
-                raises a ToolsError.
-            salt: conversations and schemas of another salt share nothing with it, in memory or on disk.
+            tools: the tools that the assistant may call. Planning raises a ToolsError if the chat template
+                does not support them.
+            salt: conversations and schemas with different salts share nothing, in memory or on disk.
 
         Raises:
-            SettingsError: there is no message, something in them is none, or names or results do not fit.
-            ToolsError: calls of tools are none, or stand where they cannot.
+            SettingsError: the conversation is empty, has an item that is not a message, or names or results
+                that do not fit.
+            ToolsError: tool calls are malformed or misplaced.
         """
         return prepare_conversation(messages, self._salted(salt), self._workshop, tools)
 
@@ -267,17 +267,17 @@ class Engine:
         scope: Scope = "anchored",
         placement: PlacementPolicy = "compact",
     ) -> tuple[Diagnostic, ...]:
-        """Returns what is wrong with a document for this model, and advice; nothing is raised for its faults.
+        """Returns a document's diagnostics for this model, with advice. Errors of the document do not raise.
 
         Args:
-            schema: PML text, a file with it, or a tree.
-            prompt: None to check the schema; else the prompt is checked, binding included.
+            schema: PML text, the path of a file with it, or a tree.
+            prompt: the prompt to check, including its binding; None to check the schema.
             scope: what modules see while they are encoded.
             placement: the placement of the prompt.
 
         Raises:
-            PathError: a text is no document but the name of one.
-            SettingsError: there is no such scope or placement.
+            PathError: a text is a file name, not a document.
+            SettingsError: the scope or placement is unknown.
             TextFileError: a file cannot be read as text.
         """
         try:
@@ -298,31 +298,31 @@ class Engine:
         warm: bool = False,
         **changes: Any,
     ) -> Ticket:
-        """Has one side of a prompt answered behind the caller's back, and returns at once.
+        """Submits one side of a prompt and returns at once.
 
-        The ticket gives events and the answer to threads and to asyncio. A ticket that is dropped cancels its
+        The ticket gives events and the answer to threads and to asyncio. Dropping the ticket cancels the
         prompt.
 
         Args:
             prompt: a prompt of this engine.
             settings: the settings of the run.
-            mode: "cached", or "uncached" to compute every token afresh.
-            marks: prefixes of a conversation that are written to disk when the prompt is computed.
-            warm: compute the prompt for those to come, and answer nothing: the ticket's answer has no text,
-                was stopped by "length", and says what was read and written.
+            mode: "cached", or "uncached" to compute every token.
+            marks: prefixes of a conversation to write to disk when the prompt is computed.
+            warm: compute the prompt for later answers, without an answer. The ticket's answer has no text,
+                has the stop reason "length", and reports the tokens read and written.
             changes: single settings by name.
 
         Raises:
-            ClosedError: the engine was closed.
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
-            SettingsError: a setting is out of its range, a mark ends at no border of a block, or the prompt
-                is another engine's or none.
+            ClosedError: the engine is closed.
+            PromptError: the prompt or a segment of it does not fit the context window.
+            SettingsError: a setting is out of range, a mark is not at the end of a block, or the prompt does
+                not belong to this engine.
         """
         require_mode(mode, SIDES)
-        given = settings_with(settings, changes)
+        run = settings_with(settings, changes)
         self._require_own(prompt)
-        (one,) = prompt.submissions(given, mode=mode)
-        return self.answerer.submit(one.marked_at(marks, warm=warm))
+        (submission,) = prompt.submissions(run, mode=mode)
+        return self.answerer.submit(submission.marked_at(marks, warm=warm))
 
     def answer_all(
         self,
@@ -335,33 +335,31 @@ class Engine:
         stopped: Callable[[], bool] | None = None,
         **changes: Any,
     ) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
-        """Answers many prompts; what is wrong with one ends that one only.
+        """Answers many prompts. An error ends its own prompt only.
 
-        Prompts are taken one by one as there is room, so there may be more than fit into memory. What several
-        of them lack is computed once. Closing the generator cancels what is under way.
+        The engine draws prompts as it has room, so the series may exceed the memory. It computes segments
+        that several prompts lack once. Closing the generator cancels the answers in progress.
 
         Args:
-            prompts: prompts of this engine, with settings of their own where they have any; an error in the
-                place of one is given back in its turn.
-            settings: the settings of each other run.
-            mode: one side, or "both"; their times can be compared only where the engine is `deterministic`,
-                or where they are answered `apart`.
-            as_they_end: give back what has ended first; else in the order of the prompts.
-            apart: answer one side of one prompt after the other, the sides taking turns at being first.
-            stopped: asked in the midst of answers whether nobody wants any more; then the generator ends.
+            prompts: prompts of this engine, each alone or with its own settings. An error in place of a
+                prompt is returned in its turn.
+            settings: the settings of each run without its own.
+            mode: one side, or "both". The times of both sides are comparable only if the engine is
+                `deterministic` or the sides are answered `apart`.
+            as_they_end: return answers as they finish, not in the order of the prompts.
+            apart: answer one side of one prompt at a time, and alternate the first side.
+            stopped: polled during answers; the generator ends once it returns true.
             changes: single settings by name.
 
         Yields:
-            The number of a prompt, from 0, with its answer, the answers of both sides, or what ended it.
+            The index of a prompt, from 0, with its answer, the answers of both sides, or its error.
 
         Raises:
-            SettingsError: a setting is out of its range, or `prompts` is no series.
+            SettingsError: a setting is out of range, or `prompts` is not a series.
         """
         require_mode(mode, (*SIDES, "both"))
-        given = settings_with(settings, changes)
-        series = (
-            one if isinstance(one, Exception | tuple) else (one, given) for one in prompt_series(prompts)
-        )
+        run = settings_with(settings, changes)
+        series = (one if isinstance(one, Exception | tuple) else (one, run) for one in prompt_series(prompts))
 
         def submit(one: tuple[PreparedPrompt, RunSettings], mode: Mode = mode) -> tuple[Ticket, ...]:
             prompt, own = one
@@ -382,17 +380,12 @@ class Engine:
         )
 
     def outlook(self, prompt: PreparedPrompt, settings: RunSettings | None = None, **changes: Any) -> Outlook:
-        """Returns what an answer would read, from where, and what it would compute and why; computes nothing.
-
-        Args:
-            prompt: a prompt of this engine.
-            settings: the settings of the run.
-            changes: single settings by name.
+        """Returns what an answer would read from which tier and compute and why, without computing anything.
 
         Raises:
-            ClosedError: the engine was closed.
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
-            SettingsError: a setting is out of its range.
+            ClosedError: the engine is closed.
+            PromptError: the prompt or a segment of it does not fit the context window.
+            SettingsError: a setting is out of range.
         """
         self.computing.require_open()
         (submission,) = prompt.submissions(settings_with(settings, changes))
@@ -400,19 +393,15 @@ class Engine:
         return outlook(self.segment_cache, tree, submission)
 
     def placement(self, wanted: PlacementPolicy = "compact") -> PlacementPolicy:
-        """Returns how prompts are laid out: as wanted, but by the schema where a model cannot relocate.
+        """Returns the placement of prompts: the wanted one, or by the schema if the model cannot relocate.
 
         Raises:
-            SettingsError: there is no such placement.
+            SettingsError: the placement is unknown.
         """
         return self.spec.placement(RunSettings(placement=wanted).placement)
 
     def count_tokens(self, text: str) -> int:
-        """Returns how many tokens a text has by itself.
-
-        Raises:
-            CharacterError: it holds half of a surrogate pair.
-        """
+        """Returns the number of tokens of a text alone; raises CharacterError for invalid characters."""
         return len(self.model.tokenize(text))
 
     def __repr__(self) -> str:
@@ -420,7 +409,7 @@ class Engine:
 
     def _submitted(self, prompt: PreparedPrompt, settings: RunSettings, mode: Mode) -> tuple[Ticket, ...]:
         self._require_own(prompt)
-        return tuple(self.answerer.submit(one) for one in prompt.submissions(settings, mode=mode))
+        return tuple(self.answerer.submit(side) for side in prompt.submissions(settings, mode=mode))
 
     def _require_own(self, prompt: PreparedPrompt) -> None:
         self.computing.require_open()
@@ -433,7 +422,7 @@ class Engine:
 
     def _salted(self, salt: str) -> ModelSpec:
         if not isinstance(salt, str):
-            raise SettingsError(f"salt is {salt!r}; it must be a text, and is empty for none.")
+            raise SettingsError(f"salt is {salt!r}; it must be a text, or empty for no salt.")
         return replace(self.spec, identity=replace(self.spec.identity, salt=salt)) if salt else self.spec
 
 

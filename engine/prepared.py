@@ -1,4 +1,4 @@
-"""What a user holds: a schema and its prompts, prepared once, and answered as often as wanted."""
+"""Schemas and prompts that an engine prepares once and answers any number of times."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PreparedSchema:
     """A schema, tokenized and laid out for one model. Made by `Engine.schema`.
 
     Attributes:
-        tree: what it says.
+        tree: the parsed schema.
         tokenized: its tokens and positions.
     """
 
@@ -51,7 +51,7 @@ class PreparedSchema:
 
     @property
     def name(self) -> str:
-        """The name that the schema gives itself."""
+        """The schema's own name."""
         return self.tree.name
 
     def __repr__(self) -> str:
@@ -61,14 +61,15 @@ class PreparedSchema:
         """Reads a prompt over this schema.
 
         Args:
-            source: PML text, a file with it, or a tree without errors.
-            tools: what the assistant may call; planning refuses them where the chat template has no place.
+            source: PML text, the path of a file with it, or a tree without errors.
+            tools: the tools that the assistant may call; planning fails if the chat template does not support
+                them.
 
         Raises:
-            PathError: the text is no document but the name of one.
-            PromptError: it has errors, or does not fit the schema.
+            PathError: the text is a file name, not a document.
+            PromptError: the prompt has errors or does not fit the schema.
             TextFileError: the file cannot be read as text.
-            TypeError: the source is none of these.
+            TypeError: the source has another type.
         """
         tree, parse_ms = source, 0.0
         if not isinstance(tree, Prompt):
@@ -81,19 +82,19 @@ class PreparedSchema:
         return PreparedPrompt(self, TokenizedPrompt(self.tokenized, tree, tools), parse_ms, self._workshop)
 
     def check(self, *, scope: Scope = "anchored") -> tuple[Diagnostic, ...]:
-        """Returns the faults that only a tokenizer can see, as segments are encoded under a scope.
+        """Returns the diagnostics that need a tokenizer, for segments encoded under a scope.
 
         Raises:
-            SettingsError: there is no such scope.
+            SettingsError: the scope is unknown.
         """
         return self.tokenized.check(RunSettings(scope=scope).scope)
 
     def layout(self, *, scope: Scope = "anchored") -> LayoutSummary:
-        """Returns modules with positions, sizes, and where their segments are.
+        """Returns the modules with their positions, sizes and the tiers of their segments.
 
         Raises:
-            ClosedError: the engine was closed.
-            SettingsError: there is no such scope.
+            ClosedError: the engine is closed.
+            SettingsError: the scope is unknown.
         """
         self._workshop.computing.require_open()
         book, cache = self.tokenized.recipes(RunSettings(scope=scope).scope), self._workshop.cache
@@ -111,23 +112,22 @@ class PreparedSchema:
         progress: Progress | None = None,
         listener: Listener | None = None,
     ) -> EncodeReport:
-        """Computes and stores every segment that is not there yet.
+        """Computes and stores every missing segment.
 
         Args:
             scope: what modules see while they are encoded.
-            progress: called with (done, total, what) before each segment and at the end, and where a step
-                waits for another answer's.
-            listener: asked in the middle of a step whether it is still wanted.
+            progress: called with (done, total, label) before each segment, at the end, and while a step waits
+                for another answer.
+            listener: asked during a step if the work is still wanted.
 
         Raises:
-            CancelledError: the listener wants no more of it.
+            CancelledError: the listener cancelled the work.
             PromptError: a module does not fit the context window.
-            SettingsError: there is no such scope, or it is `scaffold`, under which nothing can be encoded
-                without a prompt.
+            SettingsError: the scope is unknown, or is `scaffold`, which needs a prompt.
         """
         clock, computing = Stopwatch(), self._workshop.computing
-        given = RunSettings(scope=scope).scope
-        encoding = encode_schema(self._workshop.cache, self.tokenized, given, clock)
+        run_scope = RunSettings(scope=scope).scope
+        encoding = encode_schema(self._workshop.cache, self.tokenized, run_scope, clock)
         if listener is not None:
             encoding = while_wanted(encoding, self._workshop.cache.model.network, listener)
         return computing.finish(encoding, "cached", clock, progress)
@@ -136,17 +136,16 @@ class PreparedSchema:
 class PreparedPrompt:
     """A prompt over a prepared schema, planned once. Made by `PreparedSchema.prompt`.
 
-    The time to first token of every answer is what it takes from the prompt's text to its first token id:
-    reading the text, binding and planning it, which is done once and counted in every answer of either side;
-    then, for this answer, finding or encoding segments, repair, prefill and the choice of the token.
-    Preparing the schema is in neither side's time, and what a step waits for other answers, or for what
-    another program encodes, is in none.
+    The time to first token of every answer runs from the prompt's text to its first token id. It includes
+    reading, binding and planning the prompt, which happen once and count for every answer of either side. It
+    also includes finding or encoding segments, repair, prefill and sampling. It excludes preparing the schema
+    and waiting for other answers or programs.
 
     Attributes:
-        schema: the schema it imports from.
-        tree: what it says.
+        schema: the schema that the prompt imports from.
+        tree: the parsed prompt.
         tokenized: its plans.
-        parse_ms: what reading its text took, in milliseconds; 0 where it was given as a tree.
+        parse_ms: milliseconds spent on reading the text; 0 for a tree.
     """
 
     def __init__(
@@ -163,17 +162,17 @@ class PreparedPrompt:
 
         Args:
             settings: the settings of the run.
-            mode: "cached", or "uncached" to compute every token afresh.
+            mode: "cached", or "uncached" to compute every token.
             changes: single settings by name, as in `answer(max_new_tokens=20)`.
 
         Raises:
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
-            SettingsError: a setting is out of its range.
+            PromptError: the prompt or a segment of it does not fit the context window.
+            SettingsError: a setting is out of range.
         """
         require_mode(mode, SIDES)
-        given = settings_with(settings, changes)
-        answer = returned(self._steps(self._submission(given, mode)))
-        self._check_later(given, answer)
+        run = settings_with(settings, changes)
+        answer = returned(self._steps(self._submission(run, mode)))
+        self._check_later(run, answer)
         return answer
 
     def stream(
@@ -186,72 +185,60 @@ class PreparedPrompt:
         check: bool = True,
         **changes: Any,
     ) -> Generator[Event, None, None]:
-        """Answers, as events. Closing the generator stops it.
+        """Answers as a stream of events. Closing the generator stops it.
 
         Args:
             settings: the settings of the run.
-            mode: one side, or "both" one after the other.
+            mode: one side, or "both" in turn.
             order: the order of the sides in mode "both".
-            listener: told of what happens in the middle of a step.
-            check: whether an answer under a promise is checked when nothing else is computed.
+            listener: notified during a step.
+            check: whether an answer with a quality promise is checked when the engine is idle.
             changes: single settings by name.
 
         Yields:
-            Events of each side, which end with Finished; in mode "both" Compared at the end.
+            Events of each side, which end with Finished. Mode "both" ends with Compared.
 
         Raises:
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
-            SettingsError: a setting is out of its range.
+            PromptError: the prompt or a segment of it does not fit the context window.
+            SettingsError: a setting is out of range.
         """
         require_mode(mode, (*SIDES, "both"))
-        given = settings_with(settings, changes)
+        run = settings_with(settings, changes)
         if sorted(order) != sorted(SIDES):
             raise SettingsError(f"order is {tuple(order)!r}; it must name both sides: {', '.join(SIDES)}.")
         sides = tuple(order) if mode == "both" else (mode,)
-        # A fault is told before either side computes, and both read the same prompt, also over midnight.
-        submissions = [self._submission(given, side) for side in sides]
-        return self._stream(submissions, listener, given if check else None)
+        # Errors surface before either side computes. Both sides read the same prompt, even across midnight.
+        submissions = [self._submission(run, side) for side in sides]
+        return self._stream(submissions, listener, run if check else None)
 
     def encode(
         self, settings: RunSettings | None = None, progress: Progress | None = None, **changes: Any
     ) -> PromptEncoding:
-        """Computes and stores what the prompt reads and is not there yet, so that an answer need not.
+        """Computes and stores the missing segments of the prompt before an answer needs them.
 
-        Args:
-            settings: the settings of the runs to come.
-            progress: called with (done, total, what) before each pass.
-            changes: single settings by name.
+        `progress` is called with (done, total, label) before each pass.
 
         Raises:
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
-            SettingsError: a setting is out of its range.
+            PromptError: the prompt or a segment of it does not fit the context window.
+            SettingsError: a setting is out of range.
         """
         return returned(self.encoding(settings, **changes), progress)
 
     def encoding(
         self, settings: RunSettings | None = None, listener: Listener | None = None, **changes: Any
     ) -> Generator[Working, None, PromptEncoding]:
-        """Encodes like `encode`, step by step; closing the generator stops it.
+        """Encodes like `encode`, step by step, and yields Working before each pass.
 
-        Args:
-            settings: the settings of the runs to come.
-            listener: told of what happens in the middle of a step.
-            changes: single settings by name.
-
-        Yields:
-            Working, before each pass.
-
-        Returns:
-            What it took.
+        Closing the generator stops it. The listener is notified during a step.
 
         Raises:
-            CancelledError: the listener wants no more of it.
+            CancelledError: the listener cancelled the work.
             PromptError: as for `encode`.
-            SettingsError: a setting is out of its range.
+            SettingsError: a setting is out of range.
         """
-        given, clock, cache = settings_with(settings, changes), Stopwatch(), self._workshop.cache
-        request = Request(self.schema.tokenized.label, given.scope, store_turns=given.store_conversation)
-        work = encode_prompt(cache, self._planned(given, "cached"), request, clock)
+        run, clock, cache = settings_with(settings, changes), Stopwatch(), self._workshop.cache
+        request = Request(self.schema.tokenized.label, run.scope, store_turns=run.store_conversation)
+        work = encode_prompt(cache, self._planned(run, "cached"), request, clock)
         if listener is not None:
             work = while_wanted(work, cache.model.network, listener)
         return self._workshop.computing.steps(work, "cached", clock, listener)
@@ -259,36 +246,31 @@ class PreparedPrompt:
     def submissions(
         self, settings: RunSettings | None = None, *, mode: Mode = "cached", **changes: Any
     ) -> tuple[Submission, ...]:
-        """Returns what is handed to whoever answers many prompts: a submission of each side, cached first.
-
-        Args:
-            settings: the settings of the run.
-            mode: one side, or "both".
-            changes: single settings by name.
+        """Returns a submission for each side, cached first, for an answerer of many prompts.
 
         Raises:
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
-            SettingsError: a setting is out of its range.
+            PromptError: the prompt or a segment of it does not fit the context window.
+            SettingsError: a setting is out of range.
         """
         require_mode(mode, (*SIDES, "both"))
-        given = settings_with(settings, changes)
+        run = settings_with(settings, changes)
         sides = SIDES if mode == "both" else (mode,)
 
         def ended(answer: Answer) -> None:
-            self._check_later(given, answer)
+            self._check_later(run, answer)
 
-        return tuple(replace(self._submission(given, side), ended=ended) for side in sides)
+        return tuple(replace(self._submission(run, side), ended=ended) for side in sides)
 
     def is_for(self, workshop: Workshop) -> bool:
-        """Whether it was prepared for what computes there."""
+        """Returns whether the prompt was prepared for this workshop."""
         return self._workshop == workshop
 
     def plan(self, settings: RunSettings | None = None, **changes: Any) -> PlanSummary:
-        """Returns what an answer would read and compute, without computing anything.
+        """Returns the segments that an answer would read and compute, without computing anything.
 
         Raises:
-            ClosedError: the engine was closed.
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            ClosedError: the engine is closed.
+            PromptError: the prompt or a segment of it does not fit the context window.
         """
         self._workshop.computing.require_open()
         planned = self._planned(settings_with(settings, changes), "cached")
@@ -297,16 +279,13 @@ class PreparedPrompt:
     def passages(
         self, settings: RunSettings | None = None, *, borders: bool = False, **changes: Any
     ) -> tuple[Passage, ...]:
-        """Returns the text that an answer would read, cut by who wrote it: the chat template's too.
+        """Returns the text that an answer would read, including the chat template's, split by author.
 
-        Args:
-            settings: the settings of the run.
-            borders: also where tokens begin.
-            changes: single settings by name.
+        `borders` adds the token boundaries.
 
         Raises:
-            ClosedError: the engine was closed.
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            ClosedError: the engine is closed.
+            PromptError: the prompt or a segment of it does not fit the context window.
         """
         self._workshop.computing.require_open()
         planned = self._planned(settings_with(settings, changes), "cached")
@@ -318,13 +297,13 @@ class PreparedPrompt:
     def check(
         self, *, scope: Scope = "anchored", placement: PlacementPolicy = "compact"
     ) -> tuple[Diagnostic, ...]:
-        """Returns its faults, those of binding and those that only a tokenizer can see, and advice on it.
+        """Returns the diagnostics of binding, the diagnostics that need a tokenizer, and advice.
 
         Raises:
-            SettingsError: there is no such scope or placement.
+            SettingsError: the scope or placement is unknown.
         """
-        given = RunSettings(scope=scope, placement=placement)
-        return self.tokenized.check(given.scope, given.placement)
+        run = RunSettings(scope=scope, placement=placement)
+        return self.tokenized.check(run.scope, run.placement)
 
     def fidelity(
         self,
@@ -332,42 +311,34 @@ class PreparedPrompt:
         progress: Progress | None = None,
         **changes: Any,
     ) -> Fidelity:
-        """Measures what reuse does to the answer, module by module, and how to fix it.
+        """Measures how reuse changes the answer, module by module, and how to fix it.
 
         Args:
-            settings: scope, repair and placement to measure, or a reuse that chooses the former two;
-                `max_new_tokens` bounds the answer that is read, as it bounds a run's.
-            progress: called with (done, total, what) before each step.
+            settings: the scope, repair and placement to measure, or a reuse level that chooses scope and
+                repair. `max_new_tokens` limits the answer as in a run.
+            progress: called with (done, total, label) before each step.
             changes: single settings by name.
 
         Raises:
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            PromptError: the prompt or a segment of it does not fit the context window.
         """
         return returned(self.measuring(settings, **changes), progress)
 
     def measuring(
         self, settings: RunSettings | None = None, **changes: Any
     ) -> Generator[Working, None, Fidelity]:
-        """Measures like `fidelity`, step by step; closing the generator stops it.
+        """Measures like `fidelity`, step by step, and yields Working before each step.
 
-        Args:
-            settings: the settings to measure under, read as by `fidelity`.
-            changes: single settings by name.
-
-        Yields:
-            Working, before each step.
-
-        Returns:
-            The result.
+        Closing the generator stops it.
 
         Raises:
             PromptError: as for `fidelity`.
         """
-        given = settings_with(settings, changes)
-        asked = self._submission(given, "cached")
-        if not any(asked.planned.slices):  # nothing is reused now: what reuse would do is measured
-            asked = self._submission(replace(given, reuse="off"), "cached")
-        measuring = FidelityMeter(self._workshop.cache, asked.planned, asked.settings).measure()
+        run = settings_with(settings, changes)
+        submission = self._submission(run, "cached")
+        if not any(submission.planned.slices):  # nothing is reused now: measure the effect of reuse anyway
+            submission = self._submission(replace(run, reuse="off"), "cached")
+        measuring = FidelityMeter(self._workshop.cache, submission.planned, submission.settings).measure()
         return self._workshop.computing.steps(measuring, "cached")
 
     def check_answer(
@@ -380,35 +351,30 @@ class PreparedPrompt:
         every: bool = False,
         **changes: Any,
     ) -> ReuseTaken:
-        """Checks an answer under a promise where its turn is, for the remedies of the answers to come.
+        """Checks an answer with a quality promise if its turn has come, to choose fixes for later answers.
 
         Args:
-            answer: its tokens, or those of the uncached answer to the same prompt.
-            taken: the remedy that it took, as the answer says.
+            answer: the tokens of the answer, or of the uncached answer to the same prompt.
+            taken: the fix that the answer used, as the answer reports it.
             settings: the settings of the run.
-            progress: called with (done, total, what) before each pass.
-            every: check it even where its turn is not.
+            progress: called with (done, total, label) before each pass.
+            every: check even if its turn has not come.
             changes: single settings by name.
 
         Returns:
-            What is known of it now: with its KL where it was checked.
+            The updated record, with the KL if the answer was checked.
 
         Raises:
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            PromptError: the prompt or a segment of it does not fit the context window.
         """
         steps = checking(self._ladder(settings_with(settings, changes)), taken, answer, every=every)
         return self._workshop.computing.finish(steps, "cached", progress=progress)
 
     def reading(self, answer: Sequence[int], settings: RunSettings, side: Side) -> Reading:
-        """Has one side read an answer that is given, so that all of it can be compared with another reading.
-
-        Args:
-            answer: the answer's tokens, at least one.
-            settings: scope, repair and placement.
-            side: the side that reads.
+        """Reads at least one given answer token on one side, for comparison with another reading.
 
         Raises:
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            PromptError: the prompt or a segment of it does not fit the context window.
         """
         steps = reading(self._workshop.cache, self.tokenized, answer, settings, side)
         return self._workshop.computing.finish(steps, side)
@@ -423,13 +389,10 @@ class PreparedPrompt:
         listener: Listener | None = None,
         read: Answer | None = None,
     ) -> None:
-        """Has an answer under a promise checked when nothing else is computed.
+        """Schedules the check of an answer with a quality promise for when the engine is idle.
 
-        Args:
-            settings: the settings of the run.
-            answer: the answer.
-            listener: told what came of it.
-            read: the uncached answer, which all sides then read; such a run is always checked.
+        The listener receives the result. `read` is an uncached answer for both sides to read; a run with it
+        is always checked.
         """
         taken, tokens = answer.reuse, (read or answer).token_ids
         if taken is None:
@@ -437,9 +400,9 @@ class PreparedPrompt:
 
         def work() -> Generator[Working, None, None]:
             ladder = self._ladder(settings)
-            found = yield from checking(ladder, taken, tokens, every=read is not None)
+            checked = yield from checking(ladder, taken, tokens, every=read is not None)
             if listener is not None:
-                listener.checked(found)
+                listener.checked(checked)
 
         self._workshop.idle.offer(work)
 
@@ -450,24 +413,24 @@ class PreparedPrompt:
         return self.tokenized.planned(scope, settings.placement, turns_held=settings.turns_held)
 
     def _tiers(self, planned: Planned) -> list[Tier]:
-        """Where each piece of a plan is."""
+        """Returns the tier of each piece of a plan."""
         tier = self._workshop.cache.tiers(wanted(planned.slices))
-        return [tier(one.recipe) if one is not None else Tier.NONE for one in planned.slices]
+        return [tier(piece.recipe) if piece is not None else Tier.NONE for piece in planned.slices]
 
     def _submission(self, settings: RunSettings, side: Side) -> Submission:
         if settings.reuse == "auto" and side == "cached":
             chosen = self._ladder(settings).choose()
-            given = (chosen.planned, chosen.settings, side, self.parse_ms)
-            return Submission(self.tokenized, *given, taken=chosen.taken)
+            arguments = (chosen.planned, chosen.settings, side, self.parse_ms)
+            return Submission(self.tokenized, *arguments, taken=chosen.taken)
         return Submission(self.tokenized, self._planned(settings, side), settings, side, self.parse_ms)
 
     def _stream(
         self, submissions: Sequence[Submission], listener: Listener | None, check: RunSettings | None
     ) -> Generator[Event, None, None]:
         answers: dict[Side, Answer] = {}
-        for one in submissions:
+        for submission in submissions:
             try:
-                answers[one.side] = yield from self._steps(one, listener)
+                answers[submission.side] = yield from self._steps(submission, listener)
             except CancelledError:
                 return
         if check is not None and (answer := answers.get("cached")) is not None:
@@ -482,17 +445,13 @@ class PreparedPrompt:
 
 
 WithSettings = PreparedPrompt | tuple[PreparedPrompt, RunSettings]
-"""A prompt, with settings of its own where it has any."""
+"""A prompt, alone or with its own settings."""
 
 
 def require_prompt(given: object) -> None:
-    """Refuses what is no prepared prompt.
-
-    Raises:
-        SettingsError: it is none.
-    """
+    """Raises SettingsError for any value other than a prepared prompt."""
     if not isinstance(given, PreparedPrompt):
         raise SettingsError(
-            f"prompt is {reprlib.repr(given)}; it must be a prepared one: "
+            f"prompt is {reprlib.repr(given)}; it must be a prepared prompt: "
             "schema.prompt('<prompt>…</prompt>')."
         )

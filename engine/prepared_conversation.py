@@ -1,4 +1,4 @@
-"""A conversation that is prepared for one model."""
+"""A conversation prepared for one model."""
 
 from __future__ import annotations
 
@@ -19,22 +19,18 @@ from engine.runtime import Workshop
 class PreparedConversation(PreparedPrompt):
     """A conversation as a prompt. Made by `Engine.conversation`.
 
-    Chunks of what it computes end at the end of each of its blocks, so a conversation that begins with the
-    same blocks finds all of them. Its earlier turns are never segments: `hold_conversation` says nothing.
+    Computed chunks end at the end of each block, so conversations that begin with the same blocks share them.
+    Its earlier turns are never segments: `hold_conversation` has no effect.
     """
 
     def __repr__(self) -> str:
         return f"<PreparedConversation of {len(self.tree.children)} turns>"
 
     def borders(self, settings: RunSettings | None = None, **changes: Any) -> tuple[int, ...]:
-        """Returns for each block the position behind its last token: so many tokens stand up to its end.
+        """Returns for each block the number of tokens up to its end.
 
-        That of a block without tokens is that of the block before. Calls of tools are one more block behind
-        those of their message.
-
-        Args:
-            settings: the settings of the run.
-            changes: single settings by name.
+        A block without tokens repeats the number of the block before. Tool calls are an extra block after the
+        blocks of their message.
 
         Raises:
             PromptError: the conversation does not fit the context window, or the chat template refuses it.
@@ -45,7 +41,7 @@ class PreparedConversation(PreparedPrompt):
         """Returns the tokens that an answer would read, in order.
 
         Raises:
-            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            PromptError: the prompt or a segment of it does not fit the context window.
         """
         return tuple(self._planned(settings_with(settings, changes), "cached").plan.token_ids)
 
@@ -55,15 +51,10 @@ def prepare_conversation(
 ) -> PreparedConversation:
     """Prepares a conversation for a model.
 
-    Args:
-        messages: its turns, in order.
-        spec: what of the model decides the tokens.
-        workshop: what computing an answer takes.
-        tools: what the assistant may call.
-
     Raises:
-        SettingsError: there is no message, something in them is none, or names or results do not fit.
-        ToolsError: calls of tools are none, or stand where they cannot.
+        SettingsError: the conversation is empty, has an item that is not a message, or names or results that
+            do not fit.
+        ToolsError: tool calls are malformed or misplaced.
     """
     started = time.perf_counter()
     spelled = spell(messages, movable=spec.identity.relocatable)

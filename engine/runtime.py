@@ -1,4 +1,4 @@
-"""What computing an answer takes, shared by all that one engine has prepared."""
+"""The parts that compute answers, shared by all schemas and prompts of one engine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from engine.inference.step_lock import Computing
 
 @dataclass(frozen=True)
 class Workshop:
-    """What computing an answer takes.
+    """The parts that compute answers.
 
     Attributes:
         cache: segments of one model, and the model.
-        computing: decides whose step is computed.
-        idle: checks answers while nothing else is computed.
+        computing: schedules steps.
+        idle: checks answers while the engine is idle.
     """
 
     cache: SegmentCache

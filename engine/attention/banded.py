@@ -1,6 +1,6 @@
-"""Causal attention within a sliding window: a block of rows reads only the keys that one of them may see.
+"""Causal attention within a sliding window, in blocks of rows that read only visible keys.
 
-So a prompt of n tokens takes n times (window + block) products of rows and keys, not n times n / 2.
+A prompt of n tokens takes n times (window + block) products of rows and keys, not n times n / 2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FEWEST_ROWS, _MOST_ROWS = 64, 256
 
 
 def block_rows(window: int) -> int:
-    """How many rows to take at once: few enough that most of what they read is seen by all of them."""
+    """Rows per block: few enough that all of them see most of the keys that they read."""
     return max(_FEWEST_ROWS, min(_MOST_ROWS, window // 2))
 
 
@@ -27,7 +27,7 @@ class Band:
     """Rows `first..end` of a pass, which read its keys `start..end`.
 
     Attributes:
-        mask: [rows, keys], added to the scores: 0, or minus infinity where a row may not see a key.
+        mask: [rows, keys], added to the scores: 0, or minus infinity if a row may not see a key.
     """
 
     start: int
@@ -42,10 +42,10 @@ def bands(positions: Sequence[int], window: int, like: Tensor) -> tuple[Band, ..
     Args:
         positions: positions of the pass's tokens, ascending.
         window: a query at p sees keys at p - window + 1 and later.
-        like: a tensor of the masks' dtype and device.
+        like: a tensor with the masks' dtype and device.
     """
-    found = []
-    regular: dict[tuple[int, int], Tensor] = {}  # masks of rows and keys that stand without a gap
+    blocks = []
+    regular: dict[tuple[int, int], Tensor] = {}  # masks of rows and keys without gaps
     rows = block_rows(window)
     for first in range(0, len(positions), rows):
         end = min(first + rows, len(positions))
@@ -60,8 +60,8 @@ def bands(positions: Sequence[int], window: int, like: Tensor) -> tuple[Band, ..
             mask.masked_fill_((apart < 0) | (apart >= window), -torch.inf)
             if gapless:
                 regular[shape] = mask
-        found.append(Band(start, first, end, mask))
-    return tuple(found)
+        blocks.append(Band(start, first, end, mask))
+    return tuple(blocks)
 
 
 def banded_attention(query: Tensor, key: Tensor, value: Tensor, scale: float, cut: Sequence[Band]) -> Tensor:

@@ -1,10 +1,10 @@
-"""Attention over keys that lie in several places: functions of tensors, and no bookkeeping.
+"""Attention over keys in several places, as functions of tensors.
 
-All scores of a block of rows go into one reused buffer, where masks, soft caps and sinks are plain edits; one
-softmax runs over it, and the values of each part are accumulated: exact, without concatenating anything.
+All scores of a block of rows go into one reused buffer, which takes masks, soft caps and sinks. One softmax
+runs over it, and the values of each part are accumulated. The result is exact, without concatenation.
 
-Query heads that share a key head are packed into one product: `[kv_heads, rows * group, head_dim]`, rows
-outermost, so that the rows which see a part are one slice.
+Query heads that share a key head are packed into one product, `[kv_heads, rows * group, head_dim]`. Rows are
+outermost, so that the rows that see a part are one slice.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from engine.attention.bf16_upcast import widened
 from engine.attention.masks import Hidden
 from engine.attention.scratch import Scratch
 
-FEW_ROWS = 64  # packed; for more of them, values in one piece are worth a copy
-SCORE_BYTES = 48 << 20  # of scores held at once; more rows are processed in blocks
+FEW_ROWS = 64  # packed; with more rows, contiguous values are worth a copy
+SCORE_BYTES = 48 << 20  # limit of the scores in memory; more rows are processed in blocks
 
 
 @dataclass(frozen=True)
 class AttentionParams:
-    """How a layer scores its keys, beside the dot product.
+    """Score parameters of a layer.
 
     Attributes:
         scale: factor of the scores.
         window: a query at p sees keys at p - window + 1 and later; None for all.
-        softcap: scores are bounded smoothly by this (Gemma 2); None for no bound.
+        softcap: a smooth bound of scores (Gemma 2); None for no bound.
         sinks: [heads], a score per head that takes weight and adds no value (gpt-oss); None for none.
     """
 
@@ -42,19 +42,19 @@ class AttentionParams:
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing but the scale, the causal order and a window."""
+        """Whether scores have only a scale, the causal order and a window."""
         return self.softcap is None and self.sinks is None
 
 
 @dataclass(frozen=True)
 class Part:
-    """Keys and values that a block of rows reads where they lie.
+    """Keys and values that a block of rows reads in place.
 
     Attributes:
-        query: packed, [kv_heads, rows * group, head_dim], scaled, and rotated to where these keys stand.
+        query: packed, [kv_heads, rows * group, head_dim], scaled, and rotated to the place of these keys.
         keys: [kv_heads, tokens, head_dim].
         values: [kv_heads, tokens, head_dim].
-        hidden: what the rows do not see of these keys.
+        hidden: the keys that the rows do not see.
     """
 
     query: Tensor
@@ -64,7 +64,7 @@ class Part:
 
 
 def rows_at_once(heads: int, keys: int, like: Tensor) -> int:
-    """Returns how many rows over so many keys to take at once, so that their scores stay within bounds."""
+    """Returns the number of rows to process at once within the limit of scores."""
     return max(1, SCORE_BYTES // max(1, heads * keys * like.element_size()))
 
 
@@ -85,17 +85,11 @@ def unpack(packed: Tensor, rows: int) -> Tensor:
 def attend(
     parts: Sequence[Part], rules: AttentionParams, rows: int, scratch: Scratch
 ) -> tuple[Tensor, Tensor]:
-    """Attention of a block of rows over several parts, with one softmax over all of them.
-
-    Args:
-        parts: the parts that the rows read; at least one.
-        rules: parameters of the layer; the scale is in the queries already.
-        rows: how many rows the block has.
-        scratch: the buffers for scores and weights.
+    """Attention of a block of rows over at least one part, with one softmax; the queries include the scale.
 
     Returns:
         Packed, [kv_heads, rows * group, head_dim], and the weights [kv_heads, rows * group, tokens] of all
-        parts one after the other, which the next call writes over.
+        consecutive parts. The next call overwrites the weights.
     """
     like = parts[0].query
     kv_heads, count, _ = like.shape
@@ -121,12 +115,12 @@ def attend(
 
 
 def _score(query: Tensor, keys: Tensor, out: Tensor) -> None:
-    """Scores [kv_heads, rows, tokens] of packed queries over keys that are not copied."""
+    """Scores [kv_heads, rows, tokens] of packed queries, without a copy of the keys."""
     if _in_one_product(keys):
         torch.bmm(query, keys.transpose(1, 2), out=out)
         return
-    for own, of_head, found in zip(query, keys, out, strict=True):
-        torch.mm(own, of_head.t(), out=found)
+    for own, of_head, head_scores in zip(query, keys, out, strict=True):
+        torch.mm(own, of_head.t(), out=head_scores)
 
 
 def _weighted(weights: Tensor, values: Sequence[Tensor], borders: Sequence[int], scratch: Scratch) -> Tensor:
@@ -135,32 +129,32 @@ def _weighted(weights: Tensor, values: Sequence[Tensor], borders: Sequence[int],
     first = values[0]
     if len(values) > 1 and count > FEW_ROWS and not _takes_strides(first):
         whole = scratch.take("values", (kv_heads, tokens, first.shape[2]), first)
-        for one, (at, end) in zip(values, pairwise(borders), strict=True):
-            whole[:, at:end] = one
+        for part_values, (at, end) in zip(values, pairwise(borders), strict=True):
+            whole[:, at:end] = part_values
         return torch.bmm(weights, whole)
     out = weights.new_zeros(kv_heads, count, first.shape[2])
     pieces = list(zip(values, pairwise(borders), strict=True))
-    for one, (at, end) in (pieces[-1], *pieces[:-1]):
-        if _in_one_product(one):
-            out.baddbmm_(weights[:, :, at:end], one)
+    for part_values, (at, end) in (pieces[-1], *pieces[:-1]):
+        if _in_one_product(part_values):
+            out.baddbmm_(weights[:, :, at:end], part_values)
             continue
-        for own, of_head, found in zip(weights[:, :, at:end], one, out, strict=True):
-            found.addmm_(own, of_head)
+        for own, of_head, head_out in zip(weights[:, :, at:end], part_values, out, strict=True):
+            head_out.addmm_(own, of_head)
     return out
 
 
 def _in_one_product(states: Tensor) -> bool:
-    """Whether a product over all key heads reads keys or values where they lie."""
+    """Whether one product over all key heads can read keys or values in place."""
     return _takes_strides(states) or states.is_contiguous()
 
 
 def _takes_strides(states: Tensor) -> bool:
-    """Whether products take any distance between heads; those of oneDNN copy first."""
+    """Whether products accept any stride between heads; those of oneDNN copy first."""
     return states.device.type != "cpu" or states.dtype == torch.float32
 
 
 def hide(scores: Tensor, hidden: Hidden, rows: int) -> None:
-    """Takes away what rows do not see from packed scores [kv_heads, rows * group, keys]."""
+    """Masks hidden keys in packed scores [kv_heads, rows * group, keys]."""
     kv_heads, count, keys = scores.shape
     group = count // rows
     if hidden.before:

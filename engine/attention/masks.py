@@ -1,7 +1,7 @@
-"""What the rows of one forward pass may see, built once and shared by all layers of the same window.
+"""Masks of the rows of one forward pass, shared by all layers with the same window.
 
-The keys of a pass are those of the placed segments, and a tail: tokens of earlier passes, then its own rows.
-A row sees keys at its own position and before, no further back than the window, and no hidden tokens.
+The keys of a pass are those of the placed segments and a tail: tokens of earlier passes, then its own rows. A
+row sees keys at its own position and before, within the window, except hidden tokens.
 """
 
 from __future__ import annotations
@@ -15,16 +15,12 @@ from torch import Tensor
 from engine.attention.banded import Band, bands
 from engine.base.segment import Placement
 
-SCATTERED_ROWS = 64  # in a block, as those of a repair
-KEPT_BYTES = 48 << 20  # of numbers that are kept from layer to layer in one pass
+SCATTERED_ROWS = 64  # rows of a block with gaps, as in a repair
+KEPT_BYTES = 48 << 20  # limit of the biases that stay in memory during one pass
 
 
 class Kept:
-    """How much more may be kept from layer to layer.
-
-    Attributes:
-        left: bytes.
-    """
+    """The remaining budget in bytes for biases that layers share."""
 
     def __init__(self) -> None:
         self.left = KEPT_BYTES
@@ -32,15 +28,15 @@ class Kept:
 
 @dataclass(frozen=True)
 class Hidden:
-    """What a block of rows does not see of some keys.
+    """The keys that a block of rows does not see.
 
     Attributes:
-        before: the first rows of the block, which see none of the keys.
-        mask: bool [rows or 1, keys], true where a row does not see one of the last keys before `beyond`; None
-            where all do.
-        gone: the first keys, which no row sees; the mask is of others.
-        beyond: the last keys, which no row sees; the mask is of others.
-        kept: of the pass; shared by all that is hidden in it.
+        before: the number of first rows, which see none of the keys.
+        mask: bool [rows or 1, keys], true if a row does not see a key. It covers the last keys before
+            `beyond`. None if all rows see all keys.
+        gone: the number of first keys, which no row sees; outside the mask.
+        beyond: the number of last keys, which no row sees; outside the mask.
+        kept: the budget of the pass, shared by all its masks.
     """
 
     before: int = 0
@@ -53,29 +49,26 @@ class Hidden:
     )
 
     def bias(self, group: int, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Returns the mask as numbers to add to scores, built once for all layers while there is room.
+        """Returns the mask as a bias for scores, built once for all layers while the budget lasts.
 
-        Args:
-            group: packed rows for each of these.
-            like: gives dtype and device.
+        `group` is the number of packed rows per row.
 
         Returns:
-            Numbers [packed rows behind the first that see nothing, or 1; keys of the mask], 0 or minus
-            infinity; and which of these rows see none of them, bool. None for either where there is nothing
-            to say.
+            The bias [packed rows after `before`, or 1; keys of the mask], 0 or minus infinity. Also a bool
+            per row that marks rows without any visible key. Either may be None if it has no effect.
         """
         if self.mask is None:
             return None, None
-        found = self._biases.get((group, like.dtype))
-        if found is None:
+        result = self._biases.get((group, like.dtype))
+        if result is None:
             mask = self.mask if len(self.mask) == 1 else self.mask[self.before :].repeat_interleave(group, 0)
             bias = torch.zeros(mask.shape, dtype=like.dtype, device=like.device)
             blind = mask.all(1)
-            found = bias.masked_fill_(mask, -torch.inf), blind if bool(blind.any()) else None
+            result = bias.masked_fill_(mask, -torch.inf), blind if bool(blind.any()) else None
             if bias.nbytes <= self.kept.left:
                 self.kept.left -= bias.nbytes
-                self._biases[group, like.dtype] = found
-        return found
+                self._biases[group, like.dtype] = result
+        return result
 
 
 @dataclass(frozen=True)
@@ -84,11 +77,11 @@ class Block:
 
     Attributes:
         first: the index of its first row.
-        end: the index behind its last row.
-        placed: what its rows do not see of each placement.
-        tail: the keys of the tail that one of its rows may see.
-        own: what its rows do not see of those.
-        gathered: what its rows do not see of the gathered keys.
+        end: the index after its last row.
+        placed: the hidden keys of each placement.
+        tail: the tail keys that some row may see.
+        own: the hidden keys of those.
+        gathered: the hidden gathered keys.
     """
 
     first: int
@@ -100,7 +93,7 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return self.end - self.first
 
 
@@ -109,8 +102,8 @@ class Masks:
 
     Args:
         placements: segments that its rows may see.
-        positions: int64 [tail], positions of the whole tail; those of this pass's rows, its last, ascend.
-        rows: how many rows the pass has.
+        positions: int64 [tail], positions of the whole tail; the last `rows` ascend.
+        rows: the number of rows of the pass.
         ascending: whether the positions of the whole tail ascend.
         gathered: int64 [tokens], ascending positions of keys that are read as one run; None for none.
     """
@@ -136,21 +129,21 @@ class Masks:
 
     @property
     def block_rows(self) -> int:
-        """How many rows to take at once: fewer where they stand far apart, as the first ones see less."""
+        """Rows per block: fewer if the rows are far apart, because the first ones see less."""
         return SCATTERED_ROWS if self.extent >= 2 * self.rows else self.rows
 
     @property
     def extent(self) -> int:
-        """How far the last row is from the first, in positions."""
+        """Distance from the first row to the last, in positions."""
         return int(self._at_rows[-1] - self._at_rows[0])
 
     def blocks(self, window: int | None, most: int, device: torch.device) -> tuple[Block, ...]:
-        """Returns the rows in blocks of at most `most`, for layers of this window."""
+        """Returns the rows in blocks of at most `most`, for layers with this window."""
         if (window, most) not in self._blocks:
             places = self._positions.to(device)
             order = torch.arange(min(most, self.rows), device=device)
             later = Hidden(0, order > order[:, None], kept=self._kept)
-            found = []
+            blocks = []
             for first in range(0, self.rows, most):
                 end = min(first + most, self.rows)
                 placed = tuple(
@@ -158,12 +151,14 @@ class Masks:
                 )
                 tail = slice(self._nearest(first, window), self._earlier + end)
                 own = self._own(first, end, tail, window, places, later)
-                found.append(Block(first, end, placed, tail, own, self._together(first, end, window, device)))
-            self._blocks[window, most] = tuple(found)
+                blocks.append(
+                    Block(first, end, placed, tail, own, self._together(first, end, window, device))
+                )
+            self._blocks[window, most] = tuple(blocks)
         return self._blocks[window, most]
 
     def bands(self, window: int, like: Tensor) -> tuple[Band, ...]:
-        """Returns the bands of a pass over nothing but its own rows."""
+        """Returns the bands of a pass without earlier keys."""
         if window not in self._bands:
             self._bands[window] = bands(self._at_rows.tolist(), window, like)
         return self._bands[window]
@@ -201,7 +196,7 @@ class Masks:
         return Hidden(before, mask, gone, beyond, self._kept)
 
     def _together(self, first: int, end: int, window: int | None, device: torch.device) -> Hidden:
-        """What rows do not see of the gathered keys."""
+        """The gathered keys that rows do not see."""
         if self._gathered is None:
             return Hidden()
         keys, at_rows = self._gathered, self._at_rows[first:end, None]

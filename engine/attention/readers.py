@@ -1,7 +1,7 @@
-"""Which tokens of segments are read by which rows of a pass, and what of them each row sees.
+"""Which rows of a pass read which tokens of segments.
 
-Several prompts may place the same segment, whole or in pieces, each at a place of its own. Its tokens are cut
-at every border, so that what several rows read is there once, with all its readers.
+Several prompts may place the same segment, whole or in pieces, at different positions. Its tokens are cut at
+every boundary, so that each shared slice occurs once, with all its readers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from engine.base.segment import Placement, Segment
 
 @dataclass(frozen=True)
 class Sight:
-    """What the readers of a slice see of it in one pass.
+    """The part of a slice that its readers see in one pass.
 
     Attributes:
-        first: the first token that one of them sees, counted in the segment.
-        end: behind the last.
-        hidden: what each reader does not see of these.
+        first: the first token that a reader sees, as an index in the segment.
+        end: the index after the last.
+        hidden: the tokens of these that each reader does not see.
     """
 
     first: int
@@ -40,10 +40,10 @@ class Slice:
     Attributes:
         segment: the segment.
         lo: its first token.
-        hi: behind its last.
-        rows: which rows read it, ascending.
-        starts: where its first token stands for each of them.
-        hidden: the local positions that each of them does not see, within `lo..hi`.
+        hi: the index after its last token.
+        rows: the rows that read it, ascending.
+        starts: the position of its first token for each row.
+        hidden: the local positions in `lo..hi` that each row does not see.
     """
 
     segment: Segment
@@ -55,16 +55,16 @@ class Slice:
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has."""
+        """The number of tokens."""
         return self.hi - self.lo
 
     @property
     def shifts(self) -> list[int]:
-        """By how much the query of each reader turns back."""
+        """The backward rotation of each reader's query, in positions."""
         return [start - self.lo for start in self.starts]
 
     def borders(self, at: Sequence[int], window: int | None) -> tuple[tuple[int, int], ...]:
-        """Of each reader the first token that it sees, and behind the last, counted from `lo`.
+        """Returns the first token that each reader sees, and the end, relative to `lo`.
 
         Args:
             at: positions of all rows of the pass.
@@ -79,35 +79,28 @@ class Slice:
         )
 
     def runs(self, borders: Sequence[tuple[int, int]]) -> list[Span]:
-        """Tokens that the same readers see, each all of them, counted from `lo`; readers by their number.
+        """Returns runs of tokens that the same readers see whole, relative to `lo`, with reader numbers.
 
-        Args:
-            borders: what each reader sees, but for what is hidden from it.
+        `borders` has the visible range of each reader, before hidden tokens are removed.
         """
-        gone = [frozenset(one - self.lo for one in own) for own in self.hidden]
+        gone = [frozenset(place - self.lo for place in own) for own in self.hidden]
         cuts = {cut for border in borders for cut in border}
-        cuts |= {cut for own in gone for one in own for cut in (one, one + 1)}
-        found: list[Span] = []
+        cuts |= {cut for own in gone for place in own for cut in (place, place + 1)}
+        runs: list[Span] = []
         for first, end in pairwise(sorted(cuts)):
             readers = tuple(
                 number
                 for number, ((low, high), own) in enumerate(zip(borders, gone, strict=True))
                 if low <= first and end <= high and first not in own
             )
-            if found and found[-1].end == first and found[-1].queries == readers:
-                found[-1] = replace(found[-1], end=end)
+            if runs and runs[-1].end == first and runs[-1].queries == readers:
+                runs[-1] = replace(runs[-1], end=end)
             elif readers:
-                found.append(Span(readers, first, end))
-        return found
+                runs.append(Span(readers, first, end))
+        return runs
 
     def seen(self, at: Sequence[int], window: int | None, device: torch.device) -> Sight | None:
-        """What its readers see of it; None where none of them sees any.
-
-        Args:
-            at: positions of all rows of the pass.
-            window: a query at p sees keys at p - window + 1 and later; None for all.
-            device: of the masks.
-        """
+        """Returns the visible part of the slice; None if no reader sees any. Arguments as in `borders`."""
         borders = self.borders(at, window)
         sighted = [(first, end) for first, end in borders if first < end]
         if not sighted:
@@ -120,7 +113,7 @@ class Slice:
             mask = places < firsts[:, None]
             mask |= places >= ends[:, None]
             for row, replaced in zip(mask, self.hidden, strict=True):
-                row[[one - self.lo - low for one in replaced if low <= one - self.lo < high]] = True
+                row[[place - self.lo - low for place in replaced if low <= place - self.lo < high]] = True
             if bool(mask.all()):
                 return None
             hidden = Hidden(0, mask, kept=Kept())
@@ -128,13 +121,9 @@ class Slice:
 
 
 class Readers:
-    """Who of the rows of a pass reads what.
+    """Which rows of a pass read which segments.
 
-    Args:
-        placements: what each row reads.
-
-    Attributes:
-        slices: all that is read, each token of a segment once but for a row that reads it in several places.
+    In `slices` each token of a segment occurs once, unless a row reads it in several places.
     """
 
     def __init__(self, placements: Sequence[Sequence[Placement]]) -> None:
@@ -142,13 +131,13 @@ class Readers:
         self.slices = tuple(_slices(self.placements))
 
     def same(self, placements: Sequence[Sequence[Placement]]) -> bool:
-        """Whether rows read the very same."""
+        """Whether the rows have identical placements."""
         return len(placements) == len(self.placements) and all(
-            one is other for one, other in zip(placements, self.placements, strict=True)
+            own is other for own, other in zip(placements, self.placements, strict=True)
         )
 
     def alone(self, row: int, short: int) -> list[Placement]:
-        """Placements of a row of which no other row reads a token, and those of fewer than `short` tokens."""
+        """Placements of a row without shared tokens, and placements of fewer than `short` tokens."""
         shared = [piece for piece in self.slices if len(piece.rows) > 1 and row in piece.rows]
         return [
             placement
@@ -158,7 +147,7 @@ class Readers:
 
 
 def _holds(placement: Placement, row: int, piece: Slice) -> bool:
-    """Whether a slice that a row reads stands where this placement does."""
+    """Whether a row reads a slice at this placement."""
     start = piece.starts[piece.rows.index(row)]
     return start < placement.start + placement.tokens and placement.start < start + piece.tokens
 
@@ -172,24 +161,25 @@ class _Reading:
 
     @property
     def lo(self) -> int:
-        """Its first token."""
         return self.placement.lo
 
     @property
     def hi(self) -> int:
-        """Behind its last token."""
         return self.placement.hi
 
 
 @dataclass
 class _Pile:
-    """Readings of the same segment, of which no two of a row have a token in common."""
+    """Readings of the same segment. No two of the same row overlap."""
 
     readings: list[_Reading] = field(default_factory=list)
 
     def takes(self, new: _Reading) -> bool:
-        """Whether a reading has no token in common with another of its row."""
-        return not any(one.row == new.row and one.lo < new.hi and new.lo < one.hi for one in self.readings)
+        """Whether a reading overlaps no other of its row."""
+        return not any(
+            reading.row == new.row and reading.lo < new.hi and new.lo < reading.hi
+            for reading in self.readings
+        )
 
 
 def _slices(placements: Sequence[Sequence[Placement]]) -> list[Slice]:
@@ -206,39 +196,43 @@ def _slices(placements: Sequence[Sequence[Placement]]) -> list[Slice]:
 
 
 def _joined(placements: Sequence[Placement]) -> list[Placement]:
-    """Placements of which those that go on where the one before ends, in the segment as well, are one."""
-    found: list[Placement] = []
-    for one in placements:
-        last = found[-1] if found else None
-        if last is not None and last.segment is one.segment and (last.hi, last.shift) == (one.lo, one.shift):
-            found[-1] = replace(last, hi=one.hi, hidden=(*last.hidden, *one.hidden))
+    """Joins placements that continue each other, both in the segment and in position."""
+    joined: list[Placement] = []
+    for placement in placements:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.segment is placement.segment
+            and (last.hi, last.shift) == (placement.lo, placement.shift)
+        ):
+            joined[-1] = replace(last, hi=placement.hi, hidden=(*last.hidden, *placement.hidden))
         else:
-            found.append(one)
-    return found
+            joined.append(placement)
+    return joined
 
 
 def _cut(pile: _Pile) -> list[Slice]:
-    """The slices of a pile; what lies between two borders that no reader crosses differently is in one."""
-    borders = sorted({border for one in pile.readings for border in (one.lo, one.hi)})
-    found: list[tuple[int, int, list[_Reading]]] = []
+    """The slices of a pile. Ranges with the same readers form one slice."""
+    borders = sorted({border for reading in pile.readings for border in (reading.lo, reading.hi)})
+    slices: list[tuple[int, int, list[_Reading]]] = []
     for lo, hi in pairwise(borders):
-        readings = [one for one in pile.readings if one.lo <= lo and hi <= one.hi]
+        readings = [reading for reading in pile.readings if reading.lo <= lo and hi <= reading.hi]
         if not readings:
             continue
-        if found and found[-1][1] == lo and found[-1][2] == readings:
-            found[-1] = (found[-1][0], hi, readings)
+        if slices and slices[-1][1] == lo and slices[-1][2] == readings:
+            slices[-1] = (slices[-1][0], hi, readings)
         else:
-            found.append((lo, hi, readings))
-    return [_slice(lo, hi, readings) for lo, hi, readings in found]
+            slices.append((lo, hi, readings))
+    return [_slice(lo, hi, readings) for lo, hi, readings in slices]
 
 
 def _slice(lo: int, hi: int, readings: list[_Reading]) -> Slice:
-    placements = [one.placement for one in readings]
+    placements = [reading.placement for reading in readings]
     return Slice(
         placements[0].segment,
         lo,
         hi,
-        tuple(one.row for one in readings),
-        tuple(lo + one.shift for one in placements),
-        tuple(tuple(at for at in one.hidden if lo <= at < hi) for one in placements),
+        tuple(reading.row for reading in readings),
+        tuple(lo + placement.shift for placement in placements),
+        tuple(tuple(at for at in placement.hidden if lo <= at < hi) for placement in placements),
     )

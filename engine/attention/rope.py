@@ -1,7 +1,7 @@
-"""Rotary position embeddings, as far as reading a key at another place needs them.
+"""Rotary position embeddings, for reading a key at another place.
 
-A rotation by `p` makes attention depend on the distance of query and key only (RoFormer, section 3.2), so
-a query that is turned back reads a key as if the key had moved.
+After a rotation by `p`, attention depends only on the distance of query and key (RoFormer, section 3.2). A
+query that is rotated back reads a key as if the key had moved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Rotary:
 
     Attributes:
         inverse_frequency: [rotary_dim / 2], fp32, radians per position, on the CPU.
-        interleaved: True where pairs are (0, 1), (2, 3), …; False where they are (i, i + rotary_dim / 2).
+        interleaved: True for pairs (0, 1), (2, 3), …; False for pairs (i, i + rotary_dim / 2).
     """
 
     inverse_frequency: Tensor
@@ -29,17 +29,14 @@ class Rotary:
 
     @property
     def dim(self) -> int:
-        """Channels of a head that are rotated."""
+        """Rotated channels of a head."""
         return 2 * self.inverse_frequency.numel()
 
     def angles(self, positions: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
         """Returns cosine and sine, each [positions, rotary_dim] in fp32.
 
-        Angles are taken in fp64, on the CPU: some accelerators have none.
-
-        Args:
-            positions: the positions to rotate to, negative ones included.
-            device: the device of what is returned.
+        The angles are computed in fp64 on the CPU, because some accelerators lack it. Positions may be
+        negative.
         """
         turns = torch.tensor(positions, dtype=torch.float64)[:, None] * self.inverse_frequency.double()
         doubled = turns.repeat_interleave(2, -1) if self.interleaved else torch.cat([turns, turns], -1)
@@ -60,36 +57,31 @@ class Rotary:
         return torch.cat([turned, rest], -1)
 
     def signed(self, sine: Tensor) -> Tensor:
-        """Returns the sine [..., rotary_dim] with the sign that it has in each channel of a rotation."""
+        """Returns the sine [..., rotary_dim] with the sign of each channel in a rotation."""
         signs = torch.tensor([-1.0, 1.0], device=sine.device)
         half = self.dim // 2
         return sine * (signs.repeat(half) if self.interleaved else signs.repeat_interleave(half))
 
     def turn(self, x: Tensor, cosine: Tensor, sine: Tensor, scratch: Scratch) -> None:
-        """Rotates x [..., tokens, head_dim] in its memory, as `rotate` does, in fp32 and rounded once.
+        """Rotates a contiguous x [..., tokens, head_dim] in place, like `rotate`, in fp32 and rounded once.
 
-        Fresh memory, which `rotate` takes several times, costs more than what it computes.
-
-        Args:
-            x: contiguous.
-            cosine: [tokens, rotary_dim] in fp32.
-            sine: as the cosine, with the signs of `signed`.
-            scratch: the buffers.
+        The fresh memory of `rotate` costs more than its computation. The cosine is [tokens, rotary_dim] in
+        fp32, and so is the sine, with the signs of `signed`.
         """
-        given, half, like = x[..., : self.dim], self.dim // 2, x.new_empty((), dtype=torch.float32)
-        shape = tuple(given.shape)
-        part = given if x.dtype == torch.float32 else scratch.take("turned", shape, like).copy_(given)
+        rotated, half, like = x[..., : self.dim], self.dim // 2, x.new_empty((), dtype=torch.float32)
+        shape = tuple(rotated.shape)
+        part = rotated if x.dtype == torch.float32 else scratch.take("turned", shape, like).copy_(rotated)
         swapped = scratch.take("swapped", shape, like)
         if self.interleaved:
             swapped[..., ::2], swapped[..., 1::2] = part[..., 1::2], part[..., ::2]
         else:
             torch.cat([part[..., half:], part[..., :half]], -1, out=swapped)
         part.mul_(cosine).addcmul_(swapped, sine)
-        if part is not given:
-            given.copy_(part)
+        if part is not rotated:
+            rotated.copy_(part)
 
     def shift(self, keys: Tensor, by: int) -> Tensor:
-        """Returns keys [..., head_dim] as they would be `by` positions further on."""
+        """Returns keys [..., head_dim] moved by `by` positions."""
         if not by:
             return keys
         cosine, sine = self.angles([by], keys.device)
@@ -97,11 +89,11 @@ class Rotary:
 
 
 Rotaries = tuple[Rotary | None, ...]
-"""One entry per attention layer; None for a layer whose keys do not know their position."""
+"""One entry per attention layer; None for a layer whose keys have no position."""
 
 
 def move_keys(keys: Tensor, rotaries: Rotaries, by: int) -> Tensor:
-    """Returns the keys of all layers, [layers, kv_heads, tokens, head_dim], `by` positions further on."""
+    """Returns the keys of all layers, [layers, kv_heads, tokens, head_dim], moved by `by` positions."""
     if not by or not any(rotaries):
         return keys
     first = rotaries[0]

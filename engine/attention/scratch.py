@@ -1,4 +1,4 @@
-"""Buffers that are reused from layer to layer and from call to call."""
+"""Buffers that layers and calls share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from torch import Tensor
 
 
 class Scratch:
-    """Buffers that are reused from layer to layer and call to call (fresh memory costs page faults).
+    """Buffers that layers and calls share, because fresh memory costs page faults.
 
-    Attributes:
-        turn: is held while a pass uses them; passes of other threads wait for it.
+    A pass that uses them holds the lock `turn`; passes of other threads wait.
     """
 
     def __init__(self) -> None:
@@ -23,7 +22,12 @@ class Scratch:
     def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """Returns an uninitialised tensor of this shape, with the dtype and device of `like`."""
         count = math.prod(shape)
-        held = self._held.get(name)
-        if held is None or held.numel() < count or held.dtype != like.dtype or held.device != like.device:
-            held = self._held[name] = torch.empty(count, dtype=like.dtype, device=like.device)
-        return held[:count].view(shape)
+        buffer = self._held.get(name)
+        if (
+            buffer is None
+            or buffer.numel() < count
+            or buffer.dtype != like.dtype
+            or buffer.device != like.device
+        ):
+            buffer = self._held[name] = torch.empty(count, dtype=like.dtype, device=like.device)
+        return buffer[:count].view(shape)

@@ -1,7 +1,7 @@
-"""Attention of one row of each of many prompts, in parts: tensors only.
+"""Attention of one row of each of many prompts, in parts, as functions of tensors.
 
-Each part is one product of the rows that read the same keys. What parts give is merged by their log-sum-exp,
-so that it is as if each row had read all its keys at once.
+Each part is one product of the rows that read the same keys. Partial results are merged by their log-sum-exp,
+which equals reading all keys at once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Index = slice | Tensor
 
 @dataclass(frozen=True)
 class Found:
-    """What one part gives to the rows that read it.
+    """The result of one part for the rows that read it.
 
     Attributes:
-        out: [kv_heads, rows, group, head_dim], as if they had read nothing else.
-        log_sum: [kv_heads, rows, group] fp32, of the scores; minus infinity where a row sees nothing.
-        rows: which of all rows these are.
+        out: [kv_heads, rows, group, head_dim], over the keys of this part only.
+        log_sum: [kv_heads, rows, group] fp32, of the scores; minus infinity for a row that sees nothing.
+        rows: the indices of these rows among all.
     """
 
     out: Tensor
@@ -37,13 +37,7 @@ class Found:
 
 
 def index_of(rows: Sequence[int], count: int, device: torch.device) -> Index:
-    """Returns rows as what picks them: a slice where they stand side by side.
-
-    Args:
-        rows: ascending.
-        count: how many there are in all.
-        device: of the index.
-    """
+    """Returns an index of ascending rows out of `count`: a slice if they are consecutive."""
     first, end = rows[0], rows[-1] + 1
     if end - first == len(rows):
         return slice(None) if len(rows) == count else slice(first, end)
@@ -51,25 +45,22 @@ def index_of(rows: Sequence[int], count: int, device: torch.device) -> Index:
 
 
 def picked(states: Tensor, rows: Index) -> Tensor:
-    """Returns rows of [kv_heads, rows, ...]; they are copied only where they do not stand side by side."""
+    """Returns rows of [kv_heads, rows, ...]; a copy only if they are not consecutive."""
     return states[:, rows] if isinstance(rows, slice) else states.index_select(1, rows)
 
 
 def read(
     query: Tensor, keys: Tensor, values: Tensor, hidden: Hidden, rules: AttentionParams, scratch: Scratch
 ) -> tuple[Tensor, Tensor]:
-    """Attention of rows over the same keys.
+    """Attention of rows over the same keys; returns `Found.out` and `Found.log_sum`.
 
     Args:
-        query: [kv_heads, rows, group, head_dim], scaled, and rotated to where these keys stand.
+        query: [kv_heads, rows, group, head_dim], scaled, and rotated to the place of these keys.
         keys: [kv_heads, tokens, head_dim].
         values: [kv_heads, tokens, head_dim].
-        hidden: what each row does not see of these.
-        rules: of the layer; the scale is in the queries already, and sinks are left to `merged`.
+        hidden: the keys that each row does not see.
+        rules: of the layer; the queries include the scale, and `merged` adds sinks.
         scratch: buffers.
-
-    Returns:
-        `Found.out` and `Found.log_sum`.
     """
     kv_heads, rows, group, size = query.shape
     packed = query.reshape(kv_heads, rows * group, size)
@@ -83,53 +74,44 @@ def read(
 def read_own(
     query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, rules: AttentionParams, scratch: Scratch
 ) -> tuple[Tensor, Tensor]:
-    """Attention of rows over keys of their own each; every row sees some.
+    """Attention of rows over separate keys, like `read`; every row sees some.
 
     Args:
         query: [kv_heads, rows, group, head_dim], scaled.
         keys: [rows, kv_heads, tokens, head_dim].
         values: [rows, kv_heads, tokens, head_dim].
         bias: [rows, 1, 1, tokens], to add to the scores; None for nothing.
-        rules: of the layer, as for `read`.
+        rules: of the layer.
         scratch: buffers.
-
-    Returns:
-        `Found.out` and `Found.log_sum`.
     """
     out, log_sum = _product(query.transpose(0, 1), keys, values, bias, rules, scratch)
     return out.transpose(0, 1), log_sum.transpose(0, 1)
 
 
 def merged(found: Sequence[Found], rules: AttentionParams, query: Tensor) -> Tensor:
-    """Returns what rows that read several parts would have got of all at once.
+    """Merges partial results as if each row had read all its keys at once; every row needs at least one.
 
-    Args:
-        found: every row in one of them at least.
-        rules: of the layer.
-        query: [kv_heads, rows, group, head_dim], of all rows.
-
-    Returns:
-        The same shape and number format.
+    `query` has all rows, [kv_heads, rows, group, head_dim]; the result has its shape and dtype.
     """
     kv_heads, rows, group, _ = query.shape
-    if rules.sinks is None and sum(one.out.shape[1] for one in found) == rows:  # each row in just one
+    if rules.sinks is None and sum(part.out.shape[1] for part in found) == rows:  # each row in just one part
         whole = torch.empty_like(query)
-        for one in found:
-            whole[:, one.rows] = one.out.to(query.dtype)
+        for part in found:
+            whole[:, part.rows] = part.out.to(query.dtype)
         return whole
     parts = len(found) + (rules.sinks is not None)
     sums = torch.full((parts, kv_heads, rows, group), -torch.inf, device=query.device)
-    for own, one in zip(sums, found, strict=False):
-        own[:, one.rows] = one.log_sum
+    for own, part in zip(sums, found, strict=False):
+        own[:, part.rows] = part.log_sum
     if rules.sinks is not None:
         sums[-1] = rules.sinks.float().view(kv_heads, 1, group)
     shares = torch.softmax(sums, 0)[..., None]
     out = torch.zeros(query.shape, device=query.device)
-    for share, one in zip(shares, found, strict=False):
-        if isinstance(one.rows, slice):
-            out[:, one.rows].addcmul_(one.out.float(), share[:, one.rows])
+    for share, part in zip(shares, found, strict=False):
+        if isinstance(part.rows, slice):
+            out[:, part.rows].addcmul_(part.out.float(), share[:, part.rows])
         else:
-            out.index_add_(1, one.rows, one.out * share.index_select(1, one.rows))
+            out.index_add_(1, part.rows, part.out * share.index_select(1, part.rows))
     return out.to(query.dtype)
 
 
@@ -151,14 +133,14 @@ def _product(
     if bias is not None:
         scores += bias
     log_sum = scores.logsumexp(-1, keepdim=True)
-    # A row that sees nothing has no weights, and not none of a number.
+    # The clamp avoids NaN weights for a row that sees nothing.
     weights = (scores - log_sum.clamp_min(torch.finfo(torch.float32).min)).exp_()
     return torch.matmul(weights.to(values.dtype), values), log_sum[..., 0]
 
 
 def _fused(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     mask = None if bias is None else bias.to(query.dtype)
-    found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+    result: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         query, keys, values, attn_mask=mask, scale=1.0
     )
-    return found
+    return result

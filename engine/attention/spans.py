@@ -1,7 +1,7 @@
-"""Which keys of one tensor are read by which queries, as a call over sequences of different lengths takes it.
+"""Spans of keys in one tensor and the queries that read them, for variable-length attention calls.
 
-Such a call takes all keys one after the other, and of each sequence where it begins and ends. Keys that
-nobody reads are a sequence without queries; long ones are cut, so that all processors of a GPU have work.
+Such a call takes all keys in order, and the start and end of each sequence. Keys without readers are a
+sequence without queries. Long spans are cut, so that all processors of a GPU have work.
 """
 
 from __future__ import annotations
@@ -18,13 +18,7 @@ MOST_KEYS = 512  # of a sequence
 
 @dataclass(frozen=True)
 class Span:
-    """Keys `first..end` that several queries read, each all of them.
-
-    Attributes:
-        queries: which, by their number.
-        first: the first key.
-        end: behind the last.
-    """
+    """Keys `first..end` that the queries with these numbers read whole."""
 
     queries: tuple[int, ...]
     first: int
@@ -35,22 +29,22 @@ class Spans:
     """Spans of one tensor as sequences; each query of each sequence is a pair.
 
     Args:
-        spans: at least one, none empty, of which no two have a key in common.
-        group: query heads that share a key head.
-        device: of the numbers.
+        spans: at least one, none empty, without overlap.
+        group: query heads per key head.
+        device: of the tensors.
 
     Attributes:
-        queries: which query each pair is of.
-        picks: the same, int64 [pairs] there.
-        cu_queries: int32 [sequences + 1], where the rows of each sequence begin, `group` for each pair.
-        cu_keys: int32 [sequences + 1], where its keys begin.
-        most_queries: rows of a sequence.
-        most_keys: keys of a sequence.
+        queries: the query of each pair.
+        picks: the same as int64 [pairs] on the device.
+        cu_queries: int32 [sequences + 1], start of each sequence's rows, `group` per pair.
+        cu_keys: int32 [sequences + 1], start of each sequence's keys.
+        most_queries: the most rows of a sequence.
+        most_keys: the most keys of a sequence.
     """
 
     def __init__(self, spans: Iterable[Span], group: int, device: torch.device) -> None:
         rows, keys, self.queries = [0], [0], list[int]()
-        for span in sorted(spans, key=lambda one: one.first):
+        for span in sorted(spans, key=lambda span: span.first):
             assert keys[-1] <= span.first < span.end, "spans overlap, or are empty"
             if span.first > keys[-1]:
                 rows.append(rows[-1])
@@ -67,17 +61,12 @@ class Spans:
 
 
 def table_of(rows: Sequence[int], count: int, device: torch.device) -> Tensor:
-    """Returns which pairs are of each row, int64 [count, most pairs of a row].
+    """Returns the pairs of each of `count` rows, int64 [count, most pairs of a row], padded with `len(rows)`.
 
-    Args:
-        rows: the row of each pair; every row has one at least.
-        count: how many rows there are.
-        device: of the table.
-
-    A row with fewer pairs has their number, `len(rows)`, in the places that are left.
+    `rows` has the row of each pair; every row has at least one.
     """
-    found: list[list[int]] = [[] for _ in range(count)]
+    pairs_of: list[list[int]] = [[] for _ in range(count)]
     for pair, row in enumerate(rows):
-        found[row].append(pair)
-    most = max(len(one) for one in found)
-    return torch.tensor([one + [len(rows)] * (most - len(one)) for one in found], device=device)
+        pairs_of[row].append(pair)
+    most = max(len(pairs) for pairs in pairs_of)
+    return torch.tensor([pairs + [len(rows)] * (most - len(pairs)) for pairs in pairs_of], device=device)

@@ -1,8 +1,8 @@
-"""Attention over spans of keys by torch's call for sequences of different lengths: tensors only.
+"""Attention over spans of keys by torch's variable-length attention call, as functions of tensors.
 
-It is there on GPUs of CUDA, and takes one call where `shared_attention` takes a product for each part. The
-query heads that share a key head are rows of one sequence, so that their keys are read once. What it cannot
-do is said in words by `refusal`, and is left to `shared_attention`: soft caps, fp32, heads of other sizes.
+The call exists for CUDA GPUs and replaces one product per part in `shared_prefix`. Query heads that share a
+key head are rows of one sequence, so their keys are read once. `refusal` describes unsupported cases, which
+`shared_prefix` handles: soft caps, fp32, other head sizes.
 """
 
 from __future__ import annotations
@@ -22,32 +22,27 @@ LARGEST_HEAD = 256
 TOLERANCE = 0.05  # between numbers of about 1, with products in 16 bits
 
 Pairs = tuple[Tensor, Tensor]
-"""What a call gives for each pair: the output [kv_heads, pairs, group, head_dim], as if its query had read
-nothing but its sequence, and the log-sum-exp of the scores, [kv_heads, pairs, group] in fp32."""
+"""The result of a call for each pair: the output [kv_heads, pairs, group, head_dim] over its sequence only,
+and the log-sum-exp of the scores, [kv_heads, pairs, group] in fp32."""
 
 
 def refusal(like: Tensor, softcap: float | None = None) -> str:
-    """Why spans of such keys are not read in one call, in words; empty where they are.
+    """Returns the reason why one call cannot read spans of keys [..., head_dim] like these; "" if it can.
 
-    A trial on a few numbers comes first, once for each device, number format and size of heads: what torch
-    lacks there, or computes wrongly, is refused as well.
-
-    Args:
-        like: queries or keys, [..., head_dim].
-        softcap: of the layer.
+    A trial on a few numbers runs once per device, dtype and head size. It detects missing and wrong kernels.
     """
     if softcap is not None:
-        return "torch's call for sequences of different lengths takes no soft cap of scores"
+        return "torch's variable-length attention does not support soft caps"
     return fault_of(like.device, like.dtype, like.shape[-1])
 
 
 def read_spans(query: Tensor, keys: Tensor, values: Tensor, spans: Spans) -> Pairs:
-    """Attention of queries over the spans that each reads, in one call.
+    """Attention of queries over their spans, in one call.
 
     Args:
-        query: [kv_heads, queries, group, head_dim], scaled, and rotated to where the keys stand.
-        keys: [tokens, kv_heads, head_dim], with any distance between tokens and heads.
-        values: the same of values.
+        query: [kv_heads, queries, group, head_dim], scaled, and rotated to the place of the keys.
+        keys: [tokens, kv_heads, head_dim], with any strides of tokens and heads.
+        values: like the keys.
         spans: of these keys.
     """
     from torch.nn.attention import varlen
@@ -70,16 +65,10 @@ def read_spans(query: Tensor, keys: Tensor, values: Tensor, spans: Spans) -> Pai
 
 
 def merged_pairs(found: Sequence[Pairs], table: Tensor, rules: AttentionParams, query: Tensor) -> Tensor:
-    """Returns what rows would have got of all that their pairs read at once.
+    """Merges the pairs of each row as if it had read all its keys at once.
 
-    Args:
-        found: of each call.
-        table: of all pairs, one call after the other (`spans.table_of`).
-        rules: of the layer.
-        query: [kv_heads, rows, group, head_dim], of all rows.
-
-    Returns:
-        The same shape and number format.
+    `table` numbers the pairs call by call (`spans.table_of`). `query` has all rows, [kv_heads, rows, group,
+    head_dim]; the result has its shape and dtype.
     """
     kv_heads, rows, group, size = query.shape
     blind = torch.full((kv_heads, 1, group), -torch.inf, device=query.device)
@@ -95,42 +84,36 @@ def merged_pairs(found: Sequence[Pairs], table: Tensor, rules: AttentionParams, 
 
 @functools.cache
 def fault_of(device: torch.device, dtype: torch.dtype, size: int) -> str:
-    """Why keys of this form are not read in one call, in words; empty where they are. Remembered.
-
-    Args:
-        device: where they are.
-        dtype: their number format.
-        size: of a head.
-    """
+    """Returns the cached reason why one call cannot read keys of this form; "" if it can."""
     if device.type != DEVICE:
-        return f"torch has its call for sequences of different lengths on {DEVICE}, not on {device.type}"
+        return f"torch's variable-length attention needs {DEVICE}, not {device.type}"
     if dtype not in DTYPES:
-        return f"torch's call for sequences of different lengths takes bf16 and fp16, and not {dtype}"
+        return f"torch's variable-length attention needs bf16 or fp16, not {dtype}"
     if size % 8 or size > LARGEST_HEAD:
         return (
-            "torch's call for sequences of different lengths takes heads of a multiple of 8, up to "
-            f"{LARGEST_HEAD}, and not of {size}"
+            f"torch's variable-length attention needs head sizes in multiples of 8 up to {LARGEST_HEAD}, "
+            f"not {size}"
         )
     try:
         apart = _apart(device, dtype, size)
     except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        return f"torch's call for sequences of different lengths fails here ({lines[0]})"
+        return f"torch's variable-length attention fails ({lines[0]})"
     if not apart <= TOLERANCE:
-        return f"torch's call for sequences of different lengths is {apart:.2g} off here"
+        return f"torch's variable-length attention is {apart:.2g} off"
     return ""
 
 
 @torch.inference_mode()
 def _apart(device: torch.device, dtype: torch.dtype, size: int) -> float:
-    """The greatest difference to attention by the definition, over two spans with gaps before them."""
+    """The greatest difference from the definition of attention, over two spans with gaps before them."""
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(2, 3, 2, size, generator=generator) * size**-0.5
     keys, values = torch.randn(2, 40, 2, size, generator=generator)
     read = (Span((0, 2), 3, 20), Span((1,), 26, 40))
     rows, own_keys, own_values = (states.to(device, dtype) for states in (query, keys, values))
-    found = read_spans(rows, own_keys, own_values, Spans(read, 2, device))
-    out, log_sum = (states.float().cpu() for states in found)
+    result = read_spans(rows, own_keys, own_values, Spans(read, 2, device))
+    out, log_sum = (states.float().cpu() for states in result)
     misses, pair = [], 0
     for span in read:
         for number in span.queries:

@@ -1,1 +1,1 @@
-"""What every part of the engine shares: errors, events, segments and choices."""
+"""Shared parts of the engine: errors, events, segments and choices."""

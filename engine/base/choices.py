@@ -1,4 +1,4 @@
-"""What can be chosen, by name and in words, for every room, the command line, the page and the documents."""
+"""Choices by name with a description, for the engine, the command line, the page and the documents."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Scope = Literal["isolated", "anchored", "preceding", "scaffold"]
 SCOPES: Final[Mapping[Scope, str]] = MappingProxyType(
     {
         "isolated": "a module sees only itself",
-        "anchored": "a module sees the text that is always before it",
-        "preceding": "a module sees that text, and the nearest modules before it in this prompt",
-        "scaffold": "a module sees all of this prompt that is before it",
+        "anchored": "a module sees the fixed text before it",
+        "preceding": "a module sees that text and the nearest modules before it in this prompt",
+        "scaffold": "a module sees everything before it in this prompt",
     }
 )
 
@@ -27,15 +27,15 @@ PLACEMENTS: Final[Mapping[PlacementPolicy, str]] = MappingProxyType(
 Reuse = Literal["off", "auto"]
 REUSES: Final[Mapping[Reuse, str]] = MappingProxyType(
     {
-        "off": "scope and repair as they are set",
-        "auto": "the cheapest way whose measured mean KL is within the promise",
+        "off": "scope and repair as set",
+        "auto": "the cheapest method with a measured mean KL within the promise",
     }
 )
 
 Speculate = Literal["auto", "on", "off"]
 SPECULATIONS: Final[Mapping[Speculate, str]] = MappingProxyType(
     {
-        "auto": "where it cannot change the text: at temperature 0",
+        "auto": "only at temperature 0, without a change of the text",
         "on": "at any temperature",
         "off": "one token a pass",
     }
@@ -44,22 +44,22 @@ SPECULATIONS: Final[Mapping[Speculate, str]] = MappingProxyType(
 Device = Literal["auto", "cpu", "cuda", "mps"]
 DEVICES: Final[Mapping[Device, str]] = MappingProxyType(
     {
-        "auto": "the best that is here and runs the model",
+        "auto": "the best available device that runs the model",
         "cpu": "the processor",
-        "cuda": "a GPU of NVIDIA or AMD",
+        "cuda": "an NVIDIA or AMD GPU",
         "mps": "the GPU of a Mac",
     }
 )
 
 RANDOM: Final = "random:"
-"""What the name of a model of random weights begins with."""
+"""Prefix of the name of a model with random weights."""
 
 Weights = Literal["auto", "packed", "plain"]
 WEIGHTS: Final[Mapping[Weights, str]] = MappingProxyType(
     {
-        "auto": "packed for the processor where a measurement says that they win, else plain",
+        "auto": "packed if a measurement favours it, else plain",
         "packed": "packed for the processor",
-        "plain": "as the files have them",
+        "plain": "as in the files",
     }
 )
 
@@ -76,10 +76,10 @@ TimelinePart = Literal["parse", "plan", "encode", "load", "repair", "prefill", "
 TIMELINE_PARTS: Final[Mapping[TimelinePart, str]] = MappingProxyType(
     {
         "parse": "reading the prompt's text",
-        "plan": "binding the prompt to the schema, and choosing tokens, positions and segments",
-        "encode": "computing the segments that were not stored",
-        "load": "reading the segments that were, from memory or from disk",
-        "repair": "choosing the cached tokens that are computed again",
+        "plan": "binding the prompt to the schema and choosing tokens, positions and segments",
+        "encode": "computing missing segments",
+        "load": "reading stored segments from memory or disk",
+        "repair": "choosing cached tokens to recompute",
         "prefill": "computing the new tokens over the cached ones",
         "sample": "choosing the first token",
     }

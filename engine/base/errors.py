@@ -1,10 +1,10 @@
-"""Errors that are the user's to mend. Each message says what is wrong, where, and what to do."""
+"""Errors that the user can fix. Each message names the problem, its place and the fix."""
 
 from __future__ import annotations
 
 
 class PromptCacheError(Exception):
-    """Base of every error whose text is shown to the user as it is."""
+    """Base of every error with a text for the user."""
 
 
 class ModelError(PromptCacheError):
@@ -16,7 +16,7 @@ class StoreError(PromptCacheError):
 
 
 class ClosedError(PromptCacheError):
-    """Something is asked of an engine that was closed."""
+    """The engine is closed."""
 
 
 class CancelledError(PromptCacheError):
@@ -24,35 +24,31 @@ class CancelledError(PromptCacheError):
 
 
 class DeadlockError(PromptCacheError):
-    """A thread waits for what only it can bring."""
+    """A thread waits for its own work."""
 
 
 class SettingsError(PromptCacheError):
-    """A setting of a run is out of its range, or does not fit the model."""
+    """A setting of a run is out of range or does not fit the model."""
 
 
 class PathError(PromptCacheError):
-    """A path leads to nothing that can be used as it was named: missing, of another kind, or closed to us."""
+    """A path is missing, has the wrong type, or is not accessible."""
 
 
 class CharacterError(PromptCacheError):
-    """A text holds half of a surrogate pair, which is no character."""
+    """A text has half of a surrogate pair."""
 
     def __init__(self, text: str) -> None:
-        at = next(place for place, one in enumerate(text) if 0xD800 <= ord(one) <= 0xDFFF)
+        at = next(place for place, character in enumerate(text) if 0xD800 <= ord(character) <= 0xDFFF)
         line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
         super().__init__(
-            f"the text holds half of a surrogate pair (U+{ord(text[at]):04X}) in line {line}, column "
+            f"the text has half of a surrogate pair (U+{ord(text[at]):04X}) in line {line}, column "
             f"{column}. Remove it, or write the whole character."
         )
 
 
 def require_characters(text: str) -> None:
-    """Refuses a text that cannot be encoded.
-
-    Raises:
-        CharacterError: it holds half of a surrogate pair.
-    """
+    """Raises CharacterError for a text with half of a surrogate pair, which cannot be encoded."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

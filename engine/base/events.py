@@ -1,4 +1,4 @@
-"""What a run reports while it goes on, and the answer with its figures at the end. No computing here."""
+"""The events of a run, and the answer with its figures. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class SegmentUse:
 
     Attributes:
         path: the path of the module, "" for the anonymous one.
-        tokens: how many tokens the whole segment has.
+        tokens: the number of tokens of the whole segment.
         tier: the tier where it was found.
-        outcome: whether it was found; else it had to be computed.
-        reason: the reason of a miss, a `Reason` or what an earlier version has written; "" of a hit.
+        outcome: whether it was found or had to be computed.
+        reason: the reason of a miss, a `Reason` or the text of an earlier version; "" for a hit.
         key: the segment's name; not part of the JSON.
     """
 
@@ -38,9 +38,9 @@ class SegmentUse:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields by name."""
-        told = asdict(self)
-        del told["key"]
-        return told
+        fields = asdict(self)
+        del fields["key"]
+        return fields
 
 
 _NOT_IN_JSON = (
@@ -58,19 +58,19 @@ _NOT_IN_JSON = (
 
 @dataclass(frozen=True)
 class ReuseTaken:
-    """The remedy that an answer under a promise took.
+    """The reuse level of an answer with a quality promise.
 
     Attributes:
-        rung: its place on the ladder of remedies, from 0, the segments as they are stored.
-        scope: what modules saw; "" where nothing was reused.
-        repair: which cached tokens were computed again.
+        rung: the level, from 0, the segments as stored.
+        scope: what modules saw; "" if nothing was reused.
+        repair: which cached tokens were recomputed.
         scaffold: paths of the modules that were encoded together; empty unless all were.
-        why: the remedy and its reason, in a line.
-        promise: the most that the KL may be, in nats per answer token.
-        kl: what was measured of it: of this answer where it was checked, else the mean of the last ones
-            before it; None where nothing was.
-        checked: whether this very answer was checked.
-        combination: the name of the segments that it read together; "" where it read none.
+        why: the level and its reason, in a line.
+        promise: the upper limit of the KL, in nats per answer token.
+        kl: the measured KL: of this answer if it was checked, else the mean of the last checked ones; None if
+            unknown.
+        checked: whether this answer was checked.
+        combination: the name of the segments that it read together; "" if it read none.
     """
 
     rung: int
@@ -85,18 +85,18 @@ class ReuseTaken:
 
     @property
     def broken(self) -> bool:
-        """Whether this very answer was found to break the promise."""
+        """Whether this answer was checked and breaks the promise."""
         return self.checked and self.kl is not None and self.kl > self.promise
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what `pml run --json` prints under `reuse`."""
+        """Returns the object that `pml run --json` prints under `reuse`."""
         taken: Any = "uncached"
         if self.scope:
             taken = {"scope": self.scope, "repair": self.repair}
             if self.scaffold:
                 taken["scaffold"] = list(self.scaffold)
-        found = {"kl": self.kl, "promise": self.promise, "checked": self.checked}
-        return {"taken": taken, "why": self.why, **found}
+        quality = {"kl": self.kl, "promise": self.promise, "checked": self.checked}
+        return {"taken": taken, "why": self.why, **quality}
 
 
 @dataclass(frozen=True)
@@ -105,29 +105,34 @@ class Answer:
 
     Attributes:
         ttft_ms: time from the prompt's text to the first token id, in milliseconds.
-        tpot_ms: mean time of each further token in milliseconds: forward pass, choice, and its text; of
-            several from one pass, each its share.
+        tpot_ms: mean time of each further token in milliseconds: forward pass, choice and text. Tokens of one
+            pass share its time equally.
         timeline_ms: the parts of ttft_ms, in order.
-        tokens: prompt, from_cache (read from segments), encoded (those of them whose segments this very run
-            computed), computed, generated, read (those that were there before this run, in memory or on
-            disk), written (those that this run computed and that go to disk: segments, and what is marked),
-            and choosing: what it took a repair to choose its tokens, in tokens that pass through the whole
-            network. Of those generated, drafted: how many were guessed, accepted: how many of these the
-            model chose, and repeated: how many were computed again, since rounding might have decided.
-        stopped: what ended it: "eos", "length", or "stop" for a stop string.
-        stop: the stop string that ended it, where one did; not part of the JSON.
+        tokens: the token counts by name:
+            prompt;
+            from_cache: read from segments;
+            encoded: those of from_cache whose segments this run computed;
+            computed;
+            generated;
+            read: found in memory or on disk before this run;
+            written: computed by this run and written to disk, as segments or marked prefixes;
+            choosing: the cost of choosing repair tokens, in tokens through the whole network;
+            drafted: generated tokens that were guessed;
+            accepted: guesses that the model confirmed;
+            repeated: generated tokens computed again, because rounding might have decided them.
+        stopped: the reason of the end: "eos", "length", or "stop" for a stop string.
+        stop: the stop string that ended it, if any; not part of the JSON.
         cut_short: whether the context window ended it before `max_new_tokens` did; not part of the JSON.
-        marked: the position up to which what was marked is on disk, or is written now; not part of the JSON.
-        unmarked: why no more of what was marked is; "" where all of it is; not part of the JSON.
-        written_for: how many of the written tokens are kept for how many seconds at least, 0 where nothing is
-            said; not part of the JSON.
-        read_ms: what computing had taken of what earlier prompts had left in memory or on disk and this one
-            read, in milliseconds, segments not among it; None where that is not known; not part of the JSON.
-        passes: through the network after the first token's; fewer than tokens where guesses accepted.
-        waited_ms: how long its steps waited for those of other answers, and for what another program was
-            encoding, in milliseconds; in no other figure.
+        marked: the end of the marked prefix that is written to disk, as a position; not part of the JSON.
+        unmarked: the reason why no more is written; "" if all marks are; not part of the JSON.
+        written_for: written tokens by minimum lifetime in seconds, 0 for no minimum; not part of the JSON.
+        read_ms: the earlier compute time of the prefix that this prompt read, without segments, in
+            milliseconds;
+            None if unknown; not part of the JSON.
+        passes: passes after the first token; fewer than tokens if guesses are accepted.
+        waited_ms: milliseconds of waiting for other answers and other programs; in no other figure.
         first_logits: [vocabulary] fp32, of the first token; not part of the JSON.
-        reuse: the remedy that it took, where it was answered under a promise; not part of the JSON.
+        reuse: the reuse level of an answer with a quality promise; not part of the JSON.
     """
 
     text: str
@@ -161,11 +166,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The cached answer beside the uncached one.
+    """The cached answer compared with the uncached one.
 
     Attributes:
         ttft_speedup: uncached ÷ cached time to first token.
-        first_token_agrees: both sides found the same token likeliest.
+        first_token_agrees: both sides have the same most likely token.
         kl_first_token: KL of the cached distribution from the uncached one, in nats, at temperature 1.
         same_text: the whole answers are equal.
     """
@@ -182,7 +187,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Working:
-    """Something that takes a while: before the first token, or a wait."""
+    """A task before the first token, or a wait, is in progress."""
 
     side: Side
     what: str
@@ -192,25 +197,17 @@ class Working:
 
 @dataclass(frozen=True)
 class Barred(Working):
-    """Another program is at what comes next: this is looked at again after a while, by nobody's turn."""
+    """Another program computes the next part; this side checks again later, out of turn."""
 
 
 @dataclass(frozen=True)
 class Waiting(Working):
-    """The next step waits for another answer's, and of the work as much is done as before."""
+    """The next step waits for another answer's step; progress is unchanged."""
 
 
 @dataclass(frozen=True)
 class FirstToken:
-    """The first token is known.
-
-    Attributes:
-        side: the side that answers.
-        ttft_ms: as of `Answer`.
-        timeline_ms: as of `Answer`.
-        tokens: as of `Answer`.
-        written_for: as of `Answer`.
-    """
+    """The first token is known. The attributes are as in `Answer`."""
 
     side: Side
     ttft_ms: float
@@ -221,12 +218,9 @@ class FirstToken:
 
 @dataclass(frozen=True)
 class Delta:
-    """More text of an answer; "" after a pass that computed a token of it again.
+    """More text of an answer; "" after a pass that recomputed one of its tokens.
 
-    Attributes:
-        side: the side that answers.
-        text: what is new.
-        waited_ms: how long its steps have waited so far for those of other answers, in milliseconds.
+    `waited_ms` is the time spent so far waiting for other answers' steps.
     """
 
     side: Side
@@ -236,7 +230,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Finished:
-    """One side is done."""
+    """One side has finished."""
 
     side: Side
     answer: Answer
@@ -244,21 +238,19 @@ class Finished:
 
 @dataclass(frozen=True)
 class Compared:
-    """Both sides are done. Always the last event."""
+    """Both sides have finished. Always the last event."""
 
     comparison: Comparison
 
 
 @dataclass(frozen=True)
 class Listener:
-    """What is told in the middle of an answer's steps, where no event can be: on the thread that reads them.
+    """Callbacks during an answer's steps, where events are impossible, on the thread that reads the answer.
 
     Attributes:
-        turn: told that the turn of a side has come after a Waiting; must be quick.
-        stopped: asked whether nobody wants the answer any more, also between the layers of a long pass: its
-            events end there.
-        checked: told what a check has found of the answer under a promise, long after its end, on a thread of
-            its own.
+        turn: called when the turn of a side has come after a Waiting; must be quick.
+        stopped: polled, also between the layers of a long pass; if it returns true, the events end.
+        checked: called with the result of a check of the answer, long after its end, on a separate thread.
     """
 
     turn: Callable[[Side], None] = lambda _: None

@@ -1,4 +1,4 @@
-"""What stays until somebody lets go of it."""
+"""The base class of releasable resources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Releasable(ABC):
-    """Something that stays until it is released, by `with` or by `release`."""
+    """A resource that is released by `with` or by `release`."""
 
     def __enter__(self) -> Self:
         """Returns itself."""
@@ -22,4 +22,4 @@ class Releasable(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Lets go of it; a second time does nothing."""
+        """Releases the resource; a second call does nothing."""

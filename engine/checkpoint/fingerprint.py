@@ -1,8 +1,8 @@
-"""The identity of a checkpoint: what is in its files, not what it is called.
+"""The identity of a checkpoint, from the contents of its files.
 
-Every byte of every file that the loader reads is digested. Digests of large files are remembered by place,
-device, inode, size and both times. What would go unseen is a change that leaves all of these as they were:
-one through a mapping whose time the system has not set yet, or one below the file system.
+Every byte of every file that the loader reads is digested. Digests of large files are cached by path, device,
+inode, size and both times. Only a change that preserves all of these would go unnoticed: a write through a
+mapping whose time is not set yet, or a change below the file system.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from engine.files import atomic
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int, str], None]
-"""Called with bytes done, bytes in all, and what is being read."""
+"""Called with bytes done, total bytes, and a label."""
 
 LARGE = 16 << 20  # bytes
 BLOCK = 8 << 20
 REMEMBERED = 1000  # files
 _FORMAT = "checkpoint 2"
-_ROUNDING = "rounded weights 1"  # counts up when quantized_weights.py rounds otherwise
+_ROUNDING = "rounded weights 1"  # increase it when quantized_weights.py rounds differently
 
 
 def fingerprint(checkpoint: Checkpoint, memory: Path | None = None, progress: Progress | None = None) -> str:
@@ -38,46 +38,39 @@ def fingerprint(checkpoint: Checkpoint, memory: Path | None = None, progress: Pr
 
     Args:
         checkpoint: the files to read.
-        memory: a file that remembers the digests of large files; None for none.
-        progress: called with (bytes done, bytes in all, what) while large files are read.
+        memory: a file that caches the digests of large files; None for none.
+        progress: called with (bytes done, total bytes, label) while large files are read.
 
     Raises:
         OSError: a file cannot be read.
     """
     known = _Memory(memory)
     stamps = {name: stamp(checkpoint.folder / name) for name in checkpoint.names}
-    large = {name for name, found in stamps.items() if found[2] > LARGE}
+    large = {name for name, file_stamp in stamps.items() if file_stamp[2] > LARGE}
     places = {name: os.path.realpath(checkpoint.folder / name) for name in large}
     unread = [name for name in large if known.get(places[name], stamps[name]) is None]
     reading = _Reading(sum(stamps[name][2] for name in unread), progress)
     whole = hashlib.sha256(_FORMAT.encode())
     for name, label in zip(checkpoint.names, checkpoint.labels, strict=True):
-        path, found = checkpoint.folder / name, stamps[name]
-        digest = known.get(places[name], found) if name in large else None
+        path, file_stamp = checkpoint.folder / name, stamps[name]
+        digest = known.get(places[name], file_stamp) if name in large else None
         if digest is None:
             digest = digest_of(path, reading if name in large else None)
-            if name in large and settled(found) and stamp(path) == found:
-                known.put(places[name], found, digest)
+            if name in large and settled(file_stamp) and stamp(path) == file_stamp:
+                known.put(places[name], file_stamp, digest)
         whole.update(f"\0{label}\0{digest}".encode("utf-8", "surrogateescape"))
     known.save()
     return whole.hexdigest()[:32]
 
 
 def quantized_fingerprint(plain: str, quantize: Quantize) -> str:
-    """Returns the digest of a checkpoint with rounded weights: another model's, as its keys and values are.
-
-    Args:
-        plain: the digest of the checkpoint as it is.
-        quantize: how its weights are rounded; "none" gives `plain`.
-    """
+    """Returns the digest of a checkpoint with rounded weights, whose keys and values differ."""
     if quantize == "none":
         return plain
     return hashlib.sha256(f"{_ROUNDING}\0{quantize}\0{plain}".encode()).hexdigest()[:32]
 
 
 class _Reading:
-    """Counts bytes for somebody who waits."""
-
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._total, self._progress, self._done = total, progress, 0
 
@@ -88,7 +81,7 @@ class _Reading:
 
 
 def digest_of(path: Path, reading: _Reading | None) -> str:
-    """Returns the digest of a file's bytes, telling `reading` of each block."""
+    """Returns the digest of a file's bytes and reports each block to `reading`."""
     digest = xxhash.xxh3_128()
     buffer = memoryview(bytearray(BLOCK))
     with path.open("rb", buffering=0) as file:
@@ -100,7 +93,7 @@ def digest_of(path: Path, reading: _Reading | None) -> str:
 
 
 class _Memory:
-    """Digests of large files by their stamps; the oldest are forgotten. A damaged memory is an empty one."""
+    """Cached digests of large files by stamp; the oldest are dropped. A damaged cache counts as empty."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -108,34 +101,34 @@ class _Memory:
         self._known = _remembered(path) if path is not None else {}
 
     def get(self, place: str, found: Stamp) -> str | None:
-        held = self._known.get(place)
-        return held[1] if held is not None and held[0] == found else None
+        entry = self._known.get(place)
+        return entry[1] if entry is not None and entry[0] == found else None
 
     def put(self, place: str, found: Stamp, digest: str) -> None:
         self._known.pop(place, None)
         self._known[place] = self._new[place] = (found, digest)
 
     def save(self) -> None:
-        """Writes what is new; what other processes wrote in the meantime stays."""
+        """Writes new digests; concurrent changes of other processes stay."""
         if self._path is None or not self._new:
             return
         rows = {**{k: v for k, v in _remembered(self._path).items() if k not in self._new}, **self._new}
-        kept = dict(list(rows.items())[-REMEMBERED:])
+        newest = dict(list(rows.items())[-REMEMBERED:])
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with atomic.writing(self._path.parent, self._path.name) as file:
-                file.write(json.dumps(kept).encode())
+                file.write(json.dumps(newest).encode())
         except OSError as error:
-            log.info("digests were not remembered in %s: %s", self._path, error)
+            log.info("cannot save digests in %s: %s", self._path, error)
 
 
 def _remembered(memory: Path) -> dict[str, tuple[Stamp, str]]:
     try:
         with memory.open("rb") as file:
-            found: Any = json.loads(file.read(REMEMBERED * 10_000))
+            content: Any = json.loads(file.read(REMEMBERED * 10_000))
     except (OSError, ValueError, RecursionError):
         return {}
-    rows = found.items() if isinstance(found, dict) else ()
+    rows = content.items() if isinstance(content, dict) else ()
     return {place: (tuple(row[0]), row[1]) for place, row in rows if _sound(row)}
 
 

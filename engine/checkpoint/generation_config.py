@@ -1,7 +1,7 @@
-"""How answers are to be generated as a model's makers say (generation_config.json).
+"""The generation settings of a model's makers (generation_config.json).
 
-Some of it are settings, which a caller may give otherwise; some are rules, which hold for every answer. The
-rules are transformers' own processors of logits. What is neither is named.
+Settings are defaults that a caller may change. Rules hold for every answer and use transformers' own logits
+processors. Other fields are reported as ignored.
 """
 
 from __future__ import annotations
@@ -21,14 +21,9 @@ SETTINGS: Final = ("temperature", "top_p", "top_k", "repetition_penalty", "max_n
 
 @dataclass(frozen=True)
 class _Place:
-    """What a processor may have to know of an answer.
+    """The context of an answer for a processor: prompt [1, tokens] and end tokens [tokens]."""
 
-    Attributes:
-        prompt: [1, tokens].
-        ends: [tokens], those that end an answer.
-    """
-
-    prompt: Any  # transformers' hints name a kind of tensor that torch makes none of
+    prompt: Any  # transformers' hints name a tensor type that torch does not produce
     ends: Tensor
 
     @property
@@ -38,7 +33,7 @@ class _Place:
 
 
 _Make = Callable[[Any, _Place], Any]
-# By the field's name, in the order of `generate`: the value that changes nothing, and the processor.
+# By field name, in the order of `generate`: the neutral value and the processor.
 _RULES: Final[Mapping[str, tuple[Any, _Make]]] = {
     "sequence_bias": ({}, lambda value, _: logits_process.SequenceBiasLogitsProcessor(value)),
     "encoder_repetition_penalty": (
@@ -67,7 +62,7 @@ _RULES: Final[Mapping[str, tuple[Any, _Make]]] = {
         lambda value, at: logits_process.SuppressTokensAtBeginLogitsProcessor(value, at.start),
     ),
 }
-# The same of those that only count where tokens are drawn.
+# The same for fields that only affect sampling.
 _WARPERS: Final[Mapping[str, tuple[Any, _Make]]] = {
     "temperature": (1, lambda value, _: logits_process.TemperatureLogitsWarper(float(value))),
     "top_h": (None, lambda value, _: logits_process.TopHLogitsWarper(float(value))),
@@ -78,7 +73,7 @@ _WARPERS: Final[Mapping[str, tuple[Any, _Make]]] = {
     "epsilon_cutoff": (0, lambda value, _: logits_process.EpsilonLogitsWarper(float(value))),
     "eta_cutoff": (0, lambda value, _: logits_process.EtaLogitsWarper(float(value))),
 }
-# The other fields that change what `generate` writes, or what other programs do, with the values that do not.
+# Other fields that change the output of `generate` or of other programs, with their neutral values.
 _WITHOUT_EFFECT: Final[Mapping[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("num_beams", "num_beam_groups", "num_return_sequences", "guidance_scale"), (1,)),
     **dict.fromkeys(("presence_penalty", "frequency_penalty", "diversity_penalty", "penalty_alpha"), (0,)),
@@ -90,99 +85,94 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 class Generation:
-    """How answers are to be generated.
+    """The generation settings of a model.
 
     Args:
         said: the generation config, of transformers.
-        added: tokens that stand outside the tokenizer's own vocabulary, by their text.
-        vocabulary: how many tokens the model chooses from.
-        window: how many tokens a prompt and its answer may have together.
+        added: tokens outside the tokenizer's own vocabulary, by their text.
+        vocabulary: the number of tokens that the model chooses from.
+        window: the most tokens of a prompt with its answer.
 
     Attributes:
-        settings: settings by name, as the makers have them.
-        rules: what holds for every answer, by the name of its field.
+        settings: the makers' settings by name.
+        rules: values of rules for every answer, by field name.
         stop: texts that end every answer.
-        ends: tokens that do, among them those whose text is one of these.
-        ignored: what changes the answers of `generate` and has no effect here, by the name of its field.
+        ends: tokens that end every answer, including those whose text is in `stop`.
+        ignored: values without effect here that change the answers of `generate`, by field name.
     """
 
     def __init__(self, said: Any, added: Mapping[str, int], vocabulary: int, window: int) -> None:
-        given = {name: value for name, value in vars(said).items() if value is not None}
-        self.settings = {name: given[name] for name in SETTINGS if name in given}
+        fields = {name: value for name, value in vars(said).items() if value is not None}
+        self.settings = {name: fields[name] for name in SETTINGS if name in fields}
         if said.do_sample is False:
             self.settings["temperature"] = 0.0
-        own = {name: one for name, one in {**_RULES, **_WARPERS}.items() if name not in SETTINGS}
+        rules = {name: item for name, item in {**_RULES, **_WARPERS}.items() if name not in SETTINGS}
         wanted = {
-            name: given[name] for name, (neutral, _) in own.items() if not _same(given.get(name), neutral)
+            name: fields[name] for name, (neutral, _) in rules.items() if not _same(fields.get(name), neutral)
         }
         self.rules = {name: value for name, value in wanted.items() if _works(name, value, vocabulary)}
         self.ignored = {name: value for name, value in wanted.items() if name not in self.rules}
-        stop = given.get("stop_strings", [])
+        stop = fields.get("stop_strings", [])
         texts = [stop] if isinstance(stop, str) else stop
-        sound = isinstance(texts, list) and all(isinstance(one, str) and one for one in texts)
-        self.stop: tuple[str, ...] = tuple(texts) if sound else ()
-        ends = given.get("eos_token_id", [])
+        valid = isinstance(texts, list) and all(isinstance(item, str) and item for item in texts)
+        self.stop: tuple[str, ...] = tuple(texts) if valid else ()
+        ends = fields.get("eos_token_id", [])
         tokens = ends if isinstance(ends, list) else [ends]
-        whole = all(isinstance(one, int) and not isinstance(one, bool) for one in tokens)
+        whole = all(isinstance(item, int) and not isinstance(item, bool) for item in tokens)
         self.ends = frozenset(
-            [*(tokens if whole else ()), *(added[one] for one in self.stop if one in added)]
+            [*(tokens if whole else ()), *(added[item] for item in self.stop if item in added)]
         )
-        length = given.get("max_length")
+        length = fields.get("max_length")
         changing = {
-            "stop_strings": not sound,
+            "stop_strings": not valid,
             "eos_token_id": not whole,
-            "max_length": "max_new_tokens" not in given and isinstance(length, int) and length < window,
-            "cache_implementation": given.get("cache_implementation") == "quantized",
+            "max_length": "max_new_tokens" not in fields and isinstance(length, int) and length < window,
+            "cache_implementation": fields.get("cache_implementation") == "quantized",
             **{
-                name: not any(_same(given.get(name), one) for one in harmless)
+                name: not any(_same(fields.get(name), item) for item in harmless)
                 for name, harmless in _WITHOUT_EFFECT.items()
             },
         }
-        self.ignored |= {name: given[name] for name, changes in changing.items() if changes and name in given}
+        self.ignored |= {
+            name: fields[name] for name, changes in changing.items() if changes and name in fields
+        }
 
 
 def processors(
     values: Mapping[str, Any], prompt: Sequence[int], ends: Collection[int], *, draws: bool
 ) -> logits_process.LogitsProcessorList:
-    """Returns what changes the scores of an answer's tokens, in the order of `generate`.
+    """Returns processors for the scores of an answer's tokens, in the order of `generate`.
 
-    Args:
-        values: of rules and settings, by name.
-        prompt: the prompt's tokens.
-        ends: tokens that end an answer.
-        draws: whether tokens are drawn.
+    `values` has rules and settings by name. `ends` has the tokens that end an answer. `draws` is true if
+    tokens are sampled.
     """
     at = _Place(torch.tensor([[*prompt]], dtype=torch.long), torch.tensor(sorted(ends), dtype=torch.long))
-    found = logits_process.LogitsProcessorList()
+    chain = logits_process.LogitsProcessorList()
     for name, (neutral, make) in {**_RULES, **(_WARPERS if draws else {})}.items():
         if not _same(values.get(name), neutral):
-            found.append(make(values[name], at))
-    return found
+            chain.append(make(values[name], at))
+    return chain
 
 
 def stretch(values: Mapping[str, Any]) -> float:
-    """Returns how much further apart than two scores themselves the processors may bring them.
-
-    Args:
-        values: of rules and settings, by name, of an answer that is not drawn.
-    """
+    """Returns the factor by which processors can increase the distance of scores without sampling."""
     if "exponential_decay_length_penalty" in values:  # it grows with the answer
         return math.inf
     penalties = [values.get(name, 1.0) for name in ("repetition_penalty", "encoder_repetition_penalty")]
-    return float(math.prod(max(one, 1 / one) for one in penalties))
+    return float(math.prod(max(penalty, 1 / penalty) for penalty in penalties))
 
 
 def _same(value: Any, neutral: Any) -> bool:
-    """Whether a value changes nothing; true is not 1."""
+    """Whether a value is neutral; true differs from 1."""
     return value is None or (value == neutral and isinstance(value, bool) == isinstance(neutral, bool))
 
 
 def _works(name: str, value: Any, vocabulary: int) -> bool:
-    """Whether transformers takes the value of a rule, and the rule takes scores."""
+    """Whether transformers accepts the value of a rule and applies it to scores."""
     make = {**_RULES, **_WARPERS}[name][1]
     token = torch.zeros((1, 1), dtype=torch.long)
     try:
         make(value, _Place(token, token[0]))(token, torch.zeros((1, vocabulary)))
-    except Exception:  # whatever a value of another form makes of it
+    except Exception:  # malformed values raise many kinds
         return False
     return True

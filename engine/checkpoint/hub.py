@@ -1,6 +1,6 @@
-"""Where the files of a model are: in a folder here, or fetched from the Hugging Face hub into its own cache.
+"""Finds a model's files in a local folder, or fetches them from the Hugging Face hub into its cache.
 
-Nothing is asked of the hub but by `fetch` and `offered`. Knows nothing of what is in the files.
+Only `fetch`, `fetch_file`, `offered` and `beginnings` use the network.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from engine.files.places import from_home
 
 CONFIGURATION = "config.json"
 _PATIENCE = 5.0  # seconds
-_HEADER = 48 << 20  # bytes within which a GGUF file ends what it says of its tensors
+_HEADER = 48 << 20  # the most bytes of a GGUF header
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What the hub has under an id.
+    """The files of an id on the hub.
 
     Attributes:
         bytes: of all files that the loader reads.
-        missing: bytes of those that are not in the hub's cache here.
-        safe: whether there are weights in safetensors.
-        gguf: the first files of GGUF models that are there.
+        missing: bytes of those that are not in the local hub cache.
+        safe: whether it has weights in safetensors.
+        gguf: the first files of its GGUF models.
     """
 
     bytes: int
@@ -49,21 +49,21 @@ class Offer:
 
 
 def local_files(name: str) -> Path | None:
-    """Returns the folder or the GGUF file that a name means; None where it can only be an id of the hub.
+    """Returns the local folder or GGUF file of a name; None if the name can only be a hub id.
 
     Raises:
-        ModelError: it is a path to what is neither.
+        ModelError: it is a path to something else.
     """
-    if (found := here(name)) is not None:
-        return found
+    if (fetched := here(name)) is not None:
+        return fetched
     path = from_home(name)
     if name in CATALOGUE and not path.exists():
         return None
     if path.is_dir():
-        if not (path / CONFIGURATION).is_file() and not gguf_models(one.name for one in path.iterdir()):
+        if not (path / CONFIGURATION).is_file() and not gguf_models(entry.name for entry in path.iterdir()):
             require_no_adapter(name, path)
             raise ModelError(
-                f"folder {name!r} holds no model: config.json is missing. Give the folder that "
+                f"folder {name!r} has no model: config.json is missing. Give the folder that "
                 "save_pretrained wrote, with config.json, *.safetensors and the tokenizer's files, or a GGUF "
                 "file."
             )
@@ -72,7 +72,7 @@ def local_files(name: str) -> Path | None:
         return path
     if path.exists():
         raise ModelError(
-            f"file {name!r} is no GGUF file. Give a GGUF file, or the folder that holds config.json and "
+            f"file {name!r} is not a GGUF file. Give a GGUF file, or a folder with config.json and "
             "*.safetensors."
         )
     if parted(name)[1]:
@@ -89,10 +89,10 @@ def local_files(name: str) -> Path | None:
 
 
 def cached(name: str) -> Path | None:
-    """Returns where the hub's cache has a model; None where it has not all of it. Nothing is asked.
+    """Returns a model's path in the hub's cache, without the network; None if it is incomplete.
 
     Raises:
-        ModelError: it is no id.
+        ModelError: the name is not an id.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -105,7 +105,7 @@ def cached(name: str) -> Path | None:
             folder = Path(
                 snapshot_download(owner_and_name, allow_patterns=_patterns(file), local_files_only=True)
             )
-            whole = all((folder / one).is_file() for one in _shards(file))
+            whole = all((folder / shard).is_file() for shard in _shards(file))
             return folder / file if whole else None
     except ModelError as error:
         if isinstance(error.__cause__, LocalEntryNotFoundError):
@@ -114,22 +114,22 @@ def cached(name: str) -> Path | None:
 
 
 def fetch(name: str, progress: Progress | None = None) -> Path:
-    """Fetches what is not here yet; returns the folder, or the GGUF file.
+    """Fetches missing files and returns the folder or GGUF file.
 
     Args:
-        name: an id of the hub, of a GGUF file there with ":" and its name.
-        progress: called with (bytes done, bytes in all, what); what it raises ends the fetching.
+        name: a hub id; a GGUF file is ID:FILE.
+        progress: called with (bytes done, total bytes, label); an exception from it ends the fetch.
 
     Raises:
-        ModelError: there is no such model, or the hub cannot be reached.
+        ModelError: the model does not exist, or the hub is unreachable.
     """
     from huggingface_hub import snapshot_download
 
-    given: dict[str, Any] = {} if progress is None else {"tqdm_class": _bar(name, progress)}
+    options: dict[str, Any] = {} if progress is None else {"tqdm_class": _bar(name, progress)}
     owner_and_name, file = parted(name)
     with _hub(name):
-        folder = Path(snapshot_download(owner_and_name, allow_patterns=_patterns(file), **given))
-    missing = [one for one in _shards(file) if not (folder / one).is_file()]
+        folder = Path(snapshot_download(owner_and_name, allow_patterns=_patterns(file), **options))
+    missing = [shard for shard in _shards(file) if not (folder / shard).is_file()]
     if missing:
         raise _lacking(owner_and_name, missing[0])
     return folder / file
@@ -138,39 +138,33 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
 def fetch_file(
     owner_and_name: str, file: str, revision: str, folder: Path, title: str, progress: Progress | None = None
 ) -> Path:
-    """Fetches one file into a folder; what is there of it already is not fetched again.
+    """Fetches one file of a repository into a folder and resumes a partial file.
 
-    Args:
-        owner_and_name: an id of the hub.
-        file: its name there.
-        revision: of the repository.
-        folder: where it is written.
-        title: what the progress calls it.
-        progress: as of `fetch`.
+    `title` is the label for progress, which works as in `fetch`.
 
     Raises:
-        ModelError: there is no such file, or the hub cannot be reached.
+        ModelError: the file does not exist, or the hub is unreachable.
     """
     from huggingface_hub import constants, get_session, hf_hub_download
 
     try:
-        get_session().head(constants.ENDPOINT, timeout=_PATIENCE)  # else the library tries for half a minute
-    except Exception as error:  # of the library, for no network, no hub, or a setting that forbids to ask it
-        raise ModelError("the Hugging Face hub is out of reach") from error
-    given: dict[str, Any] = {} if progress is None else {"tqdm_class": _bar(title, progress)}
+        get_session().head(constants.ENDPOINT, timeout=_PATIENCE)  # the library would retry for half a minute
+    except Exception as error:  # raised for no network, no hub, or offline mode
+        raise ModelError("the Hugging Face hub cannot be reached") from error
+    options: dict[str, Any] = {} if progress is None else {"tqdm_class": _bar(title, progress)}
     with _hub(owner_and_name):
-        return Path(hf_hub_download(owner_and_name, file, revision=revision, local_dir=folder, **given))
+        return Path(hf_hub_download(owner_and_name, file, revision=revision, local_dir=folder, **options))
 
 
 def parted(name: str) -> tuple[str, str]:
-    """Returns the id of a name on the hub, and the GGUF file there; "" where it names none."""
+    """Splits a name into a hub id and a GGUF file; "" without a file."""
     owner_and_name, colon, file = name.partition(":")
     inside = file.lower().endswith(GGUF) and ".." not in file.split("/") and not file.startswith("/")
     return (owner_and_name, file) if colon and inside and owner_and_name.count("/") == 1 else (name, "")
 
 
 def _patterns(file: str) -> list[str]:
-    """What is fetched: a GGUF file with all its parts, or all that the loader may read."""
+    """Returns the patterns to fetch: a GGUF file with all its parts, or all that the loader may read."""
     return list(_shards(file)) or list(PATTERNS)
 
 
@@ -179,7 +173,7 @@ def _shards(file: str) -> tuple[str, ...]:
 
 
 def cache_folder() -> Path:
-    """Returns where the hub's library keeps what it has fetched."""
+    """Returns the cache folder of the hub's library."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     return Path(HF_HUB_CACHE)
@@ -187,24 +181,24 @@ def cache_folder() -> Path:
 
 @contextmanager
 def offered(name: str) -> Iterator[tuple[Offer, Path]]:
-    """Asks the hub what it has under an id; gives that with a folder that holds the configuration alone.
+    """Asks the hub for the files of an id; yields them with a folder that has only the configuration.
 
     Raises:
-        ModelError: there is no such model, or the hub cannot be reached.
+        ModelError: the model does not exist, or the hub is unreachable.
     """
     from huggingface_hub import snapshot_download
 
     with tempfile.TemporaryDirectory(prefix="pml-look-") as folder:
         with _hub(name):
             listed: Any = snapshot_download(name, allow_patterns=[*PATTERNS, f"*{GGUF}"], dry_run=True)
-            found = [one for one in listed if not one.filename.lower().endswith(GGUF)]
+            files = [file for file in listed if not file.filename.lower().endswith(GGUF)]
             snapshot_download(name, allow_patterns=[CONFIGURATION], local_dir=folder)
         yield (
             Offer(
-                sum(one.file_size for one in found),
-                sum(one.file_size for one in found if one.will_download),
-                any(one.filename.endswith(".safetensors") for one in found),
-                gguf_models(one.filename for one in listed),
+                sum(file.file_size for file in files),
+                sum(file.file_size for file in files if file.will_download),
+                any(file.filename.endswith(".safetensors") for file in files),
+                gguf_models(file.filename for file in listed),
             ),
             Path(folder),
         )
@@ -212,29 +206,29 @@ def offered(name: str) -> Iterator[tuple[Offer, Path]]:
 
 @contextmanager
 def beginnings(name: str) -> Iterator[tuple[list[Path], list[int]]]:
-    """Fetches the beginnings of a GGUF file's parts; gives them with the sizes of the whole files, in bytes.
+    """Fetches the headers of a GGUF file's parts; yields them with the sizes of the whole files in bytes.
 
     Raises:
-        ModelError: there is no such file, or the hub cannot be reached.
+        ModelError: the file does not exist, or the hub is unreachable.
     """
     from huggingface_hub import get_hf_file_metadata, get_session, hf_hub_url, utils
     from huggingface_hub.errors import EntryNotFoundError
 
-    library: Any = utils  # its types leave out the headers
+    library: Any = utils  # its types lack the headers
     owner_and_name, file = parted(name)
     with tempfile.TemporaryDirectory(prefix="pml-look-") as folder:
         paths, sizes = list[Path](), list[int]()
         for part in shard_names(file):
             url, path = hf_hub_url(owner_and_name, part), Path(folder) / Path(part).name
-            asked = {**library.build_hf_headers(), "Range": f"bytes=0-{_HEADER - 1}"}
+            headers = {**library.build_hf_headers(), "Range": f"bytes=0-{_HEADER - 1}"}
             try:
-                with _hub(name), path.open("wb") as held:
+                with _hub(name), path.open("wb") as target:
                     sizes.append(get_hf_file_metadata(url).size or 0)
-                    with get_session().stream("GET", url, headers=asked, follow_redirects=True) as given:
-                        given.raise_for_status()
-                        for block in given.iter_bytes(1 << 20):
-                            held.write(block)
-                            if held.tell() >= _HEADER:
+                    with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
+                        response.raise_for_status()
+                        for block in response.iter_bytes(1 << 20):
+                            target.write(block)
+                            if target.tell() >= _HEADER:
                                 break
             except ModelError as error:
                 if isinstance(error.__cause__, EntryNotFoundError):
@@ -250,7 +244,7 @@ def _lacking(name: str, file: str) -> ModelError:
 
 @contextmanager
 def _hub(name: str) -> Iterator[None]:
-    """Turns what the hub's library raises into words."""
+    """Turns errors of the hub's library into a ModelError."""
     from huggingface_hub.errors import (
         HfHubHTTPError,
         HFValidationError,
@@ -267,7 +261,7 @@ def _hub(name: str) -> Iterator[None]:
         ) from error
     except HFValidationError as error:
         raise ModelError(
-            f"{name!r} is no file and no folder here, and no Hugging Face id (OWNER/NAME). Check the name."
+            f"{name!r} is neither a local file or folder nor a Hugging Face id (OWNER/NAME). Check the name."
         ) from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise ModelError(
@@ -277,12 +271,12 @@ def _hub(name: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Why nothing could be fetched."""
+    """Returns the reason of a failed fetch."""
     from huggingface_hub.constants import HF_HUB_OFFLINE
     from huggingface_hub.errors import HfHubHTTPError
 
     if HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE forbids to ask the Hugging Face hub"
+        return "HF_HUB_OFFLINE disables the Hugging Face hub"
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, HfHubHTTPError) and status is not None:
         return f"the Hugging Face hub answered with status {status}"
@@ -290,13 +284,13 @@ def _reason(error: Exception) -> str:
 
 
 def _bar(name: str, progress: Progress) -> Callable[..., Any]:
-    """What the hub's library draws a bar with: it draws none, and tells of the bytes of all files."""
+    """Returns an invisible progress bar class for the hub's library, which reports bytes of all files."""
     from huggingface_hub.utils.tqdm import tqdm
 
     bar: Any = tqdm
 
     class Told(bar):  # type: ignore[misc]
-        """Bytes of all files, as far as their sizes are known yet."""
+        """Bytes of all files whose sizes are known so far."""
 
         def __init__(self, *given: Any, **options: Any) -> None:
             self.told = options.get("unit") == "B" and options.get("desc") != "Downloading bytes"

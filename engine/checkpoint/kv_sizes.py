@@ -1,4 +1,4 @@
-"""What one token takes in the cache of a model, computed from its configuration alone (paper, table 2)."""
+"""The cache size of one token of a model, from its configuration alone (paper, table 2)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class KVSizes:
     """The keys and values of one token.
 
     Attributes:
-        layers: how many layers hold them.
-        heads: heads of queries in a layer.
-        kv_heads: heads of keys and values that a layer holds; fewer where several heads of queries share one.
+        layers: number of layers with keys and values.
+        heads: query heads per layer.
+        kv_heads: key and value heads per layer; fewer if query heads share them.
         size: channels of a head.
     """
 
@@ -25,23 +25,19 @@ class KVSizes:
     size: int
 
     def bytes_per_token(self, itemsize: int) -> int:
-        """Bytes of one token, at `itemsize` bytes for a number."""
+        """Bytes of one token, at `itemsize` bytes per number."""
         return 2 * self.layers * self.kv_heads * self.size * itemsize
 
     def unshared(self, itemsize: int) -> int:
-        """The same if each head of queries had keys and values of its own, as the paper counts."""
+        """The same if each query head had its own keys and values, as in the paper."""
         return 2 * self.layers * self.heads * self.size * itemsize
 
 
 def kv_sizes(config: Any) -> KVSizes:
-    """Returns the sizes that a configuration, of transformers, says.
-
-    Raises:
-        AttributeError: it says none.
-    """
+    """Returns the sizes in a configuration of transformers; raises AttributeError if it lacks them."""
     text = config.get_text_config()
     heads: int = text.num_attention_heads
-    size = next((n for one in ("head_dim", "kv_channels") if (n := getattr(text, one, None))), None)
+    size = next((n for field in ("head_dim", "kv_channels") if (n := getattr(text, field, None))), None)
     return KVSizes(
         text.num_hidden_layers,
         heads,
@@ -51,26 +47,26 @@ def kv_sizes(config: Any) -> KVSizes:
 
 
 def _grouped(text: Any, heads: int) -> int:
-    """Heads of keys and values, under the names that families have for them."""
+    """The number of key and value heads, under the names of different families."""
     if getattr(text, "new_decoder_architecture", False):
         return heads  # transformers repeats them for every head before they reach a cache
     if getattr(text, "multi_query", False):
         return 1
     for name in ("num_key_value_heads", "num_kv_heads"):
-        found: int | None = getattr(text, name, None)
-        if found:
-            return found
+        count: int | None = getattr(text, name, None)
+        if count:
+            return count
     return heads
 
 
 @dataclass(frozen=True)
 class KnownModel:
-    """A model of which the configuration is known without its files.
+    """A model with a known configuration.
 
     Attributes:
-        title: as people call it.
+        title: its common name.
         sizes: of the keys and values of one token.
-        paper: megabytes of one token in fp16 by table 2 of the paper; None where that does not have it.
+        paper: megabytes of one token in fp16 in table 2 of the paper; None if absent there.
     """
 
     title: str
@@ -173,6 +169,6 @@ def known_models() -> tuple[KnownModel, ...]:
     """Returns well-known models, those of the paper's table first, in its order."""
     made: Any = AutoConfig
     return tuple(
-        KnownModel(title, kv_sizes(made.for_model(kind, **given)), paper)
-        for title, kind, given, paper in _KNOWN
+        KnownModel(title, kv_sizes(made.for_model(kind, **fields)), paper)
+        for title, kind, fields, paper in _KNOWN
     )

@@ -1,4 +1,4 @@
-"""Real models that one command brings: what they are, where they come from, and where they are here."""
+"""The catalogue of models for `pml models get`, with their sources and local files."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class Entry:
     """A model that can be fetched by its name.
 
     Attributes:
-        name: what `--model` takes.
-        title: the name that its makers gave it.
+        name: its name for `--model`.
+        title: its makers' name for it.
         licence: of its weights.
-        about: what it is good for, in a few words.
+        about: its strengths, in a few words.
         file: the name of its file.
         bytes: of the file.
         digest: of the file, SHA-256.
         repository: its id on the hub.
         revision: of the repository.
-        package: the requirement of a package that holds the file.
+        package: the requirement of a package with the file.
         package_digest: of the package, SHA-256.
         package_bytes: of the package.
         member: the file's name in the package.
-        shape: fields of its configuration, which tell its size before it is fetched.
-        format: how its numbers are stored.
+        shape: fields of its configuration that give its size before it is fetched.
+        format: its stored number format.
     """
 
     name: str
@@ -51,8 +51,8 @@ class Entry:
 
 
 CATALOGUE: Final[Mapping[str, Entry]] = {
-    one.name: one
-    for one in (
+    entry.name: entry
+    for entry in (
         Entry(
             name="smollm2",
             title="SmolLM2-135M-Instruct",
@@ -83,27 +83,23 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
     )
 }
 DEFAULT: Final = "smollm2"
-"""The model that answers by default once it is here."""
+"""The model that answers by default once it is on this machine."""
 
 
 def models_folder() -> Path:
-    """Returns the folder of the models that were fetched."""
+    """Returns the folder of fetched models."""
     return user_cache() / "models"
 
 
 def here(name: str, folder: Path | None = None) -> Path | None:
-    """Returns the file of a model of the catalogue; None where it is not here, or no such model is known."""
+    """Returns the file of a model of the catalogue; None if it is missing or unknown."""
     entry = CATALOGUE.get(name)
     path = entry and (folder or models_folder()) / entry.file
     return path if path and path.is_file() and path.stat().st_size == CATALOGUE[name].bytes else None
 
 
 def remove(name: str, folder: Path | None = None) -> int:
-    """Deletes the file of a model of the catalogue; returns its bytes, 0 where it was not here.
-
-    Raises:
-        ModelError: there is no such model.
-    """
+    """Deletes the file of a model; returns its bytes, 0 if it was missing. Raises ModelError if unknown."""
     entry_of(name)
     path = here(name, folder)
     if path is None:
@@ -114,11 +110,7 @@ def remove(name: str, folder: Path | None = None) -> int:
 
 
 def entry_of(name: str) -> Entry:
-    """Returns a model of the catalogue.
-
-    Raises:
-        ModelError: there is no such model.
-    """
+    """Returns a model of the catalogue; raises ModelError if it is unknown."""
     if name not in CATALOGUE:
         raise ModelError(
             f"the catalogue has no model {name!r}. It has {', '.join(CATALOGUE)}. Name other models by a "

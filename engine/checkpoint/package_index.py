@@ -1,7 +1,7 @@
-"""A file of the Python index, fetched so that what a break or an end has left is not fetched again.
+"""Resumable fetches of files from the Python index.
 
-pip fetches from the beginning each time. So the address is read off the index that pip is set to, and the
-bytes are asked for from where the part that is there ends.
+pip restarts from the beginning each time. This module asks pip's index for the address of a file and fetches
+only the missing bytes.
 """
 
 from __future__ import annotations
@@ -20,52 +20,43 @@ from engine.checkpoint.fingerprint import Progress
 _INDEX = "https://pypi.org/simple"
 _SET = re.compile(r"^(?:\S*[.:])?index-url='(.+)'$", re.MULTILINE)
 _NONE = re.compile(r"^(?:\S*[.:])?no-index='(?:1|true|yes|on)'$", re.MULTILINE | re.IGNORECASE)
-_PATIENCE = 20.0  # seconds that a server may say nothing
-_TRIES = 5  # without a byte more
-_PAUSE = 1.0  # seconds before another one
+_PATIENCE = 20.0  # seconds without data from a server
+_TRIES = 5  # without new bytes
+_PAUSE = 1.0  # seconds between tries
 _PARTIAL, _BEYOND = 206, 416
 
 
 def address_of(project: str, digest: str) -> str:
-    """Returns where the index that pip is set to has a file.
-
-    Args:
-        project: whose file it is.
-        digest: of the file, SHA-256.
+    """Returns the address of a project's file in pip's index, by its SHA-256.
 
     Raises:
-        ModelError: the index cannot be asked, or has no such file.
+        ModelError: the index is unreachable or has no such file.
     """
     from huggingface_hub import get_session
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    if _NONE.search(said):
-        raise ModelError("pip is set to ask no index")
-    found = _SET.findall(said)
-    page = f"{(found[0] if found else _INDEX).rstrip('/')}/{project}/"
+    settings = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    if _NONE.search(settings):
+        raise ModelError("pip is configured without an index")
+    indexes = _SET.findall(settings)
+    page = f"{(indexes[0] if indexes else _INDEX).rstrip('/')}/{project}/"
     try:
-        given = get_session().get(
+        response = get_session().get(
             page, headers={"Accept": "text/html"}, follow_redirects=True, timeout=_PATIENCE
         )
-        given.raise_for_status()
-        link = re.search(rf'href="([^"#]+)#sha256={digest}"', given.text)
+        response.raise_for_status()
+        link = re.search(rf'href="([^"#]+)#sha256={digest}"', response.text)
         if link is not None:
-            return str(given.url.join(link[1].replace("&amp;", "&")))
-    except Exception as error:  # of the library, for no network, no index, or a setting that forbids to ask
-        raise ModelError("the Python index is out of reach") from error
+            return str(response.url.join(link[1].replace("&amp;", "&")))
+    except Exception as error:  # raised for no network, no index, or offline mode
+        raise ModelError("the Python index cannot be reached") from error
     raise ModelError(f"the Python index has no file of {project} with the digest {digest[:12]}…")
 
 
 def fetch_on(address: str, part: Path, size: int, what: str, progress: Progress | None = None) -> None:
-    """Fetches what a part of a file lacks; what is there stays, whatever ends this.
+    """Fetches the missing rest of a file of `size` bytes; fetched bytes stay after an interruption.
 
-    Args:
-        address: of the file.
-        part: what is there of it, or nothing yet.
-        size: bytes of the whole.
-        what: what the progress calls it.
-        progress: called with (bytes done, bytes in all, what); what it raises ends the fetching.
+    `progress` is called with (bytes done, total bytes, `what`); an exception from it ends the fetch.
 
     Raises:
         ModelError: the server breaks off again and again.
@@ -83,7 +74,7 @@ def fetch_on(address: str, part: Path, size: int, what: str, progress: Progress 
         except _BrokenError as error:
             tries += 1
             if tries == _TRIES:
-                raise ModelError(f"the Python index broke off at {begun >> 20} MiB") from error
+                raise ModelError(f"the Python index stopped at {begun >> 20} MiB") from error
             time.sleep(_PAUSE)
         else:
             tries += 1
@@ -92,28 +83,26 @@ def fetch_on(address: str, part: Path, size: int, what: str, progress: Progress 
 
 
 class _BrokenError(Exception):
-    """A server gave no answer, or not all of it."""
+    """A server gave no answer or an incomplete one."""
 
 
 def _blocks(address: str, begun: int) -> Iterator[tuple[bool, bytes]]:
-    """The bytes from a place on; with the first block, whether it is the first of the whole file.
-
-    Raises:
-        _BrokenError: the server breaks off.
-    """
+    """Yields blocks from an offset, each with a flag that marks the first of a whole file."""
     from huggingface_hub import get_session
 
     session: Any = get_session()
-    asked = {"Accept-Encoding": "identity", **({"Range": f"bytes={begun}-"} if begun else {})}
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={begun}-"} if begun else {})}
     try:
-        with session.stream("GET", address, headers=asked, follow_redirects=True, timeout=_PATIENCE) as given:
-            if given.status_code == _BEYOND:
+        with session.stream(
+            "GET", address, headers=headers, follow_redirects=True, timeout=_PATIENCE
+        ) as response:
+            if response.status_code == _BEYOND:
                 return
-            given.raise_for_status()
-            whole = given.status_code != _PARTIAL
-            blocks = given.iter_raw()  # what came before a break is given too
+            response.raise_for_status()
+            whole = response.status_code != _PARTIAL
+            blocks = response.iter_raw()  # includes bytes from before a break
             while (block := next(blocks, None)) is not None:
                 yield whole, block
                 whole = False
-    except Exception as error:  # of the library, which raises many kinds
+    except Exception as error:  # the library raises many kinds
         raise _BrokenError from error

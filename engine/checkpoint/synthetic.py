@@ -1,4 +1,4 @@
-"""Models of a known shape with random weights, so that a large one can be timed without a download."""
+"""Models of a known shape with random weights, for timing large models without a download."""
 
 from __future__ import annotations
 
@@ -58,13 +58,7 @@ _SHAPES: dict[str, tuple[torch.dtype, dict[str, int]]] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """A shape that a model of random weights can have.
-
-    Attributes:
-        parameters: how many weights it has.
-        hidden: its width.
-        dtype: its number format, unless another is asked for.
-    """
+    """The number of weights, width and default dtype of a model with random weights."""
 
     parameters: int
     hidden: int
@@ -72,7 +66,7 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """What the weights take in memory."""
+        """Bytes of the weights in memory."""
         return self.parameters * self.dtype.itemsize
 
 
@@ -85,7 +79,7 @@ def shapes() -> dict[str, Shape]:
 
 
 def _parameters(sizes: dict[str, int]) -> int:
-    """Weights of a Llama whose output does not share those of its input."""
+    """The number of weights of a Llama with separate input and output embeddings."""
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
     kv = hidden // sizes["num_attention_heads"] * sizes["num_key_value_heads"]
     layer = 2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * inner + 2 * hidden
@@ -93,11 +87,7 @@ def _parameters(sizes: dict[str, int]) -> int:
 
 
 def configuration(name: str) -> tuple[Any, torch.dtype]:
-    """Returns the configuration of `random:SHAPE`, of transformers, and the number format that it is made in.
-
-    Raises:
-        ModelError: the shape is unknown.
-    """
+    """Returns the configuration and dtype of `random:SHAPE`; raises ModelError for an unknown shape."""
     shape = name.removeprefix(RANDOM)
     if shape not in _SHAPES:
         raise ModelError(f"random shape {shape!r} is unknown; use one of {', '.join(sorted(_SHAPES))}.")
@@ -107,11 +97,7 @@ def configuration(name: str) -> tuple[Any, torch.dtype]:
 
 
 def build(name: str, dtype: torch.dtype | None) -> tuple[Any, Any, str]:
-    """Builds `random:SHAPE`: the network, a byte-level tokenizer, and the fingerprint.
-
-    Raises:
-        ModelError: the shape is unknown.
-    """
+    """Builds the network, byte-level tokenizer and fingerprint of `random:SHAPE`; may raise ModelError."""
     config, own_dtype = configuration(name)
     sizes = _SHAPES[name.removeprefix(RANDOM)][1]
     config._attn_implementation = "eager"

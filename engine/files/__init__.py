@@ -1,1 +1,1 @@
-"""Files and folders: atomic writes, folders that nothing leads out of, and text files."""
+"""Files and folders: atomic writes, confined folders, and text files."""

@@ -1,4 +1,4 @@
-"""A file that is written whole or not at all: the one way in which anything here puts a file in its place."""
+"""Writes a file as a whole or not at all. All files of this project are written this way."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _NEW = os.O_CREAT | os.O_EXCL
 def writing(
     folder: Directory | Path, name: str, *, mode: int | None = PRIVATE_FILE, replace: bool = True
 ) -> Iterator[BinaryIO]:
-    """Gives an open file that gets its name when all of it is on the disk; else nothing of it stays.
+    """Yields an open file that gets its name once it is complete on the disk; an error leaves nothing.
 
-    It is written beside its place under a temporary name, flushed to the disk, renamed, and its folder is
-    flushed, where the platform can. So at any instant the name stands for the old content or for the new.
+    The file is written under a temporary name in the same folder, flushed to the disk and renamed. Then the
+    folder is flushed, if the platform supports it. The name always refers to the old or the new content.
 
     Args:
-        folder: the folder it comes into.
+        folder: the target folder.
         name: the file's name, without any path.
-        mode: the file's permissions; None for those of any new file.
-        replace: whether what has the name already goes.
+        mode: the file's permissions; None for the default.
+        replace: whether to replace an existing file.
 
     Raises:
-        FileExistsError: the name is taken, and is not to be replaced.
-        OSError: as the system reports it; what was there stays, unless only the last flush has failed.
+        FileExistsError: the name exists and must not be replaced.
+        OSError: from the system; the old content stays, unless only the last flush has failed.
     """
     temporary = f".{uuid.uuid4().hex}.tmp"
     with _opened(folder) as place:
@@ -56,12 +56,12 @@ def writing(
 
 
 def _name_new(place: Directory, old: str, new: str) -> None:
-    """Gives a file a name that is free: a link, unlike a renaming, fails where one has come to be."""
+    """Gives a file a free name: unlike renaming, a link fails if the name exists."""
     try:
         place.link(old, new)
     except FileExistsError:
         raise
-    except OSError:  # a file system without links: the name is taken first
+    except OSError:  # a file system without links: reserve the name first
         os.close(place.open(new, os.O_WRONLY | _NEW))
         place.move(old, place, new)
     else:

@@ -1,4 +1,4 @@
-"""Reading an open file by its descriptor, each way as well as the system can."""
+"""Reads an open file by its descriptor, in the best way of the system."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ _PIECE = 8 << 20
 
 
 def read_at(descriptor: int, count: int, at: int) -> bytes:
-    """Reads bytes from a place; fewer where the file ends.
+    """Reads bytes at an offset; fewer at the end of the file.
 
-    Args:
-        descriptor: a file that nobody else reads through it meanwhile: without `pread` its position moves.
-        count: how many bytes to read.
-        at: the offset of the first one.
+    The file must not have concurrent readers, because without `pread` its position moves.
 
     Raises:
         OSError: it cannot be read.
@@ -30,11 +27,7 @@ def read_at(descriptor: int, count: int, at: int) -> bytes:
 
 
 def read_whole(descriptor: int, size: int) -> bytearray:
-    """Reads the first bytes of a file; what comes after its end stays zero.
-
-    Raises:
-        OSError, MemoryError: it cannot be read.
-    """
+    """Reads the first bytes of a file, padded with zeros; may raise OSError or MemoryError."""
     content, at = bytearray(size), 0
     view = memoryview(content)
     while at < size and (count := _read_into(view[at : at + _PIECE], descriptor, at)):
@@ -51,13 +44,10 @@ def _read_into(target: memoryview, descriptor: int, at: int) -> int:
 
 
 def mapped(descriptor: int, size: int) -> Tensor:
-    """Maps a file's first bytes; what is written into the tensor stays in memory.
+    """Maps a file's first bytes as uint8 [size]; writes to the tensor stay in memory.
 
-    Where the system has no name for a descriptor the file stays open for as long as the tensor is used, and
-    Windows deletes no file that is mapped.
-
-    Returns:
-        uint8 of shape [size].
+    On systems without paths for descriptors the file stays open while the tensor is used. Windows cannot
+    delete mapped files.
 
     Raises:
         OSError: it cannot be mapped.
@@ -68,19 +58,12 @@ def mapped(descriptor: int, size: int) -> Tensor:
             return in_memory(mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY))
         storage = torch.UntypedStorage.from_file(place, False, size)
         return torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[arg-type]
-    except (RuntimeError, ValueError) as error:  # torch's and mmap's words for a file that cannot be mapped
+    except (RuntimeError, ValueError) as error:  # raised by torch or mmap
         raise OSError(str(error)) from error
 
 
 def in_memory(content: bytearray | mmap.mmap) -> Tensor:
-    """The bytes as a tensor, where they lie.
-
-    Returns:
-        uint8 of shape [bytes].
-
-    Raises:
-        OSError: there are none, or torch has no room for them.
-    """
+    """Returns the bytes as a tensor, uint8 [bytes], without a copy; raises OSError if there are none."""
     try:
         return torch.frombuffer(content, dtype=torch.uint8)
     except RuntimeError as error:
@@ -88,7 +71,7 @@ def in_memory(content: bytearray | mmap.mmap) -> Tensor:
 
 
 def expect(descriptor: int, at: int, count: int) -> None:
-    """Has the operating system read bytes ahead, where it takes such hints."""
+    """Makes the operating system read bytes ahead, if it supports such hints."""
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):
             os.posix_fadvise(descriptor, at, count, os.POSIX_FADV_WILLNEED)

@@ -1,8 +1,8 @@
-"""A folder and what is done in it by name: nothing leads out of it, and no link is followed.
+"""A folder with operations by name that never leave it and never follow links.
 
-Where the system can, the folder is held open and every name is looked up from its descriptor, so renaming
-the folder or a link in its path changes nothing. Elsewhere (Windows) names are looked up by path: the folder
-and the file are compared before and after, but what is exchanged for an instant in between is not seen.
+If the system supports it, the folder stays open and names are looked up from its descriptor. Renaming the
+folder or a link in its path then has no effect. Elsewhere (Windows) names are looked up by path. The folder
+and the file are compared before and after, but a brief exchange in between goes unnoticed.
 """
 
 from __future__ import annotations
@@ -15,113 +15,88 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 PRIVATE_FOLDER, PRIVATE_FILE, SEALED_FILE = 0o700, 0o600, 0o400
-OPEN_FILES_STAY = os.name == "nt"  # what is open or mapped cannot be deleted
+OPEN_FILES_STAY = os.name == "nt"  # open or mapped files cannot be deleted
 _HELD = (os.open, os.stat, os.mkdir, os.unlink, os.rename, os.link)
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS}
-_JUNCTION = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)  # how Windows links folders
+_JUNCTION = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)  # Windows' links to folders
 
 
 class NotPlainError(OSError):
-    """What stands in the place of a file is no plain one: a link, a folder, a device, a pipe or a socket."""
+    """A path is not a regular file but a link, a folder, a device, a pipe or a socket."""
 
 
 class Directory(ABC):
-    """A folder. Names are of what lies in it, without any path.
+    """A folder. Names are those of its entries, without any path.
 
     Attributes:
-        path: the folder's path, for messages and for who can open by path only.
+        path: the folder's path, for messages and for programs that open by path.
     """
 
     path: Path
 
     @staticmethod
     def at(path: Path) -> Directory:
-        """Opens a folder; links on the way to it are followed.
-
-        Raises:
-            OSError: it is no folder, or it cannot be opened.
-        """
+        """Opens a folder; links in its path are followed. Raises OSError if it cannot."""
         if holds():
-            with contextlib.suppress(PermissionError):  # it may be written to, and not listed
+            with contextlib.suppress(PermissionError):  # it may be writable but not readable
                 return _HeldDirectory(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY))
         return _NamedDirectory(path)
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of the folder, which must not be used afterwards."""
+        """Closes the folder, which must not be used afterwards."""
 
     @abstractmethod
     def status(self) -> os.stat_result:
-        """The status of the folder itself."""
+        """Returns the status of the folder itself."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """What is in it, sorted."""
+        """Returns its entries, sorted."""
 
     @abstractmethod
     def stat(self, name: str) -> os.stat_result:
-        """The status of what has a name; links are not followed.
-
-        Raises:
-            FileNotFoundError: there is nothing.
-        """
+        """Returns the status of an entry, without following links; may raise FileNotFoundError."""
 
     @abstractmethod
     def open(self, name: str, flags: int, mode: int = PRIVATE_FILE) -> int:
-        """Opens a file; never waits for the other end of a pipe.
+        """Opens a file and returns its descriptor; never waits for the other end of a pipe.
 
-        Returns:
-            A descriptor, which the caller closes; what it is of is for the caller to look at.
+        The caller checks the kind of file and closes the descriptor.
 
         Raises:
-            OSError: it is a link, or it cannot be opened.
+            OSError: it is a link, or cannot be opened.
         """
 
     @abstractmethod
     def inner(self, name: str) -> Directory:
-        """Opens a folder within.
-
-        Raises:
-            FileNotFoundError: there is nothing.
-            OSError: it cannot be opened; ELOOP or ENOTDIR where it is a link or no folder.
-        """
+        """Opens a folder inside; raises OSError, with ELOOP or ENOTDIR for a link or another file."""
 
     @abstractmethod
     def make(self, name: str) -> None:
-        """Makes a folder within, for its owner alone.
-
-        Raises:
-            FileExistsError: the name is taken.
-        """
+        """Makes a private folder inside; raises FileExistsError for an existing name."""
 
     @abstractmethod
     def move(self, name: str, target: Directory, new: str) -> None:
-        """Renames a file; what has the new name is replaced."""
+        """Renames a file and replaces an existing one."""
 
     @abstractmethod
     def link(self, name: str, new: str) -> None:
-        """Gives a file a second name.
-
-        Raises:
-            FileExistsError: the name is taken.
-            OSError: the file system knows no such thing.
-        """
+        """Gives a file a second name; raises OSError if the name exists or the file system has no links."""
 
     @abstractmethod
     def unlink(self, name: str) -> None:
-        """Deletes a file; `deletion` says which ones may be."""
+        """Deletes a file."""
 
     @abstractmethod
     def tighten(self, name: str = "") -> None:
-        """Takes from others what they may do with a file or a folder within, or with the folder itself."""
+        """Removes other users' permissions from an entry, or from the folder itself."""
 
     def sync(self) -> None:  # noqa: B027
-        """Has new names reach the disk, where the system can."""
+        """Flushes new names to the disk, if the system can."""
 
 
 class _HeldDirectory(Directory):
-    """A folder by its descriptor."""
-
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path, self._descriptor = path, descriptor
 
@@ -162,13 +137,13 @@ class _HeldDirectory(Directory):
         os.unlink(name, dir_fd=self._descriptor)
 
     def tighten(self, name: str = "") -> None:
-        found = self.open(name or ".", os.O_RDONLY)
+        descriptor = self.open(name or ".", os.O_RDONLY)
         try:
-            status = os.fstat(found)
+            status = os.fstat(descriptor)
             if is_loose(status):
-                set_mode(found, stat.S_IMODE(status.st_mode) & PRIVATE_FOLDER)
+                set_mode(descriptor, stat.S_IMODE(status.st_mode) & PRIVATE_FOLDER)
         finally:
-            os.close(found)
+            os.close(descriptor)
 
     def sync(self) -> None:
         try:
@@ -179,8 +154,6 @@ class _HeldDirectory(Directory):
 
 
 class _NamedDirectory(Directory):
-    """A folder by its path."""
-
     def __init__(self, path: Path) -> None:
         self.path = path.resolve(strict=True)
         self._status = self.path.lstat()
@@ -226,26 +199,26 @@ class _NamedDirectory(Directory):
             place.chmod(stat.S_IMODE(status.st_mode) & PRIVATE_FOLDER)
 
     def _place(self, name: str) -> Path:
-        """The path of a name, once it is sure that the folder is the one that was opened."""
+        """Returns the path of an entry, after a check that the folder is unchanged."""
         if not os.path.samestat(self._status, self.path.lstat()):
-            raise FileNotFoundError(errno.ENOENT, "another folder stands in its place", str(self.path))
+            raise FileNotFoundError(errno.ENOENT, "another folder has replaced it", str(self.path))
         if name != os.path.basename(name) or name in (".", ".."):  # noqa: PTH119
-            raise OSError(errno.EINVAL, "it is no name", name)
+            raise OSError(errno.EINVAL, "it is not a file name", name)
         return self.path / name if name else self.path
 
 
 def holds() -> bool:
-    """Whether this system opens files from a folder's descriptor."""
+    """Returns whether this system opens files from a folder's descriptor."""
     known = hasattr(os, "O_DIRECTORY") and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_NONBLOCK")
     return known and {*_HELD} <= os.supports_dir_fd and os.scandir in os.supports_fd
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY, mode: int = PRIVATE_FILE) -> int:
-    """Opens a plain file by its path, where its last part is no link.
+    """Opens a regular file by a path whose last part is not a link.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it is a link or no plain file, it was exchanged meanwhile, or it cannot be opened.
+        FileNotFoundError: the file does not exist.
+        OSError: it is a link or not a regular file, was exchanged meanwhile, or cannot be opened.
     """
     if not flags & os.O_CREAT or os.path.lexists(path):
         _require_plain(path.lstat(), path)
@@ -263,13 +236,13 @@ def open_plain(path: Path, flags: int = os.O_RDONLY, mode: int = PRIVATE_FILE) -
 
 
 def is_loose(status: os.stat_result) -> bool:
-    """Whether others may read what is ours; only where files have an owner."""
+    """Returns whether other users have access to this user's file; false on systems without owners."""
     owner = getattr(os, "geteuid", None)
     return owner is not None and status.st_uid == owner() and bool(status.st_mode & 0o077)
 
 
 def set_mode(descriptor: int, mode: int) -> None:
-    """Sets who may do what with an open file, where the system has such modes."""
+    """Sets the permissions of an open file, if the system has them."""
     if os.name == "posix" and hasattr(os, "fchmod"):
         os.fchmod(descriptor, mode)
 
@@ -284,11 +257,11 @@ def _require_plain(status: os.stat_result, path: Path) -> None:
     if _is_link(status):
         raise OSError(errno.ELOOP, "it is a link", str(path))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def _require_folder(status: os.stat_result, name: str) -> None:
     if _is_link(status):
         raise OSError(errno.ELOOP, "it is a link", name)
     if not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, "it is no folder", name)
+        raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", name)

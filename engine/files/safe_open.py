@@ -1,9 +1,8 @@
-"""Opening a file beneath a folder, which no link and no renaming leads out of.
+"""Opens files beneath a folder; no link and no renaming leads out of it.
 
-Every part of the path is opened from the descriptor of the folder before it, and links are read and followed
-here, so the system never walks a path of several parts. Where a system cannot open from a folder (Windows),
-paths are resolved first and opened then: links out are refused there as well, but not what is exchanged in
-between.
+Every part of the path is opened from the descriptor of the folder before it. Links are read and followed
+here, so the system never walks a path of several parts. A system that cannot open from a folder (Windows)
+resolves paths first and opens them then. It refuses links out too, but not an exchange in between.
 """
 
 from __future__ import annotations
@@ -28,18 +27,13 @@ class OutsideError(OSError):
 
 
 def open_beneath(base: Path, path: str) -> int:
-    """Opens a file for reading.
+    """Opens a file at a /-separated path in the folder `base` for reading, and returns a descriptor.
 
-    Args:
-        base: the folder; it may be reached over links itself.
-        path: the path of the file in the folder, with / between the parts.
-
-    Returns:
-        A descriptor, which the caller closes. It may be of something other than a regular file.
+    The path of the base itself may have links. The file may not be a regular one.
 
     Raises:
         OutsideError: a link leads out of the folder.
-        OSError: there is no such file, its links go round in a circle, or it cannot be opened.
+        OSError: the file does not exist, its links form a circle, or it cannot be opened.
     """
     if not _FROM_FOLDERS:
         return _open_resolved(base, path)
@@ -51,7 +45,7 @@ def open_beneath(base: Path, path: str) -> int:
 
 
 class _Walk:
-    """The folders from the base to where the walk stands, each open."""
+    """The open folders from the base to the current one."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
@@ -76,7 +70,7 @@ class _Walk:
             if link is not None:
                 links += 1
                 if links > MOST_LINKS:
-                    raise OSError(errno.ELOOP, "its links go round in a circle")
+                    raise OSError(errno.ELOOP, "its links form a circle")
                 pending += self._from_link(link)
             elif pending:
                 self._folders.append(os.open(part, _FOLDER | _NO_LINK, dir_fd=self._folders[-1]))
@@ -109,7 +103,7 @@ class _Walk:
 
 
 def _parts(path: str) -> list[str]:
-    """The parts of a path, the first one last."""
+    """The parts of a path in reverse order."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
@@ -118,7 +112,7 @@ def _open_resolved(base: Path, path: str) -> int:
     try:
         target = (root / path).resolve(strict=True)
     except RuntimeError:
-        raise OSError(errno.ELOOP, "its links go round in a circle") from None
+        raise OSError(errno.ELOOP, "its links form a circle") from None
     if not target.is_relative_to(root):
         raise OutsideError(errno.EXDEV, "it leads out of the folder")
     return os.open(target, _FILE | _NO_LINK)

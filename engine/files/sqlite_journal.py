@@ -1,4 +1,4 @@
-"""How a SQLite file keeps its journal, where several programs open it at once for the first time."""
+"""The journal mode of a SQLite file that several programs open for the first time at once."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ _STEP_SECONDS = 0.01
 
 
 def keep_journal(connection: sqlite3.Connection, mode: Literal["wal", "delete"], patience: float) -> None:
-    """Sets the way in which a file keeps its journal, unless it has it already.
+    """Sets the journal mode of a file, unless it has it already.
 
-    SQLite waits for no other program while it changes from one way to the other, whatever the connection's
-    timeout is: it says at once that the file is locked. So it is asked again.
-
-    Args:
-        connection: to the file, in no transaction.
-        mode: a log beside the file, or a journal that is deleted after each transaction.
-        patience: how many seconds another program is waited for.
+    SQLite ignores the connection's timeout when it changes the mode, and reports a locked file at once. So
+    this function retries for `patience` seconds. The connection must not be in a transaction.
 
     Raises:
-        sqlite3.Error: the file is kept busy for longer, or is none.
+        sqlite3.Error: the file stays locked, or is not a database.
     """
     until = time.monotonic() + patience
     while True:

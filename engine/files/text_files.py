@@ -1,4 +1,4 @@
-"""Files of text, read in one way: plain files, within one limit, as UTF-8; what is wrong is said in words."""
+"""Reads text files: regular files within a size limit, as UTF-8, with errors in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 from engine.base.errors import PathError, PromptCacheError
 
 MAX_BYTES: Final = 5 * 1024 * 1024
-"""The largest document, and the largest file with text for one, in bytes."""
+"""The largest document, and the largest text file for one, in bytes."""
 
 BOM: Final = b"\xef\xbb\xbf"
 _WIDE: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -24,8 +24,8 @@ class TextFileError(PromptCacheError):
     """A file cannot be read as text.
 
     Attributes:
-        what: is wrong with it, to stand behind its name.
-        remedy: what to do about it.
+        what: the problem, as a continuation of the file's name.
+        remedy: the fix.
     """
 
     def __init__(self, name: str, what: str, remedy: str) -> None:
@@ -34,21 +34,21 @@ class TextFileError(PromptCacheError):
 
 
 class NoFileError(TextFileError, PathError):
-    """A path leads to no plain file that may be read, or to no folder where one was named."""
+    """A path is not a readable regular file, or not a folder if one is expected."""
 
 
 class MissingFileError(NoFileError):
-    """There is nothing at a path."""
+    """A path does not exist."""
 
 
 class EncodingError(TextFileError):
     """Bytes are not UTF-8.
 
     Attributes:
-        at: index of the first byte that is not, behind a byte order mark; 0 of a text in UTF-16.
-        wide: whether they begin as UTF-16 does.
-        why: what is wrong, in a few words.
-        data: the bytes, where all of them are known.
+        at: index of the first invalid byte after a byte order mark; 0 for a text in UTF-16.
+        wide: whether they look like UTF-16.
+        why: the problem, in a few words.
+        data: the bytes, if all of them are known.
     """
 
     def __init__(self, name: str, why: str, at: int, *, wide: bool = False, data: bytes = b"") -> None:
@@ -57,25 +57,21 @@ class EncodingError(TextFileError):
 
 
 def read_text_file(path: Path | str, name: str | None = None, *, limit: int = MAX_BYTES) -> str:
-    """Reads a file of text, without a byte order mark.
+    """Reads a text file, without a byte order mark.
 
     Args:
-        path: of a plain file, or of what the shell holds open already, as in `pml check <(make-schema)`.
-        name: how messages call it; the path by default.
-        limit: the most bytes that it may have.
+        path: of a regular file, or of a descriptor of the shell, as in `pml check <(make-schema)`.
+        name: its name in messages; the path by default.
+        limit: the most bytes.
 
     Raises:
-        TextFileError: it is missing, no plain file, unreadable, too large, or not UTF-8.
+        TextFileError: it is missing, not a regular file, unreadable, too large, or not UTF-8.
     """
     return decode(read_file(path, name, limit=limit), name or str(path))
 
 
 def read_file(path: Path | str, name: str | None = None, *, limit: int = MAX_BYTES) -> bytes:
-    """Reads the bytes of a file.
-
-    Raises:
-        TextFileError: it is missing, no plain file, unreadable, or too large.
-    """
+    """Reads the bytes of a file, with the errors of `read_text_file` except for UTF-8."""
     name = name or str(path)
     with open_file(path, name) as file:
         try:
@@ -85,11 +81,7 @@ def read_file(path: Path | str, name: str | None = None, *, limit: int = MAX_BYT
 
 
 def open_file(path: Path | str, name: str | None = None) -> BinaryIO:
-    """Opens a plain file for reading, or what the shell holds open already.
-
-    Raises:
-        NoFileError: it is missing, no plain file, or unreadable.
-    """
+    """Opens a regular file, or a descriptor of the shell, for reading; raises NoFileError if it cannot."""
     name = name or str(path)
     try:
         return os.fdopen(_opened(str(path), name), "rb")
@@ -98,47 +90,30 @@ def open_file(path: Path | str, name: str | None = None) -> BinaryIO:
 
 
 def is_folder(path: Path | str) -> bool:
-    """Whether a path leads to a folder, and not to anything else that is there.
-
-    Raises:
-        NoFileError: it leads to nothing, or may not be looked at.
-    """
+    """Returns whether a path is a folder; raises NoFileError if it does not exist or is not accessible."""
     try:
-        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - it takes texts as well
+        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - accepts texts too
     except (OSError, ValueError) as error:
         raise _in_words(path, str(path), error, "file or folder") from None
 
 
 def require_folder(path: Path | str) -> None:
-    """Refuses a path that leads to no folder.
-
-    Raises:
-        NoFileError: as for `is_folder`, or there is something else.
-    """
+    """Raises NoFileError for a path that is not a folder."""
     if not is_folder(path):
-        raise NoFileError(str(path), "is no folder", "name the folder that it lies in")
+        raise NoFileError(str(path), "is not a folder", "name the folder that contains it")
 
 
 def read_stream(stream: BinaryIO, name: str, *, limit: int = MAX_BYTES) -> bytes:
-    """Reads what is left of an open file.
-
-    Raises:
-        TextFileError: it is too large.
-        OSError: it cannot be read.
-    """
+    """Reads the rest of an open file; raises TextFileError if it is too large."""
     data = stream.read(limit + 1)
     if len(data) > limit:
-        what = f"is larger than {limit >> 20} MB, the most it may have"
+        what = f"is larger than {limit >> 20} MB, the limit for a file"
         raise TextFileError(name, what, "split it into several")
     return data
 
 
 def decode(data: bytes, name: str = "the document") -> str:
-    """Returns the text of UTF-8 bytes, without a byte order mark.
-
-    Raises:
-        EncodingError: the bytes are not UTF-8.
-    """
+    """Returns the text of UTF-8 bytes, without a byte order mark; raises EncodingError for other bytes."""
     body = data.removeprefix(BOM)
     if body[:2] in _WIDE:
         raise EncodingError(name, "it begins with the mark of UTF-16", 0, wide=True, data=data)
@@ -153,26 +128,19 @@ def decode(data: bytes, name: str = "the document") -> str:
 
 
 class Lines:
-    """The lines of an open file, each decoded by itself: behind a faulty one the next can be asked for.
+    """The lines of an open file, decoded one by one; reading can continue after an invalid line.
 
-    LF, CR LF and CR end a line, also mixed. A byte order mark is left out, line ends are not.
-
-    Args:
-        file: the file, open at its beginning.
-        name: how messages call it.
-        limit: the most bytes that a line may have, so the most that is held at once.
-
-    Attributes:
-        number: number of the line that was read last, from 1.
+    LF, CR LF and CR end a line, also mixed. Line ends are included, a byte order mark is not. The buffer has
+    at most `limit` bytes. `number` is the number of the last line, from 1.
     """
 
     def __init__(self, file: BinaryIO, name: str, *, limit: int = MAX_BYTES) -> None:
         self._file, self._name, self._limit = file, name, limit
-        self._held, self._at = b"", 0  # what was read, and where in it the next line begins
+        self._held, self._at = b"", 0  # the buffer, and the start of the next line in it
         self.number = 0
 
     def __iter__(self) -> Lines:
-        """These lines themselves."""
+        """Returns itself."""
         return self
 
     def __next__(self) -> str:
@@ -196,7 +164,7 @@ class Lines:
         if len(line.rstrip(b"\r\n")) > self._limit:
             while line and not line.endswith((b"\n", b"\r")):
                 line = self._read()
-            what = f"has more than {self._limit >> 20} MB in line {self.number}, the most a line may have"
+            what = f"has more than {self._limit >> 20} MB in line {self.number}, the limit for a line"
             raise TextFileError(self._name, what, "split it into several")
         try:
             return line.decode("utf-8")
@@ -205,14 +173,14 @@ class Lines:
             raise EncodingError(self._name, why, error.start) from None
 
     def _read(self) -> bytes:
-        """Returns the next line with its end, or as much of a longer one as may be held; none at the end."""
+        """Returns the next line with its end, or a part of an oversized one; empty at the end."""
         try:
-            while (found := _LINE_END.search(self._held, self._at)) is None:
+            while (line_end := _LINE_END.search(self._held, self._at)) is None:
                 room = self._limit + 2 - (len(self._held) - self._at)
                 if not (more := self._file.readline(room)):
                     break
                 self._held, self._at = self._held[self._at :] + more, 0
-            start, self._at = self._at, len(self._held) if found is None else found.end()
+            start, self._at = self._at, len(self._held) if line_end is None else line_end.end()
             line = self._held[start : self._at]
             if line.endswith(b"\r") and self._at == len(self._held):
                 self._held, self._at = self._file.readline(1), 0
@@ -224,7 +192,7 @@ class Lines:
 
 
 def _opened(path: str, name: str) -> int:
-    """Opens a plain file, or what is open already; any other pipe would be waited for until it is written."""
+    """Opens a regular file or an open descriptor; opening another pipe would wait for its writer."""
     if path == "/dev/stdin" or path.startswith(_HELD):
         return os.open(path, os.O_RDONLY)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -235,7 +203,7 @@ def _opened(path: str, name: str) -> int:
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise _folder_error(name)
-    raise NoFileError(name, "is no plain file (a pipe, a device or a socket)", "name a file")
+    raise NoFileError(name, "is not a regular file but a pipe, a device or a socket", "name a file")
 
 
 def _folder_error(name: str) -> NoFileError:
@@ -243,7 +211,7 @@ def _folder_error(name: str) -> NoFileError:
 
 
 def _in_words(path: Path | str, name: str, error: OSError | ValueError, kind: str = "file") -> NoFileError:
-    """What the system says of a path, as everything here says it."""
+    """Returns a system error as a NoFileError."""
     if isinstance(error, FileNotFoundError):
         return MissingFileError(name, f"does not exist: there is no such {kind}", "check the path")
     if isinstance(error, PermissionError):

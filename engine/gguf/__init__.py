@@ -1,1 +1,1 @@
-"""GGUF, the format of llama.cpp: its metadata, tokenizer and tensors as transformers has them."""
+"""GGUF, the format of llama.cpp: its metadata, tokenizer and tensors for transformers."""

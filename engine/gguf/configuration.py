@@ -1,7 +1,6 @@
-"""The configuration that transformers has for a GGUF file.
+"""The transformers configuration of a GGUF file.
 
-Sources: llama.cpp's converter (which key comes of which field) and its own loader (what holds where a key is
-missing).
+Sources: llama.cpp's converter (which field a key comes from) and its loader (the defaults of missing keys).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PLAIN = {
     GGMLQuantizationType.F16: torch.float16,
     GGMLQuantizationType.BF16: torch.bfloat16,
 }
-_REFUSED = (  # keys that change what a network computes, and what they are where they change nothing
+_REFUSED = (  # keys that change what a network computes, with their neutral values
     *(("expert_count", 0), ("attention.causal", True), ("attention.scale", 0), ("attention.clamp_kqv", 0)),
     *(("attention.temperature_scale", 0), ("attention.max_alibi_bias", 0), ("use_parallel_residual", False)),
     *(("logit_scale", 0), ("residual_scale", 0), ("embedding_scale", 0), ("pooling_type", 0)),
@@ -36,20 +35,20 @@ _KEPT_SCALES = ("none", "linear", "yarn", "longrope")
 _LOCAL_THETA = 10_000.0
 
 Read = Callable[[str], Tensor]
-"""Reads a tensor of the file, by its name there, in fp32."""
+"""Reads a tensor by its name in the file, in fp32."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """How transformers calls what an architecture of llama.cpp has.
+    """The names and forms in transformers of a llama.cpp architecture.
 
     Attributes:
         kind: transformers' model_type.
-        turned: whether rows of queries and keys stand in pairs of neighbours in the file.
-        shift: what the file adds to the weights of norms.
+        turned: whether rows of queries and keys are pairs of neighbours in the file.
+        shift: an offset that the file adds to the weights of norms.
         layer: names of a layer's parts, by those in the file.
-        partial: whether a part of a head may be rotated.
-        further: further fields.
+        partial: whether only a part of a head may be rotated.
+        further: sets further fields.
     """
 
     kind: str
@@ -61,55 +60,42 @@ class Architecture:
 
 
 class _Keys:
-    """The metadata of a file.
-
-    Args:
-        name: the model's name, for messages.
-        header: of its files.
-    """
+    """The metadata of a file."""
 
     def __init__(self, name: str, header: Header) -> None:
         self.name, self.metadata, self.tensors = name, header.metadata, header.tensors
         self.architecture = str(self.metadata.get("general.architecture", ""))
 
     def get(self, key: str, kind: type, default: Any = None) -> Any:
-        """The value of a key of the architecture.
-
-        Raises:
-            ModelError: it is missing and has no default, or of another type.
-        """
+        """Returns the value of a key of the architecture; raises ModelError for a missing or wrong one."""
         full = f"{self.architecture}.{key}"
         value = self.metadata.get(full, default)
-        if isinstance(value, list) and kind is int and value and all(one == value[0] for one in value):
-            value = value[0]  # one for each layer, all the same
+        if isinstance(value, list) and kind is int and value and all(item == value[0] for item in value):
+            value = value[0]  # one for each layer, all equal
         if kind is float and type(value) is int:
             value = float(value)
         if value is None or (type(value) is not kind and value is not default):
-            what = "is missing" if value is None else f"is {str(value)[:80]}"
+            problem = "is missing" if value is None else f"is {str(value)[:80]}"
             raise ModelError(
-                f"model {self.name!r}: the key {full!r} of the GGUF file {what}, and a value of the type "
-                f"{kind.__name__} is needed. Fetch the file again, or convert the model anew."
+                f"model {self.name!r}: the key {full!r} of the GGUF file {problem}; it must be of the type "
+                f"{kind.__name__}. Fetch the file again, or convert the model again."
             )
         return value
 
     def number(self, key: str, default: int | None = None) -> int:
-        """A positive number.
-
-        Raises:
-            ModelError: it is none.
-        """
-        found: int = self.get(key, int, default)
-        if not 0 < found < 1 << 31:
+        """Returns a positive number; raises ModelError for another one."""
+        number: int = self.get(key, int, default)
+        if not 0 < number < 1 << 31:
             raise ModelError(
-                f"model {self.name!r}: {self.architecture}.{key} of the GGUF file is {found}. Fetch the file "
-                "again."
+                f"model {self.name!r}: {self.architecture}.{key} of the GGUF file is {number}. Fetch the "
+                "file again."
             )
-        return found
+        return number
 
     def token(self, key: str) -> int | None:
-        """A token of the vocabulary."""
-        found = self.metadata.get(f"tokenizer.ggml.{key}_token_id")
-        return found if isinstance(found, int) and 0 <= found < self.rows else None
+        """Returns a token of the vocabulary; None if there is none."""
+        token = self.metadata.get(f"tokenizer.ggml.{key}_token_id")
+        return token if isinstance(token, int) and 0 <= token < self.rows else None
 
     @property
     def rows(self) -> int:
@@ -143,7 +129,7 @@ def _phi3(keys: _Keys, fields: dict[str, Any]) -> None:
 
 
 def _gemma(fields: dict[str, Any], largest: int) -> None:
-    """Attention of the largest size is scaled by what a head has of the width."""
+    """Sets the scale of attention: the largest size uses its width per head, not the size of a head."""
     heads = fields["num_attention_heads"]
     wide = fields["num_hidden_layers"] == largest
     fields["query_pre_attn_scalar"] = fields["hidden_size"] // heads if wide else fields["head_dim"]
@@ -151,14 +137,14 @@ def _gemma(fields: dict[str, Any], largest: int) -> None:
 
 
 def _layers(keys: _Keys, fields: dict[str, Any], every: int, usual: int = 0) -> None:
-    """Which layers attend to a window, of a usual size: all but each so many-th."""
+    """Finds the layers with a window: all but every `every`-th. `usual` is the default window."""
     window = keys.get("attention.sliding_window", int, usual)
-    # transformers makes a mask of a window for any network, and none of it is seen where no layer has one
+    # transformers makes a window mask for any network; without windowed layers it has no effect
     fields["sliding_window"] = window or fields["max_position_embeddings"]
-    given = keys.metadata.get(f"{keys.architecture}.attention.sliding_window_pattern")
+    pattern = keys.metadata.get(f"{keys.architecture}.attention.sliding_window_pattern")
     count = fields["num_hidden_layers"]
-    if isinstance(given, list):
-        local = [bool(one) for one in given][:count]
+    if isinstance(pattern, list):
+        local = [bool(windowed) for windowed in pattern][:count]
     else:
         every = keys.get("attention.sliding_window_pattern", int, every)
         local = [every == 0 or (layer + 1) % every != 0 for layer in range(count)]
@@ -167,7 +153,9 @@ def _layers(keys: _Keys, fields: dict[str, Any], every: int, usual: int = 0) -> 
             f"model {keys.name!r}: {keys.architecture}.attention.sliding_window_pattern of the GGUF file is "
             "shorter than its layers. Fetch the file again."
         )
-    fields["layer_types"] = ["sliding_attention" if one and window else "full_attention" for one in local]
+    fields["layer_types"] = [
+        "sliding_attention" if windowed and window else "full_attention" for windowed in local
+    ]
 
 
 def _gemma2(keys: _Keys, fields: dict[str, Any]) -> None:
@@ -220,37 +208,28 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
 
 
 def architecture_of(name: str, header: Header) -> Architecture:
-    """Returns the architecture of a file.
-
-    Raises:
-        ModelError: it is none that can be read.
-    """
-    found = str(header.metadata.get("general.architecture"))
-    if found not in ARCHITECTURES:
+    """Returns the architecture of a file; raises ModelError if it is not supported."""
+    architecture = str(header.metadata.get("general.architecture"))
+    if architecture not in ARCHITECTURES:
         raise ModelError(
-            f"model {name!r}: the architecture {found!r} of the GGUF file cannot be read. Read are "
-            f"{', '.join(ARCHITECTURES)}. Use the model as safetensors."
+            f"model {name!r}: the architecture {architecture!r} of the GGUF file is not supported. Use the "
+            f"model as safetensors, or one of these architectures: {', '.join(ARCHITECTURES)}."
         )
-    return ARCHITECTURES[found]
+    return ARCHITECTURES[architecture]
 
 
 def read_metadata(name: str, header: Header, read: Read) -> Any:
-    """Makes the configuration of a file.
-
-    Args:
-        name: the model's name, for messages.
-        header: of its files.
-        read: reads a tensor, for rotary frequencies that are stored as numbers.
+    """Makes the configuration of a file; `read` reads stored rotary frequencies.
 
     Raises:
-        ModelError: it has another architecture, lacks a key, or says what transformers cannot compute.
+        ModelError: the architecture is not supported, a key is missing, or transformers cannot compute it.
     """
     architecture, keys = architecture_of(name, header), _Keys(name, header)
     _require_plain(keys)
     if EMBEDDING not in keys.tensors or len(keys.tensors[EMBEDDING].shape) != 2:
         raise ModelError(
-            f"model {name!r}: the GGUF file holds no {EMBEDDING!r}, so it is no whole model. Give the file "
-            "with the weights."
+            f"model {name!r}: the GGUF file has no {EMBEDDING!r}, so it is incomplete. Give the file with "
+            "the weights."
         )
     heads, width = keys.number("attention.head_count"), keys.number("embedding_length")
     head = keys.number("attention.key_length", width // heads)
@@ -273,8 +252,8 @@ def read_metadata(name: str, header: Header, read: Read) -> Any:
     }
     if keys.get("attention.value_length", int, head) != head:
         raise ModelError(
-            f"model {name!r}: its values have another size than its keys ({keys.architecture}.attention."
-            "value_length), which transformers does not compute for it. Use the model as safetensors."
+            f"model {name!r}: its values and keys differ in size ({keys.architecture}.attention."
+            "value_length), which transformers does not support for it. Use the model as safetensors."
         )
     _require_sizes(keys, architecture, fields)
     fields["rope_parameters"] = _rope(keys, architecture, fields, read)
@@ -282,37 +261,37 @@ def read_metadata(name: str, header: Header, read: Read) -> Any:
         architecture.further(keys, fields)
     try:
         return AutoConfig.for_model(fields.pop("model_type"), **fields)
-    except Exception as error:  # transformers raises many kinds for numbers that do not fit one another
+    except Exception as error:  # transformers raises many kinds for numbers that do not fit each other
         reason = str(error).strip().splitlines()[-1].strip().removeprefix("ValueError: ").rstrip(".")
         raise ModelError(
-            f"model {name!r}: transformers does not take what the GGUF file says: {reason}. Fetch the file "
+            f"model {name!r}: transformers rejects the metadata of the GGUF file: {reason}. Fetch the file "
             "again."
         ) from error
 
 
 def number_format(header: Header) -> torch.dtype:
-    """Returns the number format of most numbers in a file; bf16 for those in blocks."""
+    """Returns the number format of most numbers in a file; bf16 for blocks."""
     sizes: dict[torch.dtype, int] = {}
-    for one in header.tensors.values():
-        kind = _PLAIN.get(one.kind, torch.bfloat16)
-        sizes[kind] = sizes.get(kind, 0) + one.bytes
+    for tensor in header.tensors.values():
+        kind = _PLAIN.get(tensor.kind, torch.bfloat16)
+        sizes[kind] = sizes.get(kind, 0) + tensor.bytes
     return max(sizes, key=lambda kind: sizes[kind])
 
 
 def _require_plain(keys: _Keys) -> None:
-    """Refuses keys of what transformers' network does not compute."""
+    """Refuses keys that transformers' network does not support."""
     for key, plain in _REFUSED:
         full = f"{keys.architecture}.{key}"
-        found = keys.metadata.get(full, plain)
-        if found != plain:
+        value = keys.metadata.get(full, plain)
+        if value != plain:
             raise ModelError(
-                f"model {keys.name!r}: the GGUF file says {full} = {str(found)[:80]}, which is not computed "
-                "here. Use the model as safetensors."
+                f"model {keys.name!r}: the GGUF file has {full} = {str(value)[:80]}, which is not "
+                "supported. Use the model as safetensors."
             )
 
 
 def _require_sizes(keys: _Keys, architecture: Architecture, fields: Mapping[str, Any]) -> None:
-    """Refuses sizes that the tensors do not have, before memory is taken for a network of such sizes."""
+    """Refuses sizes that differ from the tensors, before a network of these sizes takes memory."""
     queries = fields["num_attention_heads"] * fields["head_dim"]
     values = fields["num_key_value_heads"] * fields["head_dim"]
     fused = "attn_qkv" in architecture.layer
@@ -327,26 +306,26 @@ def _require_sizes(keys: _Keys, architecture: Architecture, fields: Mapping[str,
         if tensor not in keys.tensors:
             raise ModelError(
                 f"model {keys.name!r}: the GGUF file lacks the weight {tensor!r}, which this architecture "
-                "has. Fetch the file again, or use the model as safetensors."
+                "needs. Fetch the file again, or use the model as safetensors."
             )
         shape = keys.tensors[tensor].shape
         if len(shape) != 2 or shape[side] != wanted:
             raise ModelError(
-                f"model {keys.name!r}: {tensor!r} of the GGUF file has the sizes {list(shape)}, and "
-                f"{wanted} is needed for one of them by {keys.architecture}.{key}. Fetch the file again."
+                f"model {keys.name!r}: {tensor!r} of the GGUF file has the sizes {list(shape)}, but "
+                f"{keys.architecture}.{key} needs {wanted}. Fetch the file again."
             )
     layers = len({key.split(".")[1] for key in keys.tensors if key.startswith("blk.")})
     if layers != fields["num_hidden_layers"]:
         raise ModelError(
-            f"model {keys.name!r}: the GGUF file holds {layers} layers, and {keys.architecture}.block_count "
+            f"model {keys.name!r}: the GGUF file has {layers} layers, but {keys.architecture}.block_count "
             f"is {fields['num_hidden_layers']}. Fetch the file again."
         )
 
 
 def _rope(keys: _Keys, architecture: Architecture, fields: Mapping[str, Any], read: Read) -> dict[str, Any]:
-    """The parameters of the rotary embedding, as transformers has them."""
+    """Returns the parameters of the rotary embedding for transformers."""
     head, context = fields["head_dim"], fields["max_position_embeddings"]
-    found: dict[str, Any] = {
+    rope: dict[str, Any] = {
         "rope_type": "default",
         "rope_theta": keys.get("rope.freq_base", float, 10_000.0),
     }
@@ -355,38 +334,38 @@ def _rope(keys: _Keys, architecture: Architecture, fields: Mapping[str, Any], re
         if not architecture.partial:
             raise ModelError(
                 f"model {keys.name!r}: the GGUF file rotates {turned} of {head} channels of a head, which is "
-                "not computed here. Use the model as safetensors."
+                "not supported. Use the model as safetensors."
             )
-        found["partial_rotary_factor"] = turned / head
+        rope["partial_rotary_factor"] = turned / head
     kind = keys.get("rope.scaling.type", str, "linear")
     factor = keys.get("rope.scaling.factor", float, keys.get("rope.scale_linear", float, 1.0)) or 1.0
     if kind not in _KEPT_SCALES:
         raise ModelError(
-            f"model {keys.name!r}: the GGUF file scales its rotary embedding in the way {kind!r}, which is "
-            "not known. Use the model as safetensors."
+            f"model {keys.name!r}: the GGUF file scales its rotary embedding by the unknown method {kind!r}. "
+            "Use the model as safetensors."
         )
     original = keys.number("rope.scaling.original_context_length", context)
-    if kind == "longrope" or any(one in keys.tensors for one in FACTORS):
-        if not all(one in keys.tensors for one in FACTORS):
+    if kind == "longrope" or any(key in keys.tensors for key in FACTORS):
+        if not all(key in keys.tensors for key in FACTORS):
             raise ModelError(
                 f"model {keys.name!r}: the GGUF file lacks {FACTORS[0]!r} or {FACTORS[1]!r}. Fetch it again."
             )
-        short, long = (read(one).tolist() for one in FACTORS)
-        return _longrope(found, turned, short, long, context / original, original, keys)
-    if FREQUENCIES in keys.tensors:  # of Llama 3: what each frequency is divided by
+        short, long = (read(key).tolist() for key in FACTORS)
+        return _longrope(rope, turned, short, long, context / original, original, keys)
+    if FREQUENCIES in keys.tensors:  # of Llama 3: a divisor for each frequency
         if kind == "yarn" or (kind == "linear" and factor != 1.0):
             raise ModelError(
                 f"model {keys.name!r}: the GGUF file has both {FREQUENCIES!r} and the rope.scaling.type "
                 f"{kind!r} with the factor {factor:g}. Use the model as safetensors."
             )
         factors = read(FREQUENCIES).tolist()
-        found["attention_factor"] = 1.0
-        return _longrope(found, turned, factors, factors, 1.0, context, keys)
+        rope["attention_factor"] = 1.0
+        return _longrope(rope, turned, factors, factors, 1.0, context, keys)
     if kind == "linear":
-        return found if factor == 1.0 else {**found, "rope_type": "linear", "factor": factor}
+        return rope if factor == 1.0 else {**rope, "rope_type": "linear", "factor": factor}
     if kind == "yarn":
-        return _yarn(found, factor, original, keys)
-    return found
+        return _yarn(rope, factor, original, keys)
+    return rope
 
 
 def _longrope(
@@ -398,7 +377,7 @@ def _longrope(
     original: int,
     keys: _Keys,
 ) -> dict[str, Any]:
-    """Factors for each frequency: up to the original context length, and beyond."""
+    """Adds a factor for each frequency: up to the original context length, and beyond."""
     if {len(short), len(long)} != {turned // 2} or min(*short, *long) <= 0:
         raise ModelError(
             f"model {keys.name!r}: the rotary factors of the GGUF file are not {turned // 2} positive "
@@ -422,14 +401,14 @@ def _yarn(found: dict[str, Any], factor: float, original: int, keys: _Keys) -> d
         "yarn_beta_fast": "beta_fast",
         "yarn_beta_slow": "beta_slow",
     }
-    given = {own: keys.get(f"rope.scaling.{key}", float, 0.0) for key, own in names.items()}
+    factors = {own: keys.get(f"rope.scaling.{key}", float, 0.0) for key, own in names.items()}
     times = keys.get("rope.scaling.attn_factor", float, 0.0)
-    if times:  # of what the factor gives
-        given["attention_factor"] = times * (0.1 * math.log(max(factor, 1.0)) + 1.0)
+    if times:  # multiplies the default of the factor
+        factors["attention_factor"] = times * (0.1 * math.log(max(factor, 1.0)) + 1.0)
     return {
         **found,
         "rope_type": "yarn",
         "factor": factor,
         "original_max_position_embeddings": original,
-        **{own: value for own, value in given.items() if value},
+        **{own: value for own, value in factors.items() if value},
     }

@@ -1,8 +1,8 @@
-"""The header of a GGUF file: its metadata, and where its tensors are.
+"""Reads the header of a GGUF file: its metadata and the places of its tensors.
 
 Source: the specification of GGUF (docs/gguf.md of ggml). The package `gguf` reads a vocabulary of 262,144
-tokens in 23 s; this takes less than one. Nothing in a file is trusted: a count or a length that leads beyond
-its end is an error.
+tokens in 23 s; this reader takes less than one second. It trusts no count or length: one that leads beyond
+the end of the file is an error.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ALIGNMENT = 32
 _DIMENSIONS = 4
 _DEPTH = 2  # arrays in arrays
 _VALUES = 1 << 24  # in all arrays of a header; the largest vocabularies need a tenth
-_BLOCK = 1 << 20  # bytes that are read at once
-_LONGEST = 1 << 30  # bytes of a header; those of the largest vocabularies have 20 million
+_BLOCK = 1 << 20  # bytes per read
+_LONGEST = 1 << 30  # bytes of a header; the largest vocabularies need 20 million
 _POINTER = b"version https://git-lfs"
 
 
@@ -39,10 +39,10 @@ class TensorInfo:
 
     Attributes:
         path: the file.
-        kind: how its numbers are stored.
-        shape: its sizes as torch has them, rows first.
-        offset: where it begins in the file, in bytes.
-        bytes: how many it takes there.
+        kind: the storage format of its numbers.
+        shape: its sizes as in torch, rows first.
+        offset: its first byte in the file.
+        bytes: its size in the file.
     """
 
     path: Path
@@ -54,11 +54,11 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says before its numbers.
+    """The header of a file.
 
     Attributes:
         metadata: numbers, texts, and lists of these, by key.
-        tensors: by the names in the file.
+        tensors: by their names in the file.
     """
 
     metadata: Mapping[str, Any]
@@ -66,15 +66,10 @@ class Header:
 
 
 def read_header(name: str, path: Path, size: int | None = None) -> Header:
-    """Reads the header of one file.
-
-    Args:
-        name: the model's name, for messages.
-        path: the file, or its beginning.
-        size: bytes of the whole file; None for those that are there.
+    """Reads the header of one file, which may be cut to the beginning if `size` gives its bytes.
 
     Raises:
-        ModelError: it is no GGUF file, of another version, or damaged.
+        ModelError: it is not a GGUF file, has another version, or is damaged.
         OSError: it cannot be read.
     """
     with path.open("rb", buffering=0) as file:
@@ -87,7 +82,7 @@ def read_header(name: str, path: Path, size: int | None = None) -> Header:
             raise ModelError(
                 f"model {name!r}: {path.name!r} is empty. Fetch it again."
                 if not start
-                else f"model {name!r}: {path.name!r} is no GGUF file: it begins with other bytes. Give a "
+                else f"model {name!r}: {path.name!r} is not a GGUF file: its first bytes differ. Give a "
                 "GGUF file, or a folder with config.json and *.safetensors."
             )
         file.seek(0)
@@ -95,8 +90,8 @@ def read_header(name: str, path: Path, size: int | None = None) -> Header:
             return _Reader(file, path, size).header()
         except _OtherError as error:
             raise ModelError(
-                f"model {name!r}: the GGUF file {path.name!r} {error}. Convert the model anew with a current "
-                "llama.cpp."
+                f"model {name!r}: the GGUF file {path.name!r} {error}. Convert the model again with a "
+                "current llama.cpp."
             ) from error
         except _DamagedError as error:
             raise ModelError(
@@ -106,15 +101,15 @@ def read_header(name: str, path: Path, size: int | None = None) -> Header:
 
 
 class _DamagedError(Exception):
-    """A file is not what it has to be."""
+    """A file is damaged."""
 
 
 class _OtherError(Exception):
-    """A file is of another version."""
+    """A file has another version."""
 
 
 class _Reader:
-    """Reads a file from its beginning on, not mapped: a mapped file that shrinks ends the process."""
+    """Reads a file from its beginning, without a mapping: a mapped file that shrinks ends the process."""
 
     def __init__(self, file: FileIO, path: Path, size: int | None) -> None:
         self._file, self._path, self._at = file, path, len(MAGIC)
@@ -125,11 +120,11 @@ class _Reader:
     def header(self) -> Header:
         version = self._number("I")
         if version not in _VERSIONS:
-            older = version & 0xFFFF == 0  # of the other order of bytes
+            swapped = version & 0xFFFF == 0  # of the other byte order
             raise _OtherError(
                 "is written for machines of the other byte order"
-                if older
-                else f"is of version {version}, and versions 2 and 3 are read"
+                if swapped
+                else f"has version {version}; versions 2 and 3 are supported"
             )
         tensors, entries = self._number("Q"), self._number("Q")
         metadata: dict[str, Any] = {}
@@ -148,21 +143,21 @@ class _Reader:
     def _placed(
         self, rows: list[tuple[str, GGMLQuantizationType, tuple[int, ...], int]], start: int
     ) -> dict[str, TensorInfo]:
-        """The tensors by name, each within the file and apart from the others."""
-        found: dict[str, TensorInfo] = {}
+        """Returns the tensors by name, each within the file and without overlap."""
+        infos: dict[str, TensorInfo] = {}
         end = start
         for key, kind, shape, offset in sorted(rows, key=lambda row: row[3]):
             block, size = GGML_QUANT_SIZES[kind]
             if not shape or shape[-1] % block:
-                raise _DamagedError(f"tensor {key!r} has the sizes {list(shape)}, and blocks of {block}")
+                raise _DamagedError(f"tensor {key!r} has the sizes {list(shape)}, but blocks of {block}")
             info = TensorInfo(self._path, kind, shape, start + offset, math.prod(shape) // block * size)
-            if key in found:
+            if key in infos:
                 raise _DamagedError(f"it has the tensor {key!r} twice")
             if info.offset < end or info.offset + info.bytes > self._size:
-                raise _DamagedError(f"tensor {key!r} is not where the file says")
+                raise _DamagedError(f"tensor {key!r} is out of place")
             end = info.offset + info.bytes
-            found[key] = info
-        return {key: found[key] for key, *_ in rows}
+            infos[key] = info
+        return {key: infos[key] for key, *_ in rows}
 
     def _tensor(self) -> tuple[str, GGMLQuantizationType, tuple[int, ...], int]:
         key, count = self._text(), self._number("I")
@@ -173,9 +168,7 @@ class _Reader:
         try:
             known = GGMLQuantizationType(kind)
         except ValueError:
-            raise _DamagedError(
-                f"tensor {key!r} is stored in the format {kind}, which is not known"
-            ) from None
+            raise _DamagedError(f"tensor {key!r} has the unknown format {kind}") from None
         return key, known, shape, self._number("Q")
 
     def _value(self, kind: int, depth: int = 0) -> Any:
@@ -208,7 +201,7 @@ class _Reader:
         return self._texts(1)[0]
 
     def _texts(self, count: int) -> list[str]:
-        found, data, at, end = [], self._data, self._at, self._here
+        texts, data, at, end = [], self._data, self._at, self._here
         length_of = struct.Struct("<Q").unpack_from
         for _ in range(self._bounded(count, 8)):
             if at + 8 > end:
@@ -219,28 +212,28 @@ class _Reader:
             if length > end - at:
                 raise _DamagedError(f"it ends within a text at byte {at}")
             self._read_to(at + length)
-            found.append(data[at : at + length])
+            texts.append(data[at : at + length])
             at += length
         self._at = at
         try:
-            return [text.decode() for text in found]
+            return [text.decode() for text in texts]
         except UnicodeDecodeError as error:
-            raise _DamagedError(f"a text before byte {at} is no UTF-8") from error
+            raise _DamagedError(f"a text before byte {at} is not UTF-8") from error
 
     def _bounded(self, count: int, size: int) -> int:
-        """A count of what takes so many bytes each."""
+        """Checks that so many values of `size` bytes fit in the file, and returns the count."""
         if count > (self._here - self._at) // size:
             raise _DamagedError(f"it ends before the {count} values that begin at byte {self._at}")
         return count
 
     def _read_to(self, end: int) -> None:
-        """Reads on as far as a place in the file."""
+        """Reads on up to an offset in the file."""
         if end > _LONGEST:
             raise _DamagedError(f"it has more than {_LONGEST} bytes before its tensors")
         while len(self._data) < end:
             more = self._file.read(_BLOCK)
             if not more:
-                raise _DamagedError("it became shorter while it was read")
+                raise _DamagedError("it shrank during reading")
             self._data += more
 
     def _taken(self, size: int) -> int:

@@ -1,6 +1,6 @@
-"""How byte-level BPE splits a text before it merges, by the names that GGUF files use.
+"""The rules by which byte-level BPE splits a text before merges, by their names in GGUF files.
 
-A file names its rule and does not state it. The patterns are those with which the tokenizers were trained.
+A file names its rule, without its content. The patterns are those of the tokenizers' training.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _words(digits: str, endings: str = _ENDINGS + "|", marks: str = _MARKS, spac
 
 
 def _cased(digits: str, endings: str) -> str:
-    """The rule that splits words where lower case changes to upper case."""
+    """The rule that splits words at a change from lower to upper case."""
     lead = r"[^\r\n\p{L}\p{N}]?"
     words = f"{lead}{_UPPER}*{_LOWER}+{endings}|{lead}{_UPPER}+{_LOWER}*{endings}"
     return rf"{words}|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}"
@@ -55,13 +55,13 @@ _YOUTU = "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ
 
 @dataclass(frozen=True)
 class Rule:
-    """How text is split before BPE.
+    """A rule that splits text before BPE.
 
     Attributes:
-        names: what files call it.
-        splits: patterns, of which each splits what those before it left.
+        names: its names in files.
+        splits: patterns; each splits the parts that the previous ones left.
         whole: a part that is a token is not merged from its bytes.
-        bos: a text begins with the BOS token where the file does not say.
+        bos: a text begins with the BOS token if the file does not specify it.
     """
 
     names: str
@@ -102,5 +102,5 @@ _RULES: Final = (
 
 
 def rule_of(name: str) -> Rule | None:
-    """Returns the rule that files call by this name; None where it is not known."""
+    """Returns the rule of a name; None if it is unknown."""
     return next((rule for rule in _RULES if name in rule.names.split()), None)

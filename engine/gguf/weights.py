@@ -1,8 +1,8 @@
-"""The tensors of GGUF files under transformers' names: each is read when it is asked for.
+"""The tensors of GGUF files under transformers' names, with lazy reading.
 
-Blocks of four bits can stay as they are: torch's product for the processor computes with w = (q - 8) * s + z
-over groups of 32, and that is what they say (Q4_0: s = d, z = 0; Q4_1: s = d, z = 8 d + m; Q4_K for each of
-its 8 parts: s = d sc, z = 8 s - dmin m). Other blocks become numbers. Source: ggml-quants.c.
+Four-bit blocks can stay packed: torch's product for the processor computes w = (q - 8) * s + z over groups of
+32, which has the same form (Q4_0: s = d, z = 0; Q4_1: s = d, z = 8 d + m; Q4_K for each of its 8 parts: s = d
+sc, z = 8 s - dmin m). Other blocks become numbers. Source: ggml-quants.c.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _Q4_0, _Q4_1, _Q4_K = (
 _PARTS = 8  # of a block of Q4_K
 _TURNED = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
 _WHOLE: Final = {EMBEDDING: "model.embed_tokens", "output_norm.weight": "model.norm", HEAD: "lm_head"}
-_TABLES = frozenset({FREQUENCIES, *FACTORS})  # of the rotary embedding; the configuration has them
+_TABLES = frozenset({FREQUENCIES, *FACTORS})  # of the rotary embedding; part of the configuration
 
 
 class GgufTensor(StoredTensor):
-    """A tensor of a file under transformers' name, which reads it when it is indexed.
+    """A tensor of a file under transformers' name; indexing reads it.
 
     Args:
-        info: where it is.
-        count: takes the bytes that are read.
-        heads: of its rows, which stand in pairs of neighbours; 0 where they stand as transformers has them.
-        shift: what the file has added to it.
+        info: its place.
+        count: counts the bytes that are read.
+        heads: of its rows, if these are pairs of neighbours; 0 if they have transformers' order.
+        shift: the offset in the file.
 
     Attributes:
-        kept: whether its blocks stay; then zeros without memory stand for it until `keep_blocks`.
+        kept: whether its blocks stay packed; zeros without memory represent it until `keep_blocks`.
     """
 
     def __init__(self, info: TensorInfo, count: Count, heads: int = 0, shift: float = 0.0) -> None:
@@ -56,8 +56,8 @@ class GgufTensor(StoredTensor):
         if self.kept:
             return torch.zeros((), dtype=torch.bfloat16).expand(self.shape)[index]
         self._count.add(self.info.bytes)
-        found: Tensor = self.peek()[index]
-        return found
+        values: Tensor = self.peek()[index]
+        return values
 
     def peek(self) -> Tensor:
         """Returns its numbers in fp32, without counting it as read."""
@@ -65,14 +65,14 @@ class GgufTensor(StoredTensor):
         return self.in_order(numbers).sub_(self._shift) if self._shift else self.in_order(numbers)
 
     def in_order(self, rows: Tensor) -> Tensor:
-        """Rows [rows, …] of the file in transformers' order: the first half of a head before the second."""
+        """Puts rows [rows, …] in transformers' order: the first half of a head before the second."""
         if not self._heads:
             return rows
         pairs = rows.view(self._heads, -1, 2, *rows.shape[1:])
         return pairs.transpose(1, 2).reshape(rows.shape)
 
     def blocks(self) -> tuple[Tensor, Tensor]:
-        """Returns codes [rows, columns] in int32 and scales [groups, rows, 2] in bf16, of four bits."""
+        """Returns four-bit codes [rows, columns] in int32 and scales [groups, rows, 2] in bf16."""
         self._count.add(self.info.bytes)
         rows, columns = self.shape
         raw = torch.from_numpy(self._bytes()).view(rows, -1, GGML_QUANT_SIZES[self.info.kind][1])
@@ -86,28 +86,20 @@ class GgufTensor(StoredTensor):
     def _bytes(self) -> Any:
         with self.info.path.open("rb") as file:
             file.seek(self.info.offset)
-            found = np.fromfile(file, dtype=np.uint8, count=self.info.bytes)
-        if len(found) != self.info.bytes:
-            raise OSError(0, "the file became shorter while it was read", str(self.info.path))
-        return found.reshape(*self.shape[:-1], -1)
+            raw = np.fromfile(file, dtype=np.uint8, count=self.info.bytes)
+        if len(raw) != self.info.bytes:
+            raise OSError(0, "the file shrank during reading", str(self.info.path))
+        return raw.reshape(*self.shape[:-1], -1)
 
 
 class GgufWeights(Weights):
-    """The tensors of all files of a model.
+    """The tensors of all files of a model, by transformers' names; unknown ones keep the name of the file.
 
-    Args:
-        name: the model's name, for messages.
-        stored: the tensors by the names in the files.
-        architecture: of the model.
-        config: of transformers.
-        progress: called with (bytes read, bytes in all).
-
-    Attributes:
-        tensors: by transformers' names; those of which it knows none keep the name of the file.
+    `stored` has the tensors by the names in the files. `progress` is called with (bytes read, total bytes).
     """
 
     described_by = "the metadata of the GGUF file"
-    again = "Fetch the file again, or convert the model anew."
+    again = "Fetch the file again, or convert the model again."
 
     def __init__(
         self,
@@ -117,7 +109,7 @@ class GgufWeights(Weights):
         config: Any,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        count = Count(sum(one.bytes for one in stored.values()), progress)
+        count = Count(sum(tensor.bytes for tensor in stored.values()), progress)
         self.tensors: dict[str, GgufTensor] = {}  # type: ignore[assignment]
         for key, info in stored.items():
             if key in _TABLES:
@@ -126,54 +118,46 @@ class GgufWeights(Weights):
             heads = getattr(config, _TURNED[part]) if architecture.turned and part in _TURNED else 0
             if heads and info.shape[0] % (2 * heads):
                 raise ModelError(
-                    f"model {name!r}: {key!r} has the sizes {list(info.shape)} in the GGUF file, which are "
-                    f"not those of {heads} heads. Fetch the file again."
+                    f"model {name!r}: {key!r} has the sizes {list(info.shape)} in the GGUF file, which do "
+                    f"not fit {heads} heads. Fetch the file again."
                 )
             shift = architecture.shift if part.endswith("norm") else 0.0
             renamed = _renamed(key, architecture)
             if renamed in self.tensors:
                 raise ModelError(
-                    f"model {name!r}: the GGUF file holds two tensors for {renamed!r}; one is {key!r}. Fetch "
+                    f"model {name!r}: the GGUF file has two tensors for {renamed!r}; one is {key!r}. Fetch "
                     "the file again."
                 )
             self.tensors[renamed] = GgufTensor(info, count, heads, shift)
 
     def keep(self) -> None:
-        """Lets blocks of four bits stay as they are, where torch's product takes them."""
-        for key, one in self.tensors.items():
-            one.kept = (
-                one.info.kind in _PARTED
-                and len(one.shape) == 2
-                and one.shape[1] % COLUMNS == 0
-                and one.shape[0] % ROWS == 0
+        """Marks four-bit blocks to stay packed if torch's product supports their shape."""
+        for key, tensor in self.tensors.items():
+            tensor.kept = (
+                tensor.info.kind in _PARTED
+                and len(tensor.shape) == 2
+                and tensor.shape[1] % COLUMNS == 0
+                and tensor.shape[0] % ROWS == 0
                 and not key.startswith("model.embed_tokens")
             )
 
     def keep_blocks(self, module: Any) -> None:
-        """Puts layers that compute with the blocks of the files in the places of those without numbers.
-
-        Args:
-            module: of transformers, on the processor and in evaluation mode.
-        """
-        for key, one in self.tensors.items():
-            if one.kept:
+        """Replaces layers of packed tensors by layers that compute with the files' blocks."""
+        for key, tensor in self.tensors.items():
+            if tensor.kept:
                 place = key.removesuffix(".weight")
                 plain: nn.Linear = module.get_submodule(place)
-                module.set_submodule(place, FourBitLinear.of(plain, *one.blocks()))
+                module.set_submodule(place, FourBitLinear.of(plain, *tensor.blocks()))
 
 
 def require_readable(name: str, stored: Mapping[str, TensorInfo]) -> None:
-    """Refuses formats that cannot be turned into numbers.
-
-    Raises:
-        ModelError: a tensor is stored in one.
-    """
-    readable = {kind: _readable(kind) for kind in {one.kind for one in stored.values()}}
-    for key, one in stored.items():
-        if not readable[one.kind]:
+    """Raises ModelError for a tensor in a format without a conversion to numbers."""
+    readable = {kind: _readable(kind) for kind in {info.kind for info in stored.values()}}
+    for key, info in stored.items():
+        if not readable[info.kind]:
             raise ModelError(
-                f"model {name!r}: {key!r} of the GGUF file is stored as {one.kind.name}, which cannot be "
-                "read here. Use a GGUF file in another format, or the model as safetensors."
+                f"model {name!r}: {key!r} of the GGUF file is stored as {info.kind.name}, which is not "
+                "supported. Use a GGUF file in another format, or the model as safetensors."
             )
 
 
@@ -186,13 +170,13 @@ def _readable(kind: GGMLQuantizationType) -> bool:
 
 
 def four_bit_share(stored: Mapping[str, TensorInfo]) -> float:
-    """Returns the share of the bytes of a model that are blocks of four bits which torch can compute with."""
-    total = sum(one.bytes for one in stored.values())
-    return sum(one.bytes for one in stored.values() if one.kind in _PARTED) / max(total, 1)
+    """Returns the share of a model's bytes in four-bit blocks with which torch can compute."""
+    total = sum(info.bytes for info in stored.values())
+    return sum(info.bytes for info in stored.values() if info.kind in _PARTED) / max(total, 1)
 
 
 def read_plain(info: TensorInfo) -> Tensor:
-    """Returns the numbers of a tensor in fp32, as the file has them."""
+    """Returns the numbers of a tensor in fp32, in the order of the file."""
     return GgufTensor(info, Count(0, None)).peek()
 
 
@@ -206,12 +190,12 @@ def _renamed(key: str, architecture: Architecture) -> str:
 
 
 def _half(raw: Tensor) -> Tensor:
-    """Numbers [..., 1] of two bytes [..., 2] in fp16."""
+    """Converts two bytes [..., 2] to numbers [..., 1] of fp16."""
     return raw.contiguous().view(torch.float16).float()
 
 
 def _nibbles(raw: Tensor) -> Tensor:
-    """The lower halves of all bytes [..., n], and behind them the upper ones: [..., 2 n]."""
+    """Returns the lower halves of all bytes [..., n], then the upper ones: [..., 2 n]."""
     return torch.cat([raw & 15, raw >> 4], -1)
 
 
@@ -226,7 +210,7 @@ def _q4_1(raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _q4_k(raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Blocks of 256 in 8 parts, whose scales and least numbers have six bits each in twelve bytes."""
+    """Unpacks blocks of 256 in 8 parts, with six-bit scales and minima in twelve bytes."""
     packed = raw[..., 4:16]
     first, second, upper = packed[..., :4], packed[..., 4:8], packed[..., 8:]
     scales = torch.cat([first & 63, (upper & 15) | ((first >> 6) << 4)], -1)

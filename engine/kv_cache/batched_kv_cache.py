@@ -1,11 +1,11 @@
-"""What the rows of many prompts attend to in one pass: to each its own keys and values, and to many the same.
+"""KV caches of several prompts in one forward pass.
 
-The rows of all prompts lie behind one another, and everything but attention takes them one by one. A prompt
-with several rows attends by itself. Prompts with one row each, which decode, attend together: a segment that
-several of them read is read once for all, each row turned to where the segment stands for it; the tails,
-which are each one's own, lie in one buffer; and what the parts give is merged.
+The rows of all prompts follow each other, and every layer but attention treats each row alone. A prompt with
+several rows attends alone. Prompts with one row each, which decode, attend together. A segment that several
+of them read is read once, with each row's query rotated to the segment's place for it. The tails, one per
+prompt, lie in one buffer. The partial results are merged.
 
-Each prompt keeps a KV cache of its own, so between any two passes it may leave, go on alone or be set back.
+Each prompt has its own KV cache, so between passes it may leave, continue alone or be rolled back.
 """
 
 from __future__ import annotations
@@ -31,17 +31,12 @@ from engine.kv_cache.protocol import KVCache, OwnKVCache, Rows, check_queries, c
 from engine.kv_cache.segment_kv_cache import FOLD_ABOVE
 from engine.kv_cache.tail_pool import COLUMNS, TailSlots
 
-SHORT = 64  # tokens; fewer of a segment are rather copied to a tail than read for all, where a slot has room
+SHORT = 64  # tokens; shorter segments are copied to a tail instead of being shared, if the slot has room
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One prompt in a pass.
-
-    Attributes:
-        kv: what it attends to.
-        rows: what it brings.
-    """
+    """One prompt in a pass: the keys and values that it attends to, and its rows."""
 
     kv: KVCache
     rows: Rows
@@ -49,13 +44,13 @@ class Member:
 
 @dataclass(frozen=True)
 class _Run:
-    """Tails that lie side by side in the slots.
+    """Tails in consecutive slots.
 
     Attributes:
-        rows: which of the decoding rows.
-        slots: which slots.
-        columns: of those that some row sees, for a window.
-        bias: [rows, 1, 1, columns], what is hidden of these; None for nothing.
+        rows: the decoding rows.
+        slots: their slots.
+        columns: the columns that some row sees within a window.
+        bias: [rows, 1, 1, columns], -inf for hidden columns; None if none is hidden.
     """
 
     rows: slice
@@ -66,13 +61,13 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Calls:
-    """What a pass reads, call by call, on a GPU that takes sequences of different lengths in one.
+    """The calls of a pass on a GPU that takes sequences of different lengths in one call.
 
     Attributes:
-        slices: calls over what is shared.
-        slots: over all tails in slots; None where there are none.
-        others: over each tail in none.
-        table: which pairs are of each row.
+        slices: calls over shared segments.
+        slots: one call over all tails in slots; None if there are none.
+        others: a call for each tail outside the slots.
+        table: the pairs of each row.
     """
 
     slices: list[SliceCall]
@@ -82,47 +77,38 @@ class _Calls:
 
 
 class BatchedKVCache:
-    """The KV caches of prompts that go through a network together, and where their tails lie.
+    """The KV caches of prompts that share forward passes, and the memory of their tails.
 
-    Stays from pass to pass: what follows from who is there is worked out again only when that changes.
-
-    Args:
-        rotaries: the rotary embedding of each layer.
-        scratch: buffers.
-
-    Attributes:
-        members: of the pass that is under way, those with one row each before the others.
+    It persists between passes and recomputes derived data only when the members change. `members` has those
+    of the current pass, first the ones with one row.
     """
 
     def __init__(self, rotaries: Rotaries, scratch: Scratch) -> None:
         self.rotaries, self.scratch = rotaries, scratch
         self.members: tuple[Member, ...] = ()
         self.slots = TailSlots()
-        self._settled = weakref.WeakSet[OwnKVCache]()  # of which nothing more is folded
+        self._settled = weakref.WeakSet[OwnKVCache]()  # caches with no more to fold
         none = Readers(())
         self._nothing = none, _Turned(none, torch.device("cpu")), LaidSlices(none)
         self._readers, self._turned, self._laid = self._nothing
         self._decoding: list[OwnKVCache] = []
         self._at: list[int] = []  # positions of the decoding rows
-        self._places: list[int] = []  # their slots; fewer than rows where some have none
-        self._borders: list[int] = [0]  # between the rows of members
+        self._places: list[int] = []  # their slots; shorter than the rows if some have no slot
+        self._borders: list[int] = [0]  # row boundaries of the members
         self._sights: dict[int | None, list[tuple[int, Sight]]] = {}
         self._runs: dict[int | None, list[_Run]] = {}
         self._calls: dict[int | None, _Calls] = {}
-        self._slots = self._columns = torch.empty(0, dtype=torch.int64)  # where their rows are written
+        self._slots = self._columns = torch.empty(0, dtype=torch.int64)  # target of their rows
 
     def begin(self, members: Sequence[Member], others: Sequence[Sequence[Placement]] = ()) -> list[int]:
-        """Announces a pass over the rows of several prompts.
+        """Announces a pass over the rows of several prompts; returns the order of the members' rows in it.
 
         Args:
-            members: at least one, with KV caches of which each is there once.
-            others: what prompts read that have no rows in this pass, but will have some.
-
-        Returns:
-            The places of these members in the order in which their rows lie in the pass.
+            members: at least one; each KV cache occurs once.
+            others: placements of prompts without rows in this pass that will have rows later.
         """
         self.settle(members, others)
-        single = [place for place, one in enumerate(members) if _decodes(one)]
+        single = [place for place, member in enumerate(members) if _decodes(member)]
         together = single if len(single) > 1 else []
         caches = {place: kv for place in together if (kv := members[place].kv.own) is not None}
         self.slots.lodge(list(caches.values()))
@@ -131,11 +117,11 @@ class BatchedKVCache:
         order = [*together, *(place for place in range(len(members)) if place not in caches)]
         self.members = tuple(members[place] for place in order)
         self._borders = [0]
-        for one in self.members:
-            one.kv.begin(one.rows.positions, rowwise=one.rows.rowwise)
-            self._borders.append(self._borders[-1] + len(one.rows.token_ids))
+        for member in self.members:
+            member.kv.begin(member.rows.positions, rowwise=member.rows.rowwise)
+            self._borders.append(self._borders[-1] + len(member.rows.token_ids))
         self._decoding = [caches[place] for place in together]
-        self._at = [one.rows.positions[0] for one in self.members[: len(together)]]
+        self._at = [member.rows.positions[0] for member in self.members[: len(together)]]
         self._places = [known[id(kv)] for kv in self._decoding if id(kv) in known]
         self._sights, self._runs, self._calls = {}, {}, {}
         if self._decoding:
@@ -143,7 +129,7 @@ class BatchedKVCache:
         return order
 
     def _meet(self) -> None:
-        """Works out who reads what, where that has changed since the last pass."""
+        """Recomputes the readers if they have changed since the last pass."""
         placements = [kv.placements for kv in self._decoding]
         memory = self._decoding[0].memory
         assert memory is not None
@@ -156,15 +142,17 @@ class BatchedKVCache:
         self._slots = torch.tensor(self._places, device=memory.device)
 
     def settle(self, members: Sequence[Member], others: Sequence[Sequence[Placement]]) -> None:
-        """Copies to the tails of prompts that begin to decode what no other reads, and what is short.
+        """Copies short and unshared segments to the tails of prompts that begin to decode.
 
-        What others read is copied no further than a slot has room: many short pieces are as long as a few.
-        A prompt by itself copies what it does without a batch. The arguments are those of `begin`.
+        Shared segments are copied only as far as a slot has room: many short pieces are as long as a few. A
+        prompt alone copies the same segments as without a batch. The arguments are those of `begin`.
         """
         new = [
             (place, kv)
-            for place, one in enumerate(members)
-            if one.rows.rowwise is not None and (kv := one.kv.own) is not None and kv not in self._settled
+            for place, member in enumerate(members)
+            if member.rows.rowwise is not None
+            and (kv := member.kv.own) is not None
+            and kv not in self._settled
         ]
         if not new:
             return
@@ -172,11 +160,11 @@ class BatchedKVCache:
         if len(members) == 1 and not others:
             new[0][1].fold()
             return
-        readers = Readers([*(one.kv.placements for one in members), *others])
+        readers = Readers([*(member.kv.placements for member in members), *others])
         for place, kv in new:
             alone = readers.alone(place, 0)
             for pieces in (readers.alone(place, SHORT), alone):
-                if pieces and kv.filled + sum(one.tokens for one in pieces) < COLUMNS:
+                if pieces and kv.filled + sum(piece.tokens for piece in pieces) < COLUMNS:
                     kv.fold(pieces)
                     break
             else:
@@ -185,28 +173,28 @@ class BatchedKVCache:
 
     @property
     def kept(self) -> Tensor:
-        """Int64, which rows of the pass are wanted logits of."""
+        """Int64, the rows of the pass whose logits are wanted."""
         ends = zip(self.members, self._borders[1:], strict=True)
-        rows = [row for one, end in ends for row in range(end - one.rows.keep, end)]
+        rows = [row for member, end in ends for row in range(end - member.rows.keep, end)]
         return torch.tensor(rows, dtype=torch.int64)
 
     def commit(self) -> None:
-        """Counts the rows of the pass that has just run."""
-        for one in self.members:
-            one.kv.commit()
+        """Counts the rows of the last pass."""
+        for member in self.members:
+            member.kv.commit()
 
     def end(self) -> None:
-        """Lets go of the members of the pass that is over, counted or not."""
+        """Releases the members of the last pass."""
         self.members, self._decoding = (), []
 
     def leave(self, kv: KVCache) -> None:
-        """Lets a prompt go, whose KV cache then shares memory with no other; what it read is let go of."""
+        """Removes a prompt, whose KV cache then shares memory with no other, and releases its segments."""
         if kv.own is not None:
             self.slots.release(kv.own)
         self._read_nothing()
 
     def forget(self, kv: KVCache) -> None:
-        """Lets a prompt go that has ended, its tail, and what it read. Computes nothing."""
+        """Removes a finished prompt and releases its tail and segments. Computes nothing."""
         if kv.own is not None:
             self.slots.forget(kv.own)
         self._read_nothing()
@@ -217,35 +205,25 @@ class BatchedKVCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is copied: tails to their slots, what is shared for few calls."""
+        """Bytes of the copies: tails in slots and shared segments."""
         return self._laid.nbytes + (0 if self.slots.buffer is None else self.slots.buffer.nbytes)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
-        """Attention of all members, each over what it may see.
-
-        Args:
-            layer: index of the attention layer.
-            query: [heads, rows, head_dim], rotated for the prompts' positions.
-            key: [kv_heads, rows, head_dim], rotated likewise.
-            value: [kv_heads, rows, head_dim].
-            rules: of the layer.
-
-        Returns:
-            [heads, rows, head_dim].
+        """Attention of all members; tensors as in `OwnKVCache.attend`, positions of each prompt.
 
         Raises:
-            UnfitError: the shapes are none that a segment can hold.
+            UnfitError: the shapes do not fit a segment.
         """
         check_states(layer, len(self.rotaries), self._borders[-1], key, value)
         check_queries(query, key)
         heads, rows, size = query.shape
-        out = query.new_empty(rows, heads, size).transpose(0, 1)  # as the model reads it on
+        out = query.new_empty(rows, heads, size).transpose(0, 1)  # the layout that the model reads next
         count = len(self._decoding)
         if count:
             out[:, :count] = self._decode(layer, query[:, :count], key[:, :count], value[:, :count], rules)
         borders = pairwise(self._borders[count:])
-        for one, (first, end) in zip(self.members[count:], borders, strict=True):
-            kv, own = one.kv.own, slice(first, end)
+        for member, (first, end) in zip(self.members[count:], borders, strict=True):
+            kv, own = member.kv.own, slice(first, end)
             assert kv is not None, "attention is not ours"
             out[:, own] = kv.attend(layer, query[:, own], key[:, own], value[:, own], rules)
         return out
@@ -261,17 +239,17 @@ class BatchedKVCache:
         if not refusal(packed, rules.softcap):
             out = self._in_few_calls(layer, packed, key, value, rules)
             return out.transpose(1, 2).reshape(heads, rows, size)
-        found = self._own(layer, packed, key, value, rules)
+        parts = self._own(layer, packed, key, value, rules)
         turned = self._turned.queries(packed, self.rotaries[layer])
         for number, sight in self._seen(rules.window, query.device):
             segment, at = self._readers.slices[number].segment, slice(sight.first, sight.end)
             keys, values = segment.keys[layer, :, at], segment.values[layer, :, at]
             part = read(turned[number], keys, values, sight.hidden, rules, self.scratch)
-            found.append(Found(*part, self._turned.rows[number]))
-        return merged(found, rules, packed).transpose(1, 2).reshape(heads, rows, size)
+            parts.append(Found(*part, self._turned.rows[number]))
+        return merged(parts, rules, packed).transpose(1, 2).reshape(heads, rows, size)
 
     def _seen(self, window: int | None, device: torch.device) -> list[tuple[int, Sight]]:
-        """The slices of which some row sees tokens, by their number."""
+        """The slices that some row sees, by number."""
         if window not in self._sights:
             seen = [piece.seen(self._at, window, device) for piece in self._readers.slices]
             self._sights[window] = [(n, sight) for n, sight in enumerate(seen) if sight is not None]
@@ -280,8 +258,8 @@ class BatchedKVCache:
     def _own(
         self, layer: int, packed: Tensor, key: Tensor, value: Tensor, rules: AttentionParams
     ) -> list[Found]:
-        """Adds the rows' keys and values to the tails, and attends to those."""
-        found, lodged = [], len(self._places)
+        """Appends the rows' keys and values to the tails and attends to the tails."""
+        parts, lodged = [], len(self._places)
         others = self._grown(layer, key, value, rules.window)
         if lodged:
             buffer = self.slots.buffer
@@ -290,26 +268,26 @@ class BatchedKVCache:
             for run in self._runs_for(rules.window, packed):
                 own = (run.slots, slice(None), run.columns)
                 part = read_own(packed[:, run.rows], keys[own], values[own], run.bias, rules, self.scratch)
-                found.append(Found(*part, run.rows))
+                parts.append(Found(*part, run.rows))
         for row, (keys, values) in enumerate(others, lodged):
             at = slice(row, row + 1)
             columns, hidden = self._decoding[row].seen_of_own(rules.window, packed.device)
             part = read(packed[:, at], keys[:, columns], values[:, columns], hidden, rules, self.scratch)
-            found.append(Found(*part, at))
-        return found
+            parts.append(Found(*part, at))
+        return parts
 
     def _grown(
         self, layer: int, key: Tensor, value: Tensor, window: int | None
     ) -> list[tuple[Tensor, Tensor]]:
-        """Adds the rows' keys and values to the tails; returns all that those in no slot hold."""
+        """Appends the rows' keys and values to the tails. Returns the full tails outside the slots."""
         lodged = len(self._places)
         for kv in self._decoding:
             kv.windows[layer] = window
         if lodged:
             buffer = self.slots.buffer
             assert buffer is not None
-            for held, new in zip(buffer[:, layer], (key, value), strict=True):
-                held[self._slots, :, self._columns] = new[:, :lodged].transpose(0, 1)
+            for buffered, new in zip(buffer[:, layer], (key, value), strict=True):
+                buffered[self._slots, :, self._columns] = new[:, :lodged].transpose(0, 1)
         return [
             kv.append(layer, key[:, row : row + 1], value[:, row : row + 1])
             for row, kv in enumerate(self._decoding[lodged:], lodged)
@@ -318,19 +296,19 @@ class BatchedKVCache:
     def _in_few_calls(
         self, layer: int, packed: Tensor, key: Tensor, value: Tensor, rules: AttentionParams
     ) -> Tensor:
-        """Attention of all rows: one call over what is shared and short, one over the tails in slots."""
+        """Attention of all rows: one call over short shared segments, one over the tails in slots."""
         others = self._grown(layer, key, value, rules.window)
-        calls, found = self._calls_for(rules.window, packed), []
+        calls, parts = self._calls_for(rules.window, packed), []
         if calls.slices:
             turned = self._turned.queries(packed, self.rotaries[layer])
-            found = self._laid.read(layer, turned, calls.slices)
+            parts = self._laid.read(layer, turned, calls.slices)
         if calls.slots is not None:
             assert self.slots.buffer is not None
             keys, values = (states.transpose(1, 2).flatten(0, 1) for states in self.slots.buffer[:, layer])
-            found.append(read_spans(packed, keys, values, calls.slots))
+            parts.append(read_spans(packed, keys, values, calls.slots))
         for spans, (keys, values) in zip(calls.others, others, strict=True):
-            found.append(read_spans(packed, keys.transpose(0, 1), values.transpose(0, 1), spans))
-        return merged_pairs(found, calls.table, rules, packed)
+            parts.append(read_spans(packed, keys.transpose(0, 1), values.transpose(0, 1), spans))
+        return merged_pairs(parts, calls.table, rules, packed)
 
     def _calls_for(self, window: int | None, packed: Tensor) -> _Calls:
         if window not in self._calls:
@@ -356,7 +334,7 @@ class BatchedKVCache:
         return self._calls[window]
 
     def _seen_of_own(self, row: int, window: int | None) -> list[Span]:
-        """Columns of a row's tail that it sees."""
+        """The columns of a row's tail that it sees."""
         kv = self._decoding[row]
         end = kv.filled + 1
         if window is None:
@@ -367,19 +345,19 @@ class BatchedKVCache:
 
     def _runs_for(self, window: int | None, like: Tensor) -> list[_Run]:
         if window not in self._runs:
-            lodged, found, first = len(self._places), [], 0
+            lodged, runs, first = len(self._places), [], 0
             for row in range(1, lodged + 1):
                 if row < lodged and self._places[row] == self._places[row - 1] + 1:
                     continue
                 rows, slot = slice(first, row), self._places[first]
                 columns, bias = self._hidden(range(first, row), window, like)
-                found.append(_Run(rows, slice(slot, slot + row - first), columns, bias))
+                runs.append(_Run(rows, slice(slot, slot + row - first), columns, bias))
                 first = row
-            self._runs[window] = found
+            self._runs[window] = runs
         return self._runs[window]
 
     def _hidden(self, rows: range, window: int | None, like: Tensor) -> tuple[slice, Tensor | None]:
-        """Columns of tails that some of these rows see, and what is hidden of them."""
+        """The columns of tails that some of these rows see, and the bias of the hidden ones."""
         caches, at = [self._decoding[row] for row in rows], [self._at[row] for row in rows]
         ends = [kv.filled + 1 for kv in caches]
         width = max(ends)
@@ -399,11 +377,7 @@ class BatchedKVCache:
 
 
 class _Turned:
-    """Queries as they read each slice, all of a layer turned at once.
-
-    Attributes:
-        rows: which rows read each slice.
-    """
+    """The queries for each slice, all rotated at once; `rows` has the rows that read each slice."""
 
     def __init__(self, readers: Readers, device: torch.device) -> None:
         count = len(readers.placements)
@@ -419,9 +393,7 @@ class _Turned:
     def queries(self, packed: Tensor, rotary: Rotary | None) -> list[Tensor]:
         """Returns the query of each slice's readers, [kv_heads, readers, group, head_dim].
 
-        Args:
-            packed: [kv_heads, rows, group, head_dim], of all rows.
-            rotary: of the layer.
+        `packed` has all rows, [kv_heads, rows, group, head_dim].
         """
         moved: dict[int, Tensor] = {}
         if rotary is not None and self._moved:
@@ -437,6 +409,6 @@ class _Turned:
 
 
 def _decodes(member: Member) -> bool:
-    """Whether it brings one row that can attend together with those of others."""
+    """Whether it has one row that can attend together with other members' rows."""
     kv = member.kv.own
     return len(member.rows.token_ids) == 1 and kv is not None and kv.memory is not None and not kv.watched

@@ -1,11 +1,9 @@
-"""Attention for models with attention code of their own: one dense cache in which the index is the position.
+"""The KV cache of models with their own attention code: a dense buffer indexed by position.
 
-Falcon, BLOOM, MPT, GPT-J and their like compute attention themselves and take keys from a cache object.
-This one holds a buffer with a row per position: placed segments are copied to their places, new tokens
-go to theirs, and what is empty is masked. As the index of a key is its position (but for a constant), biases
-that these models build from indices (ALiBi: a slope times the index) come out right without touching them.
-
-Knows nothing about prompts or files.
+Falcon, BLOOM, MPT, GPT-J and similar models compute attention and take keys from a cache object. This cache
+has a row per position. It copies placed segments and new tokens to their positions and masks empty rows. A
+key's index is its position plus a constant, so biases that these models derive from indices (ALiBi: a slope
+times the index) are correct.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from engine.kv_cache.protocol import Rowwise, StopForward, UnfitError, check_sta
 class DenseKVCache:
     """Placed segments and new tokens in one buffer, by position.
 
-    Acts as the cache object of transformers (`update` and its siblings).
+    It implements the cache object of transformers (`update` and its siblings).
 
     Args:
-        placements: segments in their places, which do not overlap, but for hidden tokens.
-        rotaries: the rotary embedding of each layer. A layer without one takes segments in their own place
-            only, or has no positions in its keys (ALiBi).
-        capacity: the most new tokens there will be.
+        placements: segments in their places, which overlap in hidden tokens only.
+        rotaries: the rotary embedding of each layer. A layer without one takes segments at their original
+            place only, or has no positions in its keys (ALiBi).
+        capacity: the most new tokens.
     """
 
     is_compileable = False
@@ -45,14 +43,14 @@ class DenseKVCache:
         self._origin = 0
         self._room = 0
         self._filled = torch.zeros(0, dtype=torch.bool)
-        self._used = 0  # columns up to the last that is filled
+        self._used = 0  # columns up to the last filled one
         self._at = torch.zeros(0, dtype=torch.int64)  # columns of new tokens
-        self._rows = torch.zeros(0, dtype=torch.int64)  # of the pass that is under way
+        self._rows = torch.zeros(0, dtype=torch.int64)  # of the current pass
         self._until: int | None = None
 
     @property
     def own(self) -> None:
-        """None: attention is the model's."""
+        """None: the model computes attention."""
         return
 
     @property
@@ -65,7 +63,7 @@ class DenseKVCache:
         """Keys and values of the new tokens, each [layers, kv_heads, length, head_dim].
 
         Raises:
-            UnfitError: some layers keep theirs elsewhere.
+            UnfitError: a layer has its keys elsewhere.
         """
         states = [buffer for buffer in self._buffer if buffer is not None]
         if len(states) != len(self.rotaries):
@@ -76,9 +74,9 @@ class DenseKVCache:
 
     def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of one layer's new tokens, each [kv_heads, length, head_dim]."""
-        held = self._buffer[layer]
-        assert held is not None, "no forward pass has run"
-        return held[0][0, :, self._at], held[1][0, :, self._at]
+        buffer = self._buffer[layer]
+        assert buffer is not None, "no forward pass has run"
+        return buffer[0][0, :, self._at], buffer[1][0, :, self._at]
 
     def begin(
         self,
@@ -89,7 +87,7 @@ class DenseKVCache:
     ) -> None:
         """Announces a forward pass over tokens at these positions, ascending, up to the layer `until`.
 
-        How rows attend is the model's own affair, so `rowwise` changes nothing.
+        `rowwise` has no effect, because the model computes attention.
         """
         assert self.length + len(positions) <= self.capacity, "more tokens than announced"
         if not self._room:
@@ -107,39 +105,39 @@ class DenseKVCache:
         self._until = until
 
     def commit(self) -> None:
-        """Counts the tokens of the forward pass that has just run."""
+        """Counts the tokens of the last forward pass."""
         self.length += len(self._rows)
         self._at = torch.cat([self._at, self._rows])
 
     @torch.inference_mode()
     def truncate(self, length: int) -> None:
-        """Forgets all new tokens but the first `length`."""
+        """Drops all new tokens but the first `length`."""
         assert length <= self.length
         self._filled[self._at[length:]] = False
         self._at, self.length = self._at[:length], length
 
     def fold(self, which: Sequence[Placement] | None = None) -> None:
-        """Does nothing: there is one buffer already."""
+        """Does nothing: the cache is one buffer already."""
 
     def update(self, key: Tensor, value: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Adds this pass's keys and values [1, kv_heads, rows, head_dim]; returns those of all positions."""
+        """Adds this pass's keys and values [1, kv_heads, rows, head_dim]. Returns those of all positions."""
         check_states(layer_idx, len(self.rotaries), len(self._rows), key, value)
-        held = self._buffer[layer_idx]
-        if held is None:
-            held = self._buffer[layer_idx] = self._assembled(layer_idx, key, value)
-        for buffer, new in zip(held, (key, value), strict=True):
+        buffers = self._buffer[layer_idx]
+        if buffers is None:
+            buffers = self._buffer[layer_idx] = self._assembled(layer_idx, key, value)
+        for buffer, new in zip(buffers, (key, value), strict=True):
             buffer[:, :, self._rows] = new
         if layer_idx == self._until:
             raise StopForward
-        keys, values = held
+        keys, values = buffers
         return keys[:, :, : self._used], values[:, :, : self._used]
 
     def get_seq_length(self, _layer_idx: int = 0) -> int:
-        """Columns before this pass's rows, as the models count them: all but the rows."""
+        """Columns before this pass's rows, by the models' count: all but the rows."""
         return self._used - len(self._rows)
 
     def get_mask_sizes(self, _rows: int, _layer_idx: int = 0) -> tuple[int, Any]:
-        """How many columns there are, and which of them hold a key."""
+        """The number of columns, and which of them are filled."""
         return self._used, self._filled[: self._used]
 
     def get_query_offset(self, _layer_idx: int = 0) -> Tensor:

@@ -1,10 +1,8 @@
-"""The keys and values of several texts that go through a network in one pass, one behind the other.
+"""Keys and values of several texts that follow each other in one forward pass.
 
-Layers that take each token by itself do not see the borders. Attention is computed text by text: a token sees
-its own text up to itself, and what its text was given to see, which may be other texts of the same pass: when
-a layer attends it has made the keys of all of them. So what stands before many texts is computed once.
-
-Knows nothing about prompts or files.
+Layers other than attention treat each token alone. Attention runs text by text: a token sees its own text up
+to itself and the placements of its text. Placements may be other texts of the same pass, because a layer
+computes the keys of all texts before it attends. A prefix of many texts is thus computed once.
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ from engine.attention.scratch import Scratch
 from engine.base.segment import Form, Placement, Segment
 from engine.kv_cache.protocol import StopForward, UnfitError, check_queries, check_states
 
-_MASKED_ROWS = 256  # of which a mask over all that they see is made at once
-_KEPT_MASK = 1 << 22  # numbers of a text's masks that are kept from layer to layer
+_MASKED_ROWS = 256  # rows per mask over all visible keys
+_KEPT_MASK = 1 << 22  # mask elements of a text that stay in memory from layer to layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +41,10 @@ class PackedText:
     """One text of a pass.
 
     Attributes:
-        segment: takes its keys and values, a layer at a time.
+        segment: receives its keys and values, layer by layer.
         start: position of its first token.
-        placements: what it sees besides, in the order of their places and all before `start`: segments that
-            are there, or those of other texts of the pass.
+        placements: the other segments that it sees, in order of position and all before `start`. They are
+            computed segments or other texts of the pass.
     """
 
     segment: Segment
@@ -55,42 +53,48 @@ class PackedText:
 
     @property
     def positions(self) -> range:
-        """Of its tokens."""
+        """Positions of its tokens."""
         return range(self.start, self.start + self.segment.tokens)
 
     @cached_property
     def seen(self) -> tuple[Placement, ...]:
-        """What of the placements has tokens."""
+        """The placements with tokens."""
         return tuple(placement for placement in self.placements if placement.tokens)
 
     @cached_property
     def seen_at(self) -> list[int]:
-        """Positions of what is seen besides."""
-        return [place for one in self.seen for place in range(one.start, one.start + one.tokens)]
+        """Positions of the tokens in placements."""
+        return [
+            place
+            for placement in self.seen
+            for place in range(placement.start, placement.start + placement.tokens)
+        ]
 
     @cached_property
     def sight(self) -> tuple[tuple[int, int, int, int], ...]:
-        """The same for texts that see the same at the same distances."""
-        return tuple((id(one.segment), one.lo, one.hi, one.shift) for one in self.seen)
+        """A key that is equal for texts with the same placements at the same distances."""
+        return tuple(
+            (id(placement.segment), placement.lo, placement.hi, placement.shift) for placement in self.seen
+        )
 
 
 def empty_segment(form: Form, key: str, token_ids: Sequence[int], device: torch.device) -> Segment:
-    """Returns a segment without content, for a pass to write."""
+    """Returns an uninitialised segment for a pass to fill."""
     shape = (2, form.layers, form.heads, len(token_ids), form.size)
     keys, values = torch.empty(shape, dtype=form.dtype, device=device)
     return Segment(key, tuple(token_ids), keys, values)
 
 
 class PackedKVCache:
-    """What the texts of one pass attend to. The pass ends with StopForward at the keys of the last layer.
+    """The KV cache of the texts of one pass. The pass ends with StopForward at the keys of the last layer.
 
     Args:
         texts: at least one.
-        rotaries: of each layer. A layer without one reads segments in their own place only.
+        rotaries: of each layer. A layer without one reads segments at their original place only.
         scratch: buffers.
 
     Attributes:
-        windows: by layer, the sliding window that the model asked for.
+        windows: the model's sliding window by layer.
     """
 
     def __init__(self, texts: Sequence[PackedText], rotaries: Rotaries, scratch: Scratch) -> None:
@@ -110,31 +114,17 @@ class PackedKVCache:
         return self._rows[-1].stop
 
     def require_whole(self) -> None:
-        """Checks after the pass that every layer has handed its keys over.
-
-        Raises:
-            UnfitError: some have not.
-        """
+        """Raises UnfitError after a pass in which a layer has not returned its keys."""
         layers = len(self.rotaries)
         if len(self.windows) != layers:
-            raise UnfitError(f"{layers - len(self.windows)} of {layers} layers do not ask for attention")
+            raise UnfitError(f"{layers - len(self.windows)} of {layers} layers did not call attention")
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
-        """Attention of all texts, each over what it sees.
-
-        Args:
-            layer: index of the attention layer.
-            query: [heads, rows, head_dim], rotated for the texts' positions.
-            key: [kv_heads, rows, head_dim], rotated likewise.
-            value: [kv_heads, rows, head_dim].
-            rules: of the layer.
-
-        Returns:
-            [heads, rows, head_dim].
+        """Attention of all texts; tensors as in `OwnKVCache.attend`, positions of each text.
 
         Raises:
             StopForward: the layer is the last.
-            UnfitError: the shapes are none that a segment can hold.
+            UnfitError: the shapes do not fit a segment.
         """
         check_states(layer, len(self.rotaries), self.rows, key, value)
         check_queries(query, key)
@@ -145,7 +135,9 @@ class PackedKVCache:
         if len(self.windows) == len(self.rotaries):
             raise StopForward
         heads, rows_in_all, size = query.shape
-        out = query.new_empty(rows_in_all, heads, size).transpose(0, 1)  # as the model reads it on
+        out = query.new_empty(rows_in_all, heads, size).transpose(
+            0, 1
+        )  # the layout that the model reads next
         turned: dict[object, tuple[Tensor, Tensor]] = {}
         for text, rows in zip(self.texts, self._rows, strict=True):
             if text.sight not in turned:
@@ -154,24 +146,28 @@ class PackedKVCache:
         return out
 
     def _turned(self, layer: int, text: PackedText) -> tuple[Tensor, Tensor]:
-        """What a text sees besides: keys, as at their places, and values, [kv_heads, tokens, head_dim]."""
+        """Keys, rotated to their places, and values of a text's placements, [kv_heads, tokens, head_dim]."""
         own = text.segment
         if not text.seen:
             return own.keys[layer, :, :0], own.values[layer, :, :0]
-        keys = torch.cat([one.segment.keys[layer, :, one.lo : one.hi] for one in text.seen], 1)
-        values = torch.cat([one.segment.values[layer, :, one.lo : one.hi] for one in text.seen], 1)
+        keys = torch.cat(
+            [placement.segment.keys[layer, :, placement.lo : placement.hi] for placement in text.seen], 1
+        )
+        values = torch.cat(
+            [placement.segment.values[layer, :, placement.lo : placement.hi] for placement in text.seen], 1
+        )
         rotary = self.rotaries[layer]
-        if rotary is not None and any(one.shift for one in text.seen):
+        if rotary is not None and any(placement.shift for placement in text.seen):
             keys = rotary.rotate(keys, *self._angles_of(text, rotary, keys.device))
         return keys, values
 
     def _angles_of(self, text: PackedText, rotary: Rotary, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Cosine and sine by which each token that a text sees besides is moved, [tokens, rotary_dim]."""
-        known = (text.sight, id(rotary))
-        if known not in self._angles:
-            shifts = [one.shift for one in text.seen for _ in range(one.tokens)]
-            self._angles[known] = rotary.angles(shifts, device)
-        return self._angles[known]
+        """Cosine and sine that move each token of a text's placements, [tokens, rotary_dim]."""
+        cache_key = (text.sight, id(rotary))
+        if cache_key not in self._angles:
+            shifts = [placement.shift for placement in text.seen for _ in range(placement.tokens)]
+            self._angles[cache_key] = rotary.angles(shifts, device)
+        return self._angles[cache_key]
 
     def _attend(
         self,
@@ -181,7 +177,7 @@ class PackedKVCache:
         seen: tuple[Tensor, Tensor],
         rules: AttentionParams,
     ) -> Tensor:
-        """Attention of one text over what it sees besides and itself."""
+        """Attention of one text over its placements and itself."""
         before, rows = seen[0].shape[1], query.shape[1]
         keys, values = text.segment.keys[layer], text.segment.values[layer]
         if before:
@@ -193,7 +189,7 @@ class PackedKVCache:
             return self._scored(text, query, keys, values, rules)
         if window is None and before > rows:
             return self._masked(text, query, keys, values, rules.scale)
-        # Rows of nothing stand for what is seen besides: one causal product that masks nothing costs least.
+        # Zero rows represent the placements: one causal product without a mask is the cheapest.
         padded = nn.functional.pad(query, (0, 0, before, 0)) if before else query
         if window is None:
             return causal_attention(padded, keys, values, rules.scale)[:, before:]
@@ -202,17 +198,17 @@ class PackedKVCache:
 
     @staticmethod
     def _extent(text: PackedText) -> int:
-        """How far the last token is from the first that it may see, in positions."""
+        """Distance from the last token to the first that it may see, in positions."""
         return text.positions[-1] - min([text.start, *text.seen_at[:1]])
 
     def _bands_of(self, text: PackedText, window: int, like: Tensor) -> tuple[Band, ...]:
-        known = (id(text), window)
-        if known not in self._bands:
-            self._bands[known] = bands([*text.seen_at, *text.positions], window, like)
-        return self._bands[known]
+        cache_key = (id(text), window)
+        if cache_key not in self._bands:
+            self._bands[cache_key] = bands([*text.seen_at, *text.positions], window, like)
+        return self._bands[cache_key]
 
     def _masked(self, text: PackedText, query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-        """Causal attention of a text's tokens over more that stands before them."""
+        """Causal attention of a text's tokens over a longer prefix."""
         grouped, rows, width = query.shape[0] != keys.shape[0], query.shape[1], keys.shape[1]
         out = torch.empty_like(query)
         query, keys, values = widened(query, keys, values)
@@ -237,13 +233,13 @@ class PackedKVCache:
     def _scored(
         self, text: PackedText, query: Tensor, keys: Tensor, values: Tensor, rules: AttentionParams
     ) -> Tensor:
-        """Attention whose scores are more than products: soft caps, sinks."""
+        """Attention with extra score terms: soft caps, sinks."""
         at_keys = torch.tensor([*text.seen_at, *text.positions], device=query.device)
         rows, before = query.shape[1], len(text.seen_at)
         most = rows_at_once(query.shape[0], keys.shape[1], query)
         packed = pack(query * rules.scale, keys.shape[0])
         group = packed.shape[1] // rows
-        found = []
+        blocks = []
         for first in range(0, rows, most):
             end = min(first + most, rows)
             at_rows = at_keys[before + first : before + end, None]
@@ -253,5 +249,5 @@ class PackedKVCache:
                 mask |= at_rows - at_keys[seen] >= rules.window
             block = packed[:, first * group : end * group]
             part = Part(block, keys[:, seen], values[:, seen], Hidden(0, mask))
-            found.append(attend([part], rules, end - first, self.scratch)[0])
-        return unpack(found[0] if len(found) == 1 else torch.cat(found, 1), rows)
+            blocks.append(attend([part], rules, end - first, self.scratch)[0])
+        return unpack(blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1), rows)

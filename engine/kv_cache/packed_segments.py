@@ -1,4 +1,4 @@
-"""What the rows of a batch share, for few calls: short slices side by side, long ones where they lie."""
+"""Reads the segments that the rows of a batch share in few calls. Short slices are copied together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.attention.readers import Readers
 from engine.attention.spans import Span, Spans
 from engine.attention.varlen_kernel import Pairs, read_spans
 
-MOST_LAID = 8192  # tokens that are copied; beyond, a call for each slice costs little beside reading it
+MOST_LAID = 8192  # tokens to copy; a longer slice is worth a call of its own
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class SliceCall:
     """One call over slices.
 
     Attributes:
-        number: of the slice that is read where it lies; None for those that lie side by side.
-        spans: of its keys; queries are numbered slice by slice, each slice's readers in their order.
+        number: the slice that is read in place; None for the copied slices.
+        spans: of its keys; queries are numbered slice by slice, in the order of each slice's readers.
     """
 
     number: int | None
@@ -30,17 +30,13 @@ class SliceCall:
 
 
 class LaidSlices:
-    """The slices of readers, of which the shortest are copied side by side once, token by token.
-
-    Args:
-        readers: who reads what; where that changes, another of these is made.
-    """
+    """The slices of readers, of which the shortest are copied together once."""
 
     def __init__(self, readers: Readers) -> None:
         self._slices = readers.slices
-        self._starts: dict[int, int] = {}  # where slices begin in the copies
+        self._starts: dict[int, int] = {}  # start of each slice in the copies
         self._tokens = 0
-        for number, piece in sorted(enumerate(self._slices), key=lambda one: one[1].tokens):
+        for number, piece in sorted(enumerate(self._slices), key=lambda item: item[1].tokens):
             if self._tokens + piece.tokens > MOST_LAID:
                 break
             self._starts[number] = self._tokens
@@ -58,16 +54,13 @@ class LaidSlices:
     def calls(
         self, at: Sequence[int], window: int | None, group: int, device: torch.device
     ) -> tuple[list[SliceCall], list[int]]:
-        """What a pass reads.
+        """Returns the calls of a pass, and the row of each of their pairs, call by call.
 
         Args:
             at: positions of all rows.
             window: of the layers.
-            group: query heads that share a key head.
+            group: query heads per key head.
             device: of the keys.
-
-        Returns:
-            The calls, and the row of each of their pairs, one call after the other.
         """
         laid, calls = list[Span](), list[SliceCall]()
         for number in range(len(self._slices)):
@@ -81,14 +74,14 @@ class LaidSlices:
         return calls, [self._rows[query] for call in calls for query in call.spans.queries]
 
     def _spans(self, number: int, at: Sequence[int], window: int | None) -> list[Span]:
-        """What is read of a slice, where its keys are; worked out again only when a border has moved."""
+        """The spans of a slice, recomputed only if a boundary has moved."""
         piece = self._slices[number]
         borders = piece.borders(at, window)
         known = self._known.get((number, window))
         if known is not None and known[0] == borders:
             return known[1]
         before, first = self._starts.get(number, piece.lo), self._firsts[number]
-        found = [
+        spans = [
             replace(
                 run,
                 queries=tuple(first + reader for reader in run.queries),
@@ -97,26 +90,20 @@ class LaidSlices:
             )
             for run in piece.runs(borders)
         ]
-        self._known[number, window] = borders, found
-        return found
+        self._known[number, window] = borders, spans
+        return spans
 
     def read(self, layer: int, turned: Sequence[Tensor], calls: Sequence[SliceCall]) -> list[Pairs]:
-        """Attention of one layer over slices.
-
-        Args:
-            layer: its index.
-            turned: the query of each slice's readers, [kv_heads, readers, group, head_dim].
-            calls: of this pass, for the layer's window.
-        """
-        query, found = torch.cat(list(turned), 1), []
+        """Attention of one layer over slices; `turned` has queries [kv_heads, readers, group, head_dim]."""
+        query, pairs = torch.cat(list(turned), 1), []
         for call in calls:
             if call.number is None:
                 keys, values = self._laid()[:, layer]
             else:
                 segment = self._slices[call.number].segment
                 keys, values = (states[layer].transpose(0, 1) for states in (segment.keys, segment.values))
-            found.append(read_spans(query, keys, values, call.spans))
-        return found
+            pairs.append(read_spans(query, keys, values, call.spans))
+        return pairs
 
     def _laid(self) -> Tensor:
         """The copies, [2, layers, tokens, kv_heads, head_dim]."""

@@ -1,7 +1,4 @@
-"""What new tokens may attend to, behind one protocol: cached segments in their places, and a tail that grows.
-
-Knows nothing about prompts, files or how attention is computed.
-"""
+"""The protocol of KV caches: cached segments in their places, and a tail that grows."""
 
 from __future__ import annotations
 
@@ -19,20 +16,19 @@ from engine.base.segment import Placement
 
 
 class UnfitError(Exception):
-    """A model does not ask for attention in a way that can be followed; the message says what it does."""
+    """A model's attention calls do not fit; the message describes them."""
 
 
-class StopForward(Exception):  # noqa: N818 - it ends a pass, and is no fault
-    """Ends a forward pass of which only the first layers were wanted."""
+class StopForward(Exception):  # noqa: N818 - not an error: it ends a pass
+    """Ends a forward pass after its first layers."""
 
 
 @dataclass(frozen=True)
 class Rowwise:
-    """Each row of a pass attends by the very products that a pass of its own would take.
+    """Each row of a pass attends with the same products as in a pass of its own.
 
-    Attributes:
-        idle: the last rows, which attend to nothing: they keep a pass of one row from taking products of
-            another kind than a pass of several.
+    The last `idle` rows attend to nothing. They make a pass of one row use the same kind of products as a
+    pass of several.
     """
 
     idle: int = 0
@@ -40,12 +36,12 @@ class Rowwise:
 
 @dataclass(frozen=True)
 class Rows:
-    """What one prompt wants of a forward pass.
+    """The rows of one prompt in a forward pass.
 
     Attributes:
         token_ids: the tokens to compute.
-        positions: of those, ascending.
-        keep: of how many of the last ones it wants logits.
+        positions: their positions, ascending.
+        keep: the number of last tokens whose logits are wanted.
         rowwise: how they attend one by one; None for all at once.
     """
 
@@ -56,17 +52,14 @@ class Rows:
 
     @property
     def real(self) -> Rows:
-        """These without the idle ones, which a pass with rows of others has no need of."""
+        """The rows without idle ones, which a pass with other prompts' rows does not need."""
         idle = self.rowwise.idle if self.rowwise is not None else 0
         if not idle:
             return self
         return Rows(self.token_ids[:-idle], self.positions[:-idle], self.keep - idle, Rowwise())
 
     def cut(self, count: int) -> tuple[Rows, Rows]:
-        """Returns the first `count` of them, without logits, and the others, for passes one after the other.
-
-        At least the rows of which there are to be logits are among the others.
-        """
+        """Returns the first `count` rows, without logits, and the others, which have all wanted logits."""
         count = min(count, len(self.token_ids) - self.keep)
         first = Rows(self.token_ids[:count], self.positions[:count], 0, self.rowwise)
         return first, Rows(self.token_ids[count:], self.positions[count:], self.keep, self.rowwise)
@@ -78,11 +71,11 @@ class KVCache(Protocol):
     A forward pass is announced (`begin`), runs through the layers, and is counted (`commit`).
 
     Attributes:
-        placements: segments that are read where they lie.
+        placements: segments that are read in place.
         length: tokens of the tail.
-        capacity: the most tokens that the tail can hold.
-        windows: the sliding window that the model asked for, by layer, None for none; empty for models with
-            attention code of their own.
+        capacity: the most tokens of the tail.
+        windows: the model's sliding window by layer, None for none; empty for models with their own attention
+            code.
     """
 
     placements: tuple[Placement, ...]
@@ -92,7 +85,7 @@ class KVCache(Protocol):
 
     @property
     def own(self) -> OwnKVCache | None:
-        """Itself, where attention is ours; None where it is the model's own."""
+        """The cache itself if the engine computes attention; None if the model does."""
 
     @property
     def cached_tokens(self) -> int:
@@ -103,7 +96,7 @@ class KVCache(Protocol):
         """Keys and values of the new tokens, each [layers, kv_heads, length, head_dim].
 
         Raises:
-            UnfitError: some layers did not hand theirs over.
+            UnfitError: a layer did not return its keys and values.
         """
 
     def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
@@ -116,26 +109,26 @@ class KVCache(Protocol):
 
         Args:
             positions: positions of its tokens, ascending.
-            until: the layer at whose keys and values the pass ends with StopForward; None for a whole pass.
-            rowwise: how its rows attend one by one, where attention is ours; None for all at once.
+            until: the layer whose keys and values end the pass with StopForward; None for a whole pass.
+            rowwise: how its rows attend one by one, if the engine computes attention; None for all at once.
         """
 
     def commit(self) -> None:
-        """Counts the tokens of the forward pass that has just run."""
+        """Counts the tokens of the last forward pass."""
 
     def truncate(self, length: int) -> None:
-        """Forgets all tokens of the tail but the first `length`, as if they had never been computed."""
+        """Drops all tokens of the tail but the first `length`."""
 
     def fold(self, which: Sequence[Placement] | None = None) -> None:
-        """Makes one run of keys of many placements: of all where decoding over it is faster, or of these."""
+        """Copies these placements into one run; by default all, if that speeds up decoding."""
 
 
 class OwnKVCache(KVCache, Protocol):
-    """A KV cache that computes its attention itself, so that its rows may do so together with others'.
+    """A KV cache that computes its own attention, so its rows can attend together with other caches' rows.
 
     Attributes:
-        folded: tokens of placements that were copied before the tail.
-        memory: where those and the tail are, [2, layers, kv_heads, columns, head_dim]; None before a pass.
+        folded: tokens of placements copied before the tail.
+        memory: folded tokens and tail, [2, layers, kv_heads, columns, head_dim]; None before a pass.
     """
 
     folded: int
@@ -143,46 +136,48 @@ class OwnKVCache(KVCache, Protocol):
 
     @property
     def watched(self) -> bool:
-        """Whether it adds up how much is looked at."""
+        """Whether it records attention weights."""
 
     @property
     def filled(self) -> int:
-        """Columns of the memory that hold a token."""
+        """Used columns of the memory."""
 
     def positions(self, columns: int) -> Tensor:
-        """Int64 [columns], of what the first columns of the memory hold."""
+        """Int64 [columns], the positions of the first columns of the memory."""
 
     def move(self, memory: Tensor) -> None:
-        """Moves what is folded, and the tail, to other memory; wider one is taken when it is needed.
-
-        Args:
-            memory: [2, layers, kv_heads, columns, head_dim], with at least `filled` columns.
-        """
+        """Moves folded tokens and the tail to memory with at least `filled` columns; it can grow later."""
 
     def move_out(self) -> None:
-        """Moves both to memory of its own, as wide as they may become."""
+        """Moves both to separate memory of full width."""
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds this pass's keys and values [kv_heads, rows, head_dim]; returns all that the memory holds."""
+        """Appends the pass's keys and values [kv_heads, rows, head_dim]. Returns the layer's memory."""
 
     def seen_of_own(self, window: int | None, device: torch.device) -> tuple[slice, Hidden]:
-        """Columns of the memory that the row of a pass of one may see, and what it does not see of them."""
+        """The memory columns that the row of a one-row pass may see, and the hidden ones among them."""
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
-        """Attention of this pass's tokens over everything they may see, [heads, rows, head_dim]."""
+        """Attention of this pass's tokens.
+
+        Args:
+            layer: index of the attention layer.
+            query: [heads, rows, head_dim], rotated for the prompt's positions.
+            key: [kv_heads, rows, head_dim], rotated likewise.
+            value: [kv_heads, rows, head_dim].
+            rules: parameters of the layer.
+
+        Returns:
+            [heads, rows, head_dim].
+
+        Raises:
+            StopForward: the layer ends the pass.
+            UnfitError: the shapes do not fit a segment.
+        """
 
 
 def placed_keys(placement: Placement, layer: int, rotary: Rotary | None) -> Tensor:
-    """Returns a layer's keys of a placement as they would be where it stands.
-
-    Args:
-        placement: the placement, hidden tokens included.
-        layer: the layer's index.
-        rotary: the rotary embedding of the layer; None for none.
-
-    Returns:
-        [kv_heads, tokens, head_dim].
-    """
+    """Returns a layer's keys of a placement, rotated to its place, [kv_heads, tokens, head_dim]."""
     stored = placement.segment.keys[layer, :, placement.lo : placement.hi]
     return rotary.shift(stored, placement.shift) if rotary else stored
 
@@ -191,24 +186,24 @@ def check_queries(query: Tensor, key: Tensor) -> None:
     """Checks queries [heads, rows, head_dim] against the keys of the same rows.
 
     Raises:
-        UnfitError: they are none of these.
+        UnfitError: the shapes differ.
     """
     if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
         raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
 
 
 def check_states(layer: int, layers: int, rows: int, key: Tensor, value: Tensor) -> None:
-    """Checks keys and values [..., kv_heads, tokens, head_dim] that a model hands over.
+    """Checks a model's keys and values [..., kv_heads, tokens, head_dim].
 
     Raises:
-        UnfitError: they are none that a segment can hold.
+        UnfitError: they do not fit a segment.
     """
     if layer >= layers:
-        raise UnfitError(f"layer {layer} asks for attention, and the configuration names {layers} layers")
+        raise UnfitError(f"layer {layer} calls attention, but the configuration has {layers} layers")
     if key.shape != value.shape:
         raise UnfitError(
             f"keys are {key.shape[-1]} channels wide and values {value.shape[-1]} "
-            "(as in multi-head latent attention); a segment holds both in one width"
+            "(as in multi-head latent attention); a segment needs the same width for both"
         )
     if key.shape[-2] != rows:
         raise UnfitError(f"a pass over {rows} tokens gives keys of {key.shape[-2]}")

@@ -1,9 +1,7 @@
-"""The KV cache of models whose attention can be ours: segments are read where they lie.
+"""The KV cache of models whose attention the engine computes. It reads segments in place.
 
-Keys never move; the query does. A key stored at local position i and placed at s + i is read correctly
-by a query at p if that query is turned back by s (`engine.attention.rope`).
-
-Knows nothing about prompts or files.
+Keys never move; the query does. Take a key stored at local position i and placed at s + i. A query at p reads
+it correctly if that query is rotated back by s (`engine.attention.rope`).
 """
 
 from __future__ import annotations
@@ -40,17 +38,17 @@ class SegmentKVCache:
 
     Args:
         placements: segments in their places, in any order.
-        rotaries: the rotary embedding of each layer. A layer without one reads segments in their own place
-            only.
-        capacity: the most new tokens there will be.
-        scratch: buffers, shared between prompts that run one after the other.
+        rotaries: the rotary embedding of each layer. A layer without one reads segments at their original
+            place only.
+        capacity: the most new tokens.
+        scratch: buffers, shared between prompts that do not run at the same time.
         watch_from: the first layer that adds to `attention`; None for none.
 
     Attributes:
-        folded: tokens of placements that were copied before the tail.
-        memory: where those and the tail are, [2, layers, kv_heads, columns, head_dim]; None before a pass.
-        attention: float32 [cached_tokens], how much the rows attend to each cached token, summed over
-            heads, rows and watched layers; None where none is.
+        folded: tokens of placements copied before the tail.
+        memory: folded tokens and tail, [2, layers, kv_heads, columns, head_dim]; None before a pass.
+        attention: float32 [cached_tokens], attention weight of each cached token, summed over heads, rows and
+            watched layers; None without watched layers.
     """
 
     def __init__(
@@ -72,41 +70,41 @@ class SegmentKVCache:
         self._watch_from = watch_from
         self.folded = 0
         self.memory: Tensor | None = None
-        self._positions = torch.empty(capacity, dtype=torch.int64)  # of what is folded, and of the tail
-        self._ascending = True  # whether those do
-        self._rows = 0  # of the pass that is under way
-        self._masks: Masks | None = None  # of that, made when they are asked for
+        self._positions = torch.empty(capacity, dtype=torch.int64)  # of folded tokens and the tail
+        self._ascending = True  # whether these are ascending
+        self._rows = 0  # of the current pass
+        self._masks: Masks | None = None  # of the current pass, made on first use
         self._until: int | None = None
         self._rowwise: Rowwise | None = None
         self._gathering: Gathering | None = None
-        self._apart: tuple[Placement, ...] = ()  # placements that are read where they lie
+        self._apart: tuple[Placement, ...] = ()  # placements read in place
         self._divide()
 
     def _divide(self) -> None:
-        """Finds out which placements are gathered, and at which angles the others are read."""
+        """Splits placements into gathered ones and ones read in place, and finds the latter's angles."""
         small, self._apart = split(self.placements) if self.attention is None else ((), self.placements)
         self._gathering = Gathering(small, self.rotaries) if small else None
         self._angles = self._find_angles()
 
     def _find_angles(self) -> dict[int, tuple[Tensor, Tensor]]:
         """Cosine and sine of every shift, by identity of the rotary embedding."""
-        found: dict[int, tuple[Tensor, Tensor]] = {}
+        angles: dict[int, tuple[Tensor, Tensor]] = {}
         if any(p.shift for p in self._apart):
             device = self._apart[0].segment.keys.device
             for rotary in self.rotaries:
-                if rotary is not None and id(rotary) not in found:
+                if rotary is not None and id(rotary) not in angles:
                     cosine, sine = rotary.angles([-p.shift for p in self._apart], device)
-                    found[id(rotary)] = (cosine[:, None, None], sine[:, None, None])
-        return found
+                    angles[id(rotary)] = (cosine[:, None, None], sine[:, None, None])
+        return angles
 
     @property
     def own(self) -> OwnKVCache:
-        """Itself."""
+        """The cache itself."""
         return self
 
     @property
     def watched(self) -> bool:
-        """Whether `attention` is added up."""
+        """Whether `attention` is recorded."""
         return self.attention is not None
 
     @property
@@ -116,11 +114,11 @@ class SegmentKVCache:
 
     @property
     def filled(self) -> int:
-        """Columns of the memory that hold a token."""
+        """Used columns of the memory."""
         return self.folded + self.length
 
     def positions(self, columns: int) -> Tensor:
-        """Int64 [columns], of what the first columns of the memory hold."""
+        """Int64 [columns], the positions of the first columns of the memory."""
         return self._positions[:columns]
 
     @property
@@ -132,7 +130,7 @@ class SegmentKVCache:
         """
         layers = len(self.rotaries)
         if len(self.windows) != layers:
-            raise UnfitError(f"{layers - len(self.windows)} of {layers} layers do not ask for attention")
+            raise UnfitError(f"{layers - len(self.windows)} of {layers} layers did not call attention")
         assert self.memory is not None
         keys, values = self.memory[:, :, :, self.folded : self.filled]
         return keys, values
@@ -159,7 +157,7 @@ class SegmentKVCache:
 
     @property
     def masks(self) -> Masks:
-        """What the rows of the pass that is under way may see."""
+        """Masks of the rows of the current pass."""
         if self._masks is None:
             positions = self._positions[: self.filled + self._rows]
             gathered = None if self._gathering is None else self._gathering.positions
@@ -169,28 +167,24 @@ class SegmentKVCache:
         return self._masks
 
     def commit(self) -> None:
-        """Counts the tokens of the forward pass that has just run."""
+        """Counts the tokens of the last forward pass."""
         self.length += self._rows
 
     def truncate(self, length: int) -> None:
-        """Forgets all tokens of the tail but the first `length`."""
+        """Drops all tokens of the tail but the first `length`."""
         assert length <= self.length
         self.length = length
 
     @torch.inference_mode()
     def move(self, memory: Tensor) -> None:
-        """Moves what is folded, and the tail, to other memory; wider one is taken when it is needed.
-
-        Args:
-            memory: [2, layers, kv_heads, columns, head_dim], with at least `filled` columns.
-        """
+        """Moves folded tokens and the tail to memory with at least `filled` columns; it can grow later."""
         assert self.memory is not None, "no forward pass has run"
         memory[:, :, :, : self.filled] = self.memory[:, :, :, : self.filled]
         self.memory = memory
 
     @torch.inference_mode()
     def move_out(self) -> None:
-        """Moves both to memory of its own, as wide as they may become."""
+        """Moves both to separate memory of full width."""
         if self.memory is not None:
             self.move(self._room_for(self.memory))
 
@@ -198,7 +192,7 @@ class SegmentKVCache:
         return like.new_empty((*like.shape[:3], self.folded + self.capacity, like.shape[4]))
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds this pass's keys and values [kv_heads, rows, head_dim]; returns all that the memory holds."""
+        """Appends the pass's keys and values [kv_heads, rows, head_dim]. Returns the layer's memory."""
         if self.memory is None:
             self.memory = key.new_empty((2, len(self.rotaries), key.shape[0], self.capacity, key.shape[2]))
         if key.shape[0] != self.memory.shape[2] or key.shape[2] != self.memory.shape[4]:
@@ -212,16 +206,17 @@ class SegmentKVCache:
 
     @torch.inference_mode()
     def fold(self, which: Sequence[Placement] | None = None) -> None:
-        """Copies placed segments before the tail, turned to their place: one run to decode over.
+        """Copies placed segments before the tail, rotated to their place, so that decoding reads one run.
 
-        Args:
-            which: of the placements; None for all, where there are more than `FOLD_ABOVE`.
+        By default all are copied if there are more than `FOLD_ABOVE`.
         """
         few = which is None and len(self.placements) <= FOLD_ABOVE
-        chosen = {id(one) for one in (self.placements if which is None else which)}
+        chosen = {id(placement) for placement in (self.placements if which is None else which)}
         if few or not chosen or self.memory is None:
             return
-        run = Gathering([one for one in self.placements if id(one) in chosen], self.rotaries)
+        run = Gathering(
+            [placement for placement in self.placements if id(placement) in chosen], self.rotaries
+        )
         old, before = self.memory[:, :, :, : self.filled], len(run.positions)
         columns = before + self.folded + self.capacity
         folded = old.new_empty((*old.shape[:3], columns, old.shape[4]))
@@ -237,31 +232,16 @@ class SegmentKVCache:
         self.memory, self._positions = folded, positions
         self.folded += before
         self._ascending = bool((positions[1 : self.filled] > positions[: self.filled - 1]).all())
-        self.placements = tuple(one for one in self.placements if id(one) not in chosen)
+        self.placements = tuple(placement for placement in self.placements if id(placement) not in chosen)
         self._divide()
 
     def seen_of_own(self, window: int | None, device: torch.device) -> tuple[slice, Hidden]:
-        """Columns of the memory that the row of a pass of one may see, and what it does not see of them."""
+        """The memory columns that the row of a one-row pass may see, and the hidden ones among them."""
         (block,) = self.masks.blocks(window, 1, device)
         return block.tail, block.own
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
-        """Attention of this pass's tokens over everything they may see.
-
-        Args:
-            layer: index of the attention layer.
-            query: [heads, rows, head_dim], rotated for the prompt's positions.
-            key: [kv_heads, rows, head_dim], rotated for the prompt's positions.
-            value: [kv_heads, rows, head_dim].
-            rules: parameters of the layer.
-
-        Returns:
-            [heads, rows, head_dim].
-
-        Raises:
-            StopForward: the layer is the one that ends the pass.
-            UnfitError: the shapes are none that a segment can hold.
-        """
+        """Attention of this pass's tokens, as in `OwnKVCache`."""
         masks = self.masks
         check_states(layer, len(self.rotaries), masks.rows, key, value)
         check_queries(query, key)
@@ -277,7 +257,7 @@ class SegmentKVCache:
             most = min(most, masks.block_rows)
         packed = pack(query * rules.scale, key.shape[0])
         group = packed.shape[1] // rows
-        found = []
+        blocks = []
         gathered = None
         if self._gathering is not None:
             dtype = torch.float32 if rules.softcap is None and widens_copies(packed) else packed.dtype
@@ -285,14 +265,14 @@ class SegmentKVCache:
         idle = self._rowwise.idle if self._rowwise else 0
         for block in masks.blocks(rules.window, most, query.device):
             if block.first >= rows - idle:
-                found.append(packed.new_zeros(packed.shape[0], idle * group, packed.shape[2]))
+                blocks.append(packed.new_zeros(packed.shape[0], idle * group, packed.shape[2]))
                 break
             part = packed[:, block.first * group : block.end * group]
-            found.append(self._attend_block(layer, part, keys, values, block, rules, gathered))
-        return unpack(found[0] if len(found) == 1 else torch.cat(found, 1), rows)
+            blocks.append(self._attend_block(layer, part, keys, values, block, rules, gathered))
+        return unpack(blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1), rows)
 
     def _fresh(self, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
-        """Plain attention of the first pass over nothing but itself."""
+        """Plain attention of a first pass without a cache."""
         window = rules.window
         if window is None or self.masks.extent < window:
             return causal_attention(query, key, value, rules.scale)

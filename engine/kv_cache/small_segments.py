@@ -1,7 +1,7 @@
-"""Small placed segments, copied side by side for one layer at a time, with their keys turned to their places.
+"""Small placed segments, copied next to each other layer by layer, with keys rotated to their places.
 
-Every part of an attention costs some time however small it is: a call, turned queries, a merge. Below a size
-a copy of its keys and values costs less. The buffers are reused from layer to layer, so nothing grows.
+Every part of an attention has a fixed cost: a call, rotated queries, a merge. Below a size, copying keys and
+values costs less. Layers share the buffers, so memory use stays constant.
 """
 
 from __future__ import annotations
@@ -16,19 +16,15 @@ from engine.attention.rope import Rotaries, Rotary
 from engine.attention.scratch import Scratch
 from engine.base.segment import Placement
 
-MOST_NUMBERS = 1 << 16  # of a layer's keys; a part of more costs less time than its copy
-FEWEST = 3  # segments; with less of them there is nothing to gain
+MOST_NUMBERS = 1 << 16  # of a layer's keys; a larger part costs less than its copy
+FEWEST = 3  # segments; fewer are not worth a copy
 
 
 class Gathering:
     """Some placements, read as one run of keys.
 
-    Args:
-        placements: at least one, of which no two overlap; their hidden tokens are left out.
-        rotaries: the rotary embedding of each layer.
-
-    Attributes:
-        positions: int64 [tokens] on the CPU, ascending.
+    At least one placement is needed, and none may overlap. Hidden tokens are left out. `positions` is int64
+    [tokens] on the CPU, ascending.
     """
 
     def __init__(self, placements: Sequence[Placement], rotaries: Rotaries) -> None:
@@ -46,15 +42,9 @@ class Gathering:
         self._angles: dict[int, tuple[Tensor, Tensor]] = {}
 
     def layer(self, layer: int, dtype: torch.dtype, scratch: Scratch) -> tuple[Tensor, Tensor]:
-        """Keys, rotated for their positions, and values of a layer, in buffers that the next call writes to.
+        """Returns rotated keys and values of a layer, each [kv_heads, tokens, head_dim].
 
-        Args:
-            layer: its index.
-            dtype: the number format of both.
-            scratch: the buffers.
-
-        Returns:
-            Two tensors [kv_heads, tokens, head_dim].
+        The next call overwrites the buffers in `scratch`.
         """
         rotary = self._rotaries[layer]
         keys = self._joined([of[layer] for of in self._keys], "gathered keys", dtype, scratch)
@@ -76,17 +66,17 @@ class Gathering:
         return wide.copy_(joined)
 
     def _angles_of(self, rotary: Rotary, device: torch.device) -> tuple[Tensor, Tensor]:
-        found = self._angles.get(id(rotary))
-        if found is None:
+        angles = self._angles.get(id(rotary))
+        if angles is None:
             cosine, sine = rotary.angles(self._shifts, device)
             counts = self._counts.to(device)
             cosine, sine = (states.repeat_interleave(counts, 0) for states in (cosine, rotary.signed(sine)))
-            found = self._angles[id(rotary)] = cosine, sine
-        return found
+            angles = self._angles[id(rotary)] = cosine, sine
+        return angles
 
 
 def split(placements: Sequence[Placement]) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
-    """Returns the placements that are worth gathering, none where two of them overlap, and the others."""
+    """Returns the placements that are worth gathering, none if two of them overlap, and the others."""
     small = tuple(p for p in placements if _is_small(p))
     places = sorted((p.start, p.start + p.tokens) for p in small)
     if len(small) < FEWEST or any(end > start for (_, end), (start, _) in pairwise(places)):
@@ -95,7 +85,7 @@ def split(placements: Sequence[Placement]) -> tuple[tuple[Placement, ...], tuple
 
 
 def _is_small(placement: Placement) -> bool:
-    """Whether its copy costs little, and any of it is read."""
+    """Whether its copy is cheap and some of it is read."""
     keys = placement.segment.keys
     numbers = placement.tokens * keys.shape[1] * keys.shape[3]
     return numbers <= MOST_NUMBERS and placement.tokens > len(placement.hidden)

@@ -1,4 +1,4 @@
-"""The short tails of many KV caches in one buffer, so that one call attends to all of them."""
+"""Short tails of many KV caches in one buffer, so that one call attends to all of them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from torch import Tensor
 from engine.attention.varlen_kernel import refusal
 from engine.kv_cache.protocol import OwnKVCache
 
-COLUMNS = 256  # of a slot at most; one call for each of longer tails costs no more than one over all of them
-STEP = 32  # columns by which slots become wider: all are as wide as the longest tail needs
-_SLOTS = 4  # by which there are more of them
+COLUMNS = 256  # the most in a slot; separate calls for longer tails cost no more than one call over all
+STEP = 32  # columns per growth: all slots are as wide as the longest tail needs
+_SLOTS = 4  # slots per growth
 
 
 class TailSlots:
-    """Where tails lie side by side. A cache whose tail grew beyond its slot, or that is gone, has none.
+    """Slots for tails. A cache whose tail outgrew its slot, or that is gone, has no slot.
 
-    Attributes:
-        buffer: [2, layers, slots, kv_heads, columns, head_dim]; None before the first tail.
+    The buffer is [2, layers, slots, kv_heads, columns, head_dim]; None before the first tail.
     """
 
     def __init__(self) -> None:
@@ -28,20 +27,16 @@ class TailSlots:
         self._lodged: list[tuple[weakref.ref[OwnKVCache], Tensor]] = []  # each with its slot
 
     def __len__(self) -> int:
-        """How many slots are taken."""
+        """The number of used slots."""
         return len(self._lodged)
 
     def places(self) -> dict[int, int]:
-        """Slots by identity of the cache, of those that are still there."""
+        """Slots by identity of the live caches."""
         return {id(kv): place for place, (known, _) in enumerate(self._lodged) if (kv := known()) is not None}
 
     @torch.inference_mode()
     def lodge(self, caches: list[OwnKVCache]) -> None:
-        """Moves tails with room for another token into slots of their own; the others stay where they are.
-
-        Args:
-            caches: over which a pass has run.
-        """
+        """Moves tails with room for another token into slots after a pass; the others stay in place."""
         self.tidy()
         known = self.places()
         new = [kv for kv in caches if id(kv) not in known and kv.filled < COLUMNS and kv.memory is not None]
@@ -59,14 +54,14 @@ class TailSlots:
             self.tidy()
 
     def forget(self, kv: OwnKVCache) -> None:
-        """Lets go of a tail that is needed no more. Computes nothing: its slot is filled by the next pass."""
+        """Releases a tail. Computes nothing: the next pass fills its slot."""
         kv.memory = None
-        if not any((one := known()) is not None and one.memory is slot for known, slot in self._lodged):
+        if not any((owner := known()) is not None and owner.memory is slot for known, slot in self._lodged):
             self._lodged, self.buffer = [], None
 
     @torch.inference_mode()
     def tidy(self) -> None:
-        """Fills the slots that nobody is in any more by the last ones."""
+        """Moves the last slots into the free ones."""
         place = 0
         while place < len(self._lodged):
             known, slot = self._lodged[place]
@@ -76,9 +71,9 @@ class TailSlots:
                 continue
             if kv is not None and kv.memory is slot:
                 kv.move_out()
-            last, its_own = self._lodged.pop()
+            last, last_slot = self._lodged.pop()
             moved = last()
-            if place < len(self._lodged) and moved is not None and moved.memory is its_own:
+            if place < len(self._lodged) and moved is not None and moved.memory is last_slot:
                 _move_in(moved, slot)
                 self._lodged[place] = (last, slot)
         if not self._lodged:
@@ -89,7 +84,7 @@ class TailSlots:
         return self.buffer[:, :, place]
 
     def _make_room(self, new: Sequence[OwnKVCache]) -> None:
-        """Takes a buffer with slots for all, of which each has room for another token in every tail."""
+        """Allocates a buffer with slots for all, each wide enough for another token in every tail."""
         lodgers = [known() for known, _ in self._lodged]
         tails = [kv for kv in (*lodgers, *new) if kv is not None]
         if not tails:
@@ -113,6 +108,6 @@ class TailSlots:
 
 
 def _move_in(kv: OwnKVCache, slot: Tensor) -> None:
-    """Moves a tail to a slot in which another may have been."""
+    """Moves a tail to a slot that another tail may have used."""
     kv.move(slot)
-    slot[:, :, :, kv.filled :] = 0  # what is hidden is weighted by nothing, and must be a number
+    slot[:, :, :, kv.filled :] = 0  # hidden columns have weight 0 but must be finite

@@ -1,1 +1,1 @@
-"""Models: loading, the forward pass over segments, and what it was measured to support."""
+"""Models: loading, the forward pass over segments, and measurements."""

@@ -1,8 +1,8 @@
-"""How far the numbers of a row depend on the rows that are computed beside it.
+"""Measures how far a row's numbers depend on other rows in the same pass.
 
-Each row of a product is rounded as the order of its sums has it, which may be another for one row than for
-several. In bf16 on a processor, products of two rows and of more are summed alike, and one row is not: there
-a row by itself gets an idle one beside it, and whether all then agree to the last bit is measured.
+The order of sums decides the rounding of each row of a product, and may differ for one row and several. In
+bf16 on a processor, products of two and of more rows add in the same order, but one row differs. A single row
+therefore gets an idle row as company, and a measurement shows if all results are then bit-identical.
 """
 
 from __future__ import annotations
@@ -19,20 +19,13 @@ OF_GREATEST = {
     torch.float32: 2**-18,
     torch.bfloat16: 2**-7,
     torch.float16: 2**-9,
-}  # of the greatest, where that is more
-LAYERS = 5  # that are measured; those behind them have products of the same shapes
+}  # of the greatest logit, if that is more
+LAYERS = 5  # measured layers; later ones have products of the same shapes
 BEFORE = 4  # tokens before the rows
 
 
 class RowRounding:
-    """What is known of one network.
-
-    Args:
-        network: set up as the probe found.
-
-    Attributes:
-        idle: rows to compute beside a single one, so that it is rounded as one of several.
-    """
+    """The rounding of one network; a single row needs `idle` extra rows to be rounded like one of several."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -41,14 +34,14 @@ class RowRounding:
 
     @property
     def bound(self) -> float:
-        """The most by which logits of a row differ with the rows beside it, of their spread; 0 for nothing.
+        """The most by which logits of a row depend on other rows, in units of their spread; 0 for not at all.
 
-        Without a measurement of equality it is many times what was found for the number format.
+        Without proof of equality it is many times the measured value for the number format.
         """
         return 0.0 if self.idle and self._alike else ROUNDING[self._network.dtype]
 
     def of(self, logits: torch.Tensor) -> float:
-        """The most by which each of these logits, [vocabulary] in fp32, differs with the rows beside it."""
+        """The most by which each of these logits, [vocabulary] in fp32, depends on other rows."""
         if not self.bound:
             return 0.0
         far = OF_GREATEST[self._network.dtype] * float(logits.abs().max())
@@ -56,12 +49,12 @@ class RowRounding:
 
     @property
     def small(self) -> bool:
-        """Whether it is so small that it hardly ever decides between two tokens."""
+        """Whether the bound is so small that it hardly ever decides between two tokens."""
         return self.bound <= ROUNDING[torch.float32]
 
     @functools.cached_property
     def _alike(self) -> bool:
-        """Whether 4 and 8 rows give each the numbers it has by itself, in the first layers and the head."""
+        """Whether 4 and 8 rows give the same numbers as single rows, in the first layers and the head."""
         network = self._network
         head = network.module.get_output_embeddings()
         if head is None:
@@ -83,7 +76,7 @@ class RowRounding:
                 kv.truncate(at + rows)
             return torch.stack(kv.layer_tail(layer))
 
-        one = keys(1).clone()
+        single = keys(1).clone()
         states = torch.randn(1, 8, network.config.hidden_size, generator=generator).to(network.dtype)
         with torch.inference_mode():
             logits = [
@@ -91,4 +84,4 @@ class RowRounding:
                 for rows in (2, 4, 8)
             ]
         same = all(torch.equal(several, logits[0]) for several in logits[1:])
-        return same and all(torch.equal(keys(rows), one) for rows in (4, 8))
+        return same and all(torch.equal(keys(rows), single) for rows in (4, 8))

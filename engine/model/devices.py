@@ -1,4 +1,4 @@
-"""Where a model runs: the devices to try, and the first on which its probe holds."""
+"""The devices to try for a model, and the first on which its probe succeeds."""
 
 from __future__ import annotations
 
@@ -16,37 +16,32 @@ from engine.model.probe_cache import Memory
 
 log = logging.getLogger(__name__)
 
-ROOMY = 0.5  # of the memory, which weights in fp32 may take where bf16 is the slower format
-SMALL = 1_000_000_000  # parameters; below, fp32 is the faster format on most CPUs
+ROOMY = 0.5  # the most of the memory that fp32 weights may take if bf16 is slower
+SMALL = 1_000_000_000  # parameters; below, fp32 is faster on most CPUs
 
 
 def missing() -> dict[str, str]:
-    """Returns the devices that this machine does not have, with why they cannot be chosen, in words."""
-    found = {}
+    """Returns the devices that this machine lacks, with a reason."""
+    reasons = {}
     if not torch.cuda.is_available():
-        found["cuda"] = "no NVIDIA or AMD GPU found"
+        reasons["cuda"] = "no NVIDIA or AMD GPU found"
     if not torch.backends.mps.is_available():
-        found["mps"] = "this machine is no Mac whose GPU torch can use"
-    return found
+        reasons["mps"] = "no Mac GPU that torch supports found"
+    return reasons
 
 
 def candidates(device: str) -> tuple[torch.device, ...]:
-    """Returns the devices on which to try a model, best first.
-
-    Args:
-        device: one of `DEVICES`.
-
-    Raises:
-        ModelError: there is no such device here.
-    """
+    """Returns the devices for a model, best first; raises ModelError for an unknown or missing one."""
     lacking = missing()
     if device == "auto":
-        names = ["cuda"] if "cuda" not in lacking else [one for one in ("mps", "cpu") if one not in lacking]
+        names = (
+            ["cuda"] if "cuda" not in lacking else [kind for kind in ("mps", "cpu") if kind not in lacking]
+        )
         return tuple(torch.device(name) for name in names)
     if device not in DEVICES:
         raise ModelError(f"device {device!r} is unknown; use one of {', '.join(DEVICES)}.")
     if device in lacking:
-        raise ModelError(f"device {device!r} was asked for, but torch finds no GPU here; use --device cpu.")
+        raise ModelError(f"device {device!r} is not available: torch finds no GPU. Use --device cpu.")
     return (torch.device(device),)
 
 
@@ -59,24 +54,18 @@ def first_that_holds(
     dtype: torch.dtype | None,
     memory: Memory | None = None,
 ) -> Model:
-    """Returns the model on the first device on which it runs and the probe holds.
+    """Returns the model on the first of the devices on which it runs and the probe succeeds.
 
-    Args:
-        name: the model's name, as the user wrote it.
-        module: a network of transformers, on the CPU.
-        tokenizer: a tokenizer of transformers.
-        fingerprint: digest of weights, config and tokenizer.
-        devices: the devices to try, best first; at least one.
-        dtype: the number format that is wanted; None for what suits the device.
-        memory: measurements of earlier starts; None to measure now.
+    The module is on the CPU. Without a `dtype` it gets the device's best. The other arguments are those of
+    `Model`.
 
     Raises:
-        ModelError: it runs and holds on none of them.
+        ModelError: it succeeds on none of them.
     """
     for device in devices[:-1]:
         try:
             return Model(name, _on(device, module, dtype), tokenizer, fingerprint, memory)
-        except Exception as error:  # of torch, for what the device lacks, or of the probe
+        except Exception as error:  # of torch, if the device lacks an operation, or of the probe
             log.warning("model %s does not run on %s (%s)", name, device, _first_line(error))
     last = devices[-1]
     placed = _on(last, module, dtype)
@@ -92,14 +81,7 @@ def first_that_holds(
 def number_format(
     wanted: torch.dtype | None, device: torch.device, own: torch.dtype, parameters: int
 ) -> torch.dtype:
-    """Returns what a model is computed in.
-
-    Args:
-        wanted: the format that was asked for; None for what suits the device.
-        device: where it runs.
-        own: the format of its files.
-        parameters: how many it has.
-    """
+    """Returns the wanted number format, or the best one for the device, the files and the size."""
     if wanted is not None:
         return wanted
     if device.type != "cpu":
@@ -112,16 +94,13 @@ def number_format(
 
 
 def multiplies_bf16() -> bool:
-    """Returns whether the processor has units for products of bf16.
-
-    Without, products of 32 rows take 2 to 5 times as long as in fp32.
-    """
+    """Whether the processor multiplies bf16; without it, 32 rows take 2 to 5 times as long as in fp32."""
     supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return supported
 
 
 def _memory() -> int:
-    """Bytes of this machine's memory; 0 where the system does not say."""
+    """Bytes of this machine's memory; 0 if the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -131,26 +110,14 @@ def _memory() -> int:
 def held_format(
     wanted: torch.dtype | None, device: torch.device, own: torch.dtype, parameters: int, four_bits: bool
 ) -> torch.dtype:
-    """Returns what a GGUF model is computed in.
-
-    Args:
-        wanted: as of `number_format`.
-        device: where it runs.
-        own: the format of its numbers.
-        parameters: how many it has.
-        four_bits: whether most of it is in blocks of four bits, with which the processor computes in bf16.
-    """
+    """Returns the number format of a GGUF model; the processor computes in bf16 with four-bit blocks."""
     if wanted is None and device.type == "cpu" and four_bits and parameters >= SMALL:
         return torch.bfloat16
     return number_format(wanted, device, own, parameters)
 
 
 def _on(device: torch.device, module: Any, dtype: torch.dtype | None) -> Any:
-    """The network there, in the number format that suits it.
-
-    Raises:
-        ModelError: it has no room there.
-    """
+    """Returns the network on a device in its number format; raises ModelError if it does not fit there."""
     count = sum(parameter.numel() for parameter in module.parameters())
     wanted = number_format(dtype, device, module.dtype, count)
     if dtype is None and device.type == "cpu":

@@ -1,8 +1,8 @@
-"""The two ways in which a network of transformers comes to attend to a KV cache of ours.
+"""The two ways in which a transformers network attends to the engine's KV caches.
 
-On the path "segments" transformers hands every layer's query, key and value to `SegmentKVCache.attend`. On
-the path "dense" models with attention code of their own take keys from the cache object of a call, and
-only the mask is ours.
+On the path "segments", transformers passes every layer's query, key and value to `SegmentKVCache.attend`. The
+path "dense" is for models with their own attention code. They take keys from the cache object of a call, and
+the engine supplies only the mask.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from engine.kv_cache.segment_kv_cache import SegmentKVCache
 
 AttentionPath = Literal["segments", "dense"]
 ATTENTION_PATHS: tuple[AttentionPath, ...] = ("segments", "dense")
-CARRIED = "prompt_cache_kv"  # attribute of attention modules, where keyword arguments do not reach them
+CARRIED = "prompt_cache_kv"  # attribute of attention modules that do not receive keyword arguments
 _NAMES: dict[AttentionPath, str] = {"segments": "prompt_cache_segments", "dense": "prompt_cache_dense"}
 
 
 class DroppedError(Exception):
-    """The keys and values to attend to did not reach the attention function."""
+    """The KV cache did not reach the attention function."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class AttentionSetup:
     """How a network computes attention.
 
     Attributes:
-        path: "segments" where attention reads them in place; "dense" for models with attention code of their
-            own, for which they are copied into one buffer.
+        path: "segments" if attention reads them in place; "dense" for models with their own attention code,
+            for which they are copied into one buffer.
         rotaries: the rotary embedding of each layer.
-        carried: whether keys and values are handed to the attention modules themselves, as attributes.
+        carried: whether the attention modules receive the KV cache as an attribute.
     """
 
     path: AttentionPath
@@ -50,20 +50,20 @@ class AttentionSetup:
 
 
 def attach(module: Any, path: AttentionPath | None) -> None:
-    """Has a network of transformers compute attention on a path, or as it does without the engine (None)."""
+    """Makes a transformers network attend on a path, or with its own attention (None)."""
     name, config = OWN_ATTENTION if path is None else _NAMES[path], module.config.get_text_config()
     if config._attn_implementation == name:
         return
     if path != "dense" and can_change(module):
         module.set_attn_implementation(name)
-    else:  # such models say that they cannot change their attention, and need not: only the mask is ours
+    else:  # such models refuse a change of attention and do not need it: only the mask changes
         config._attn_implementation = name
 
 
 def can_change(module: Any) -> bool:
-    """Whether a network takes its attention from transformers, and so from us."""
-    found: bool = module._can_set_attn_implementation()
-    return found
+    """Whether transformers supplies a network's attention, so that the engine can replace it."""
+    changeable: bool = module._can_set_attn_implementation()
+    return changeable
 
 
 def _attention(
@@ -79,18 +79,18 @@ def _attention(
     kv: SegmentKVCache | PackedKVCache | BatchedKVCache | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls: query [1, heads, rows, head_dim] → ([1, rows, heads, head_dim], None)."""
+    """Called by transformers: query [1, heads, rows, head_dim] → ([1, rows, heads, head_dim], None)."""
     if kv is None:
         kv = getattr(module, CARRIED, None)
     if kv is None:
-        raise DroppedError("the layers of this model drop the keyword arguments of its call")
+        raise DroppedError("the layers of this model drop keyword arguments")
     if attention_mask is not None:  # transformers makes none for the path "segments"
-        raise UnfitError("its layers mask their attention by a rule of their own")
+        raise UnfitError("its layers use their own attention mask")
     layer: Any = getattr(module, "layer_idx", None)
     if layer is None or len(query) != 1:
         raise UnfitError("its attention layers are not numbered, or take several sequences for one")
     if sliding_window is not None and sliding_window < 1:
-        raise UnfitError(f"its configuration says a window of {sliding_window} tokens, where null means none")
+        raise UnfitError(f"its configuration has a window of {sliding_window} tokens; null means none")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out = kv.attend(layer, query[0], key[0], value[0], AttentionParams(scale, sliding_window, softcap, s_aux))
     return out.transpose(0, 1)[None].contiguous(), None
@@ -107,9 +107,9 @@ def _mask(
     device: torch.device,
     **_: Any,
 ) -> Tensor:
-    """The additive mask [1, 1, rows, columns] of a pass: what is empty or later than a row is hidden from it.
+    """The additive mask [1, 1, rows, columns] of a pass, which hides empty columns and later ones.
 
-    `q_offset` and `kv_offset` are what `DenseKVCache` gives for them, or the offsets of a pass without.
+    `q_offset` and `kv_offset` come from `DenseKVCache`, or are the offsets of a pass without one.
     """
     if isinstance(kv_offset, Tensor):
         filled, rows = kv_offset.to(device), q_offset.to(device)
@@ -127,7 +127,7 @@ def _no_attention(*_: Any, **__: Any) -> tuple[Tensor, None]:
 
 
 def register() -> None:
-    """Makes both paths known to transformers; calling it again changes nothing."""
+    """Registers both paths with transformers; a second call changes nothing."""
     AttentionInterface.register(_NAMES["segments"], _attention)
     AttentionInterface.register(_NAMES["dense"], _no_attention)
     AttentionMaskInterface.register(_NAMES["dense"], _mask)

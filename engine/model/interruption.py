@@ -1,4 +1,4 @@
-"""Leaving a long pass between two layers, where nobody wants it any more."""
+"""Interrupts an unwanted long pass between two layers."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 from torch import nn
 
-WORTH_ROWS = 32  # a pass of fewer is soon over
+WORTH_ROWS = 32  # a shorter pass ends soon
 
 
 class InterruptedPassError(Exception):
-    """A pass was left between two layers. None of its rows are counted."""
+    """A pass was interrupted between two layers. None of its rows count."""
 
 
 @contextlib.contextmanager
 def left_early(module: Any, layers: int, unwanted: Callable[[], bool]) -> Iterator[None]:
-    """Has a network ask before each of its layers whether its passes are still wanted.
+    """Makes a network check before each of its layers if its passes are still wanted.
 
     Args:
-        module: a network of transformers; one whose layers stand in no list of their own runs to its end.
-        layers: how many layers it has.
-        unwanted: whether a pass is to be left; called on the thread that makes it.
+        module: a network of transformers; without a separate list of its layers, passes run to the end.
+        layers: the number of layers.
+        unwanted: whether to interrupt a pass; called on the thread that makes it.
 
     Raises:
-        InterruptedPassError: from the pass, which is left.
+        InterruptedPassError: from the interrupted pass.
     """
 
     def look(*_: Any) -> None:

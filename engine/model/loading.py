@@ -1,7 +1,7 @@
-"""Loading a model by name: the bundled one, random weights, a local folder, or the Hugging Face hub.
+"""Loads a model by name: the bundled one, random weights, a local folder, or the Hugging Face hub.
 
-Only safetensors and GGUF are read, into memory of our own, and no code of a model is run. What cannot be used
-is refused in words, where the configuration tells already before any weights are read.
+Only safetensors and GGUF are read, into private memory, and no code of a model runs. Unusable models are
+refused with a reason, before any weights are read if the configuration shows it.
 """
 
 from __future__ import annotations
@@ -65,20 +65,19 @@ def load(
     """Loads a model by name.
 
     Args:
-        name: "demo" (bundled), "random:SHAPE", a local folder or GGUF file, or a Hugging Face id, of a GGUF
-            file there with ":" and its name.
-        device: "auto", "cpu", "cuda" or "mps"; auto is a GPU where there is one, else that of a Mac if the
-            probe holds on it, else the CPU.
-        dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU. On the CPU it is fp32
-            below 1B parameters and where bf16 is slow and there is room; else the model's own.
-        weights: "plain", "packed" for the processor, or "auto": packed where they win when they are measured.
-        quantize: "int8" or "int4" to round weights, which are then computed with in bf16 on the processor.
-        progress: called with (bytes done, bytes in all, what) while files are fetched, large ones are read
-            for the first time, and weights are loaded.
+        name: "demo" (bundled), "random:SHAPE", a local folder or GGUF file, or a Hugging Face id. A GGUF file
+            of a repository is ID:FILE.
+        device: "auto", "cpu", "cuda" or "mps"; auto is a GPU if there is one, else a Mac's GPU if the probe
+            succeeds on it, else the CPU.
+        dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU. On the CPU it is fp32 below
+            1B parameters, or if bf16 is slow and there is enough memory; else the model's own.
+        weights: "plain", "packed" for the processor, or "auto": packed if a measurement favours it.
+        quantize: "int8" or "int4" to round weights; the processor then computes in bf16.
+        progress: called with (bytes done, total bytes, label) during fetching, first reading and loading.
 
     Raises:
-        ModelError: there is no such model, it cannot be read, or segments do not reproduce it; it
-            cannot be quantized, or not on this device or in this number format.
+        ModelError: the model does not exist, cannot be read, is not reproduced by segments, or cannot be
+            quantized with this device or dtype.
     """
     devices = candidates(device)
     if dtype != "auto" and dtype not in DTYPES:
@@ -102,18 +101,15 @@ def load(
         for note in model.notes:
             log.warning("%s", note)
     pack_weights(model.network.module, weights)
-    release_thread_pool()  # its answers may be computed by other threads
+    release_thread_pool()  # other threads may compute its answers
     return model
 
 
 def load_tokenizer(name: str = "demo") -> Tokenizer:
-    """Loads the tokenizer of a model, and no weights.
-
-    Args:
-        name: as for `load`.
+    """Loads the tokenizer of a model without its weights, by a name as for `load`.
 
     Raises:
-        ModelError: there is no such model, or its tokenizer cannot be read.
+        ModelError: the model does not exist, or its tokenizer cannot be read.
     """
     if name.startswith(RANDOM):
         return Tokenizer(random_models.byte_tokenizer())
@@ -137,7 +133,7 @@ def _probed(
     dtype: torch.dtype | None,
     quantize: Quantize,
 ) -> Model:
-    """The model on the first device on which its probe holds, its weights rounded before that."""
+    """Rounds the weights and returns the model on the first device on which its probe succeeds."""
     if quantize != "none":
         quantize_weights(name, network, quantize)
     memory = Memory(user_cache() / "probes.json")
@@ -146,7 +142,7 @@ def _probed(
 
 
 def _folder(name: str, progress: Progress | None = None) -> Path:
-    """A local folder or file as it is; a Hugging Face id is downloaded into the hub's own cache."""
+    """Returns a local folder or file, or downloads a Hugging Face id into the hub's own cache."""
     return hub.local_files(name) or (get if name in CATALOGUE else hub.fetch)(name, progress)
 
 
@@ -158,11 +154,10 @@ def _load_folder(
     quantize: Quantize,
     progress: Progress | None,
 ) -> Model:
-    """Reads files that must not change meanwhile: what is computed is stored under their digest.
+    """Reads files and checks that they stay unchanged, because results are stored under their digest.
 
     Raises:
-        ModelError: it is no usable model, it cannot be quantized, or its files changed twice while they were
-            read.
+        ModelError: the model is unusable, cannot be quantized, or its files changed twice during reading.
     """
     digests = user_cache() / "fingerprints.json"
     for attempt in range(_ATTEMPTS):
@@ -173,7 +168,7 @@ def _load_folder(
             if files is not None:
                 files.require_roundable(quantize)
             config = guarded(name, partial(_configuration, name, folder, files))
-            found = fingerprint(checkpoint, digests, progress)
+            digest = fingerprint(checkpoint, digests, progress)
             reading = (
                 partial(read_checkpoint, name, checkpoint, config, dtype, progress)
                 if files is None
@@ -188,16 +183,16 @@ def _load_folder(
             raise ModelError(
                 f"model {name!r}: {error.filename!r} cannot be read: {error.strerror}."
             ) from error
-        if _unchanged(name, checkpoint, before, found):
-            held = dtype if files is None else network.dtype
-            model = _probed(name, network, tokenizer, found, devices, held, quantize)
+        if _unchanged(name, checkpoint, before, digest):
+            loaded_dtype = dtype if files is None else network.dtype
+            model = _probed(name, network, tokenizer, digest, devices, loaded_dtype, quantize)
             model.stored = stored(name, checkpoint, files)
             model.notes = (*notes, *model.notes)
             return model
         log.info("files of %s changed while they were read", name)
     raise ModelError(
-        f"files of model {name!r} in {folder} change while they are read. Wait until whatever writes them is "
-        "done, and load the model again."
+        f"files of model {name!r} in {folder} change during loading. Wait for the program that writes "
+        "them, then load the model again."
     )
 
 
@@ -206,10 +201,10 @@ def _configuration(name: str, folder: Path, files: GgufModel | None) -> Any:
 
 
 def _unchanged(name: str, checkpoint: Checkpoint, before: Signature, found: str | None = None) -> bool:
-    """Whether the files are still the same: by their stamps, or by their bytes where those say too little.
+    """Whether the files are unchanged, by their stamps, or by their bytes if stamps are inconclusive.
 
-    A stamp says too little where it is so new that a change may bear it too, and where device, inode and time
-    of entry change by themselves, as on some network folders.
+    A stamp is inconclusive if it is so recent that a change could have the same one. Some network folders
+    change device, inode and entry time without a change of the file.
     """
     try:
         again = Checkpoint.of(name, checkpoint.place)
@@ -224,22 +219,18 @@ def _unchanged(name: str, checkpoint: Checkpoint, before: Signature, found: str 
 
 
 def guarded(name: str, read: Callable[[], T]) -> T:
-    """Returns what is read of a model's files.
-
-    Raises:
-        ModelError: in the place of whatever transformers raises.
-    """
+    """Calls a reader of a model's files; turns any error of transformers into a ModelError."""
     try:
         return read()
     except ModelError:
         raise
-    except Exception as error:  # transformers raises many kinds; all mean that this folder is no usable model
+    except Exception as error:  # transformers raises many kinds; all mean that the folder has no usable model
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if isinstance(error, KeyError):
-            first_line = f"{first_line} is missing in its files, or transformers does not know it."
+            first_line = f"{first_line} is missing in its files, or transformers does not support it."
         raise ModelError(
-            f"model {name!r} cannot be loaded: {first_line} Models that need code of their own are not run; "
-            "files that were cut short must be fetched again."
+            f"model {name!r} cannot be loaded: {first_line} Models with custom code are not supported. "
+            "Fetch incomplete files again."
         ) from error
 
 
@@ -250,9 +241,9 @@ def read_checkpoint(
     dtype: torch.dtype | None,
     progress: Progress | None = None,
 ) -> tuple[Any, Any, tuple[str, ...]]:
-    """The network of a folder, the tokenizer, and what was left out and changes no answer, in words.
+    """Returns the network of a folder, its tokenizer, and notes on parts that were left out.
 
-    Weights are read, not mapped: a file that is overwritten later must not change a model that is running.
+    Weights are read, not mapped: overwriting a file must not change a running model.
     """
     folder = checkpoint.folder
     tokenizer = _tokenizer(folder)
@@ -273,16 +264,13 @@ def read_gguf(
     dtype: torch.dtype | None,
     progress: Progress | None = None,
 ) -> tuple[Any, Any, tuple[str, ...]]:
-    """The network of GGUF files, the tokenizer, and what of the files was left out, in words.
-
-    Blocks of four bits stay as they are where the processor computes with them.
-    """
+    """Returns the same as `read_checkpoint` from GGUF files; four-bit blocks stay packed if possible."""
     tokenizer = model.tokenizer
-    held = held_format(dtype, device, config.dtype, model.parameters, model.in_four_bits)
+    loaded_dtype = held_format(dtype, device, config.dtype, model.parameters, model.in_four_bits)
     weights = model.tensors(_told(name, progress))
-    if model.keeps_blocks(device, held):
+    if model.keeps_blocks(device, loaded_dtype):
         weights.keep()
-    network, notes = _filled(name, config, weights, held)
+    network, notes = _filled(name, config, weights, loaded_dtype)
     with torch.inference_mode():
         weights.keep_blocks(network)
     network.generation_config = model.generation
@@ -296,32 +284,32 @@ def _told(name: str, progress: Progress | None) -> Callable[[int, int], None] | 
 def _filled(
     name: str, config: Any, weights: StoredWeights, dtype: torch.dtype | None
 ) -> tuple[Any, tuple[str, ...]]:
-    """The network with its weights, and what of these was left out, in words."""
+    """Returns the network with its weights, and notes on weights that were left out."""
     made, own_config = network_class(config)
     with Unfilled():
-        network, found = made.from_pretrained(
+        network, report = made.from_pretrained(
             None,
             config=own_config,
             state_dict=dict(weights.tensors),
             dtype=dtype or getattr(own_config, "dtype", None) or torch.float32,
             attn_implementation=OWN_ATTENTION,
             local_files_only=True,
-            ignore_mismatched_sizes=True,  # they are refused by name
+            ignore_mismatched_sizes=True,  # they are refused by name later
             output_loading_info=True,
         )
-    return network, require_whole(name, network, config, found, weights, _targets(network, weights))
+    return network, require_whole(name, network, config, report, weights, _targets(network, weights))
 
 
 def _targets(network: Any, weights: StoredWeights) -> Iterator[tuple[str, str]]:
-    """The names of tensors that were read, with the one weight that transformers makes of each.
+    """Yields the name of each tensor that was read, with its weight in transformers.
 
-    Of tensors that are put together, as those of experts, the first one stands for all.
+    If several tensors form one weight, like experts, the first stands for all.
     """
     changes = get_model_conversion_mapping(network)
-    renamed = [one for one in changes if isinstance(one, WeightRenaming)]
-    made = [one for one in changes if isinstance(one, WeightConverter)]
+    renamed = [change for change in changes if isinstance(change, WeightRenaming)]
+    made = [change for change in changes if isinstance(change, WeightConverter)]
     prefix, own, together = network.base_model_prefix, network.state_dict(), set[str]()
-    for key in (key for key, one in weights.tensors.items() if one.was_read):
+    for key in (key for key, change in weights.tensors.items() if change.was_read):
         target, pattern = rename_source_key(key, renamed, made, prefix, own)
         if target not in own and key in own:
             target, pattern = key, None
@@ -342,28 +330,28 @@ def _other_files(name: str, checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 class Unfilled(TorchFunctionMode):
-    """Spares the building of a network what torch computes of tensors without memory, in Python.
+    """Speeds up building a network without weights.
 
-    For that it loads an algebra system, which takes longer than to read a small model. Random numbers that
-    weights replace are not drawn. Ranges, of which tables are made, are real ones, until they meet what has
-    no memory.
+    torch computes with meta tensors in Python and loads an algebra system for it, which takes longer than
+    reading a small model. This mode skips random initial weights. It makes ranges, the base of tables, real
+    tensors until they meet meta tensors.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        given, name = kwargs or {}, getattr(func, "__name__", "")
+        options, name = kwargs or {}, getattr(func, "__name__", "")
         if name in _DRAWS:
-            drawn: Tensor = given["tensor"] if "tensor" in given else args[0]
+            drawn: Tensor = options["tensor"] if "tensor" in options else args[0]
             if drawn.is_meta:
                 return drawn
-        if name == "arange" and str(given.get("device")) == "meta":
-            given = {**given, "device": "cpu"}
+        if name == "arange" and str(options.get("device")) == "meta":
+            options = {**options, "device": "cpu"}
         try:
-            return func(*args, **given)
-        except RuntimeError:  # transformers computes such a table again behind the weights
-            found = [one.is_meta for one in tree_leaves((args, given)) if isinstance(one, Tensor)]
-            if len(set(found)) < 2:
+            return func(*args, **options)
+        except RuntimeError:  # transformers recomputes such a table after it loads the weights
+            metas = [tensor.is_meta for tensor in tree_leaves((args, options)) if isinstance(tensor, Tensor)]
+            if len(set(metas)) < 2:
                 raise
-            args, given = tree_map_only(Tensor, lambda one: one.to("meta"), (args, given))
-            return func(*args, **given)
+            args, options = tree_map_only(Tensor, lambda tensor: tensor.to("meta"), (args, options))
+            return func(*args, **options)

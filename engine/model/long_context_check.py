@@ -1,7 +1,7 @@
-"""How far a model is exact: tokens at far positions, lowered thresholds, and a longer pass where it is cheap.
+"""Measures the exact length of a model: far positions, lowered thresholds, and a longer pass if it is cheap.
 
-Positions are only numbers, so the end of the context costs no more than its beginning. What begins with a
-count of tokens (a window, a sparse attention) would cost as many; its threshold is lowered instead.
+Positions are only numbers, so the end of the context costs no more than its beginning. A rule that starts at
+a token count (a window, sparse attention) would need that many tokens; its threshold is lowered instead.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from engine.kv_cache.protocol import UnfitError
 from engine.model.network import Network, network_code
 
 LOGIT_TOLERANCE = {torch.float32: 2e-3}  # of the spread of the logits
-COARSE = 0.15  # in bf16 and fp16, or
-TYPICAL = 0.03  # where an expert that a rounded score picks changes a few rows by more
-NOISE = 2.0  # times what the model's own logits change when all its positions change
+COARSE = 0.15  # limit in bf16 and fp16
+TYPICAL = 0.03  # alternative limit: an expert that a rounded score picks changes a few rows by more
+NOISE = 2.0  # times the change of the model's own logits when all its positions change
 LOWERED = 5
-HEAD, MIDDLE, NEAR = 4, 8, 3  # how the tokens are parted at far positions, and where the first stands
+HEAD, MIDDLE, NEAR = 4, 8, 3  # split of the tokens at far positions, and position of the first
 SHORTEST = 32
-LONG, LONG_COST = 512, 1_000_000_000  # tokens of the longer pass, and tokens times parameters
-SIZES = re.compile(  # names of what is no threshold: dimensions, counts of parts, tokens
+LONG, LONG_COST = 512, 1_000_000_000  # tokens of the longer pass; limit of tokens times parameters
+SIZES = re.compile(  # names that are not thresholds: dimensions, counts of parts, tokens
     r"(^|_)(num|n|d|max|vocab|hidden|intermediate|dim|embd|rank|ids?|heads?|layers?|experts?|kernel|seed)(_|$)"
 )
 DECLARED = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
@@ -36,7 +36,7 @@ UNDECLARED = 1 << 20
 
 
 def declared_length(config: Any) -> int:
-    """Returns the context length in tokens that a configuration declares; 2 ** 20 where it declares none."""
+    """Returns the context length in tokens that a configuration declares; 2 ** 20 without a declaration."""
     return next((int(v) for name in DECLARED if (v := getattr(config, name, None))), UNDECLARED)
 
 
@@ -45,12 +45,12 @@ class Ruler:
     """Compares segments with the model's own pass at any distance.
 
     Attributes:
-        network: the network on the path and with the rotary embeddings that are in question.
+        network: the network with the path and rotary embeddings to test.
         tokens: a dozen tokens.
         spread: the spread of the model's logits.
-        apart: whether the first tokens stand far before the others.
-        windows: numbers of the configuration that are windows, and are taken away while tokens stand apart.
-        relocatable: whether segments are encoded at 0, and not at their place.
+        apart: whether the first tokens are far before the others.
+        windows: names of configuration numbers that are windows; they are removed while tokens are apart.
+        relocatable: whether segments are encoded at 0, not at their place.
     """
 
     network: Network
@@ -61,21 +61,17 @@ class Ruler:
     relocatable: bool
 
     def miss(self, end: int) -> float:
-        """The greatest difference where the last token stands at `end - 1`, of the spread of the logits.
-
-        Raises:
-            UnfitError: the model's code fails there.
-        """
+        """Returns the greatest difference, in spreads, if the last token is at `end - 1`."""
         places = self._places(end)
         with self._widened():
             return self._difference(self._read(places), self._own(places))
 
     def exact(self, end: int) -> bool:
-        """Whether what is read differs from the model's own by rounding.
+        """Whether segments differ from the model's own pass only by rounding.
 
-        In fp32 that is the tolerance, and so it is for segments in their places. Beyond it, and in bf16 and
-        fp16, what most rows differ by is compared with what the model's own passes differ by when all
-        positions change by a few.
+        In fp32, and for segments in their places, the limit is the tolerance. Otherwise the difference of
+        most rows is compared with the difference between the model's own passes after small changes of all
+        positions.
         """
         places = self._places(end)
         try:
@@ -90,10 +86,7 @@ class Ruler:
         return typical(read, own) <= NOISE * max(typical(other, own) for other in others)
 
     def reach(self, length: int) -> int:
-        """Returns the last exact one of the ends in question, 0 if none is.
-
-        These are powers of two, the numbers of the configuration, and `length`.
-        """
+        """Returns the largest exact one of powers of two, configuration numbers and `length`; or 0."""
         if length < SHORTEST or self.exact(length):
             return length
         named = set(_named_numbers(self.network.config.to_dict()))
@@ -119,7 +112,7 @@ class Ruler:
         return self.network.own_logits(self.tokens, places)[MIDDLE:]
 
     def _read(self, places: Sequence[int]) -> Tensor:
-        """Logits of the last tokens over two segments, the second of which saw the first."""
+        """Logits of the last tokens over two segments, the second encoded in sight of the first."""
         head = self._segment(0, HEAD, places, ())
         middle = self._segment(HEAD, MIDDLE, places, (head,))
         kv = self.network.kv_cache([self._placed(head, places[0]), self._placed(middle, places[HEAD])], 12)
@@ -129,7 +122,7 @@ class Ruler:
 
     def _segment(self, lo: int, hi: int, places: Sequence[int], context: tuple[Segment, ...]) -> Segment:
         start = 0 if self.relocatable else places[lo]
-        before = [self._placed(one, places[0] - places[lo] + start) for one in context]
+        before = [self._placed(segment, places[0] - places[lo] + start) for segment in context]
         kv = self.network.kv_cache(before, hi - lo)
         with network_code():
             self.network.forward(self.tokens[lo:hi], range(start, start + hi - lo), kv)
@@ -142,11 +135,7 @@ class Ruler:
 def agree(one: Tensor, other: Tensor, spread: float, noise: float = 0.0) -> bool:
     """Whether logits [tokens, vocabulary] differ by no more than rounding in their number format.
 
-    Args:
-        one: logits.
-        other: logits of the same tokens.
-        spread: of the logits.
-        noise: as of `own_noise`.
+    `spread` is that of the logits, `noise` is from `own_noise`.
     """
     tolerance = LOGIT_TOLERANCE.get(one.dtype)
     furthest = float((one.float() - other.float()).abs().max()) / spread
@@ -156,17 +145,14 @@ def agree(one: Tensor, other: Tensor, spread: float, noise: float = 0.0) -> bool
 
 
 def own_noise(network: Network, tokens: Sequence[int], own: Tensor) -> float:
-    """Returns what most rows of a model's own logits differ by when all positions change by a few; 0 in fp32.
+    """Returns how far most rows of own logits move after small changes of all positions; 0 in fp32.
 
-    Args:
-        network: one whose attention depends on distances only.
-        tokens: a dozen tokens.
-        own: its logits for them, [tokens, vocabulary].
+    The network's attention must depend on distances only. `own` are its logits, [tokens, vocabulary].
     """
     if own.dtype in LOGIT_TOLERANCE:
         return 0.0
     moved = (network.own_logits(tokens, range(by, by + len(tokens))) for by in (1, NEAR))
-    return max(typical(one, own) for one in moved)
+    return max(typical(logits, own) for logits in moved)
 
 
 def typical(one: Tensor, other: Tensor) -> float:
@@ -175,18 +161,18 @@ def typical(one: Tensor, other: Tensor) -> float:
 
 
 def _named_numbers(held: Any) -> Iterator[int]:
-    """Every whole number in a configuration, however deep."""
+    """All whole numbers in a nested configuration."""
     if isinstance(held, dict):
         held = list(held.values())
     if isinstance(held, (list, tuple)):
-        for one in held:
-            yield from _named_numbers(one)
+        for value in held:
+            yield from _named_numbers(value)
     elif isinstance(held, int) and not isinstance(held, bool):
         yield held
 
 
 def thresholds(config: Any, length: int, tokens: int) -> dict[str, int]:
-    """Numbers of a configuration that may be thresholds which `tokens` tokens do not cross, by name."""
+    """Returns numbers of a configuration that may be thresholds beyond `tokens` tokens, by name."""
     return {
         name: value
         for name, value in vars(config).items()
@@ -196,44 +182,44 @@ def thresholds(config: Any, length: int, tokens: int) -> dict[str, int]:
 
 @contextlib.contextmanager
 def changed(network: Network, name: str, number: int) -> Iterator[None]:
-    """Sets a number of the configuration, there and in every module that has copied it."""
+    """Changes a number of the configuration, there and in every module that has copied it."""
     value = getattr(network.config, name)
-    held: list[tuple[Any, str]] = [(network.config, name)]
+    owners: list[tuple[Any, str]] = [(network.config, name)]
     for module in network.module.modules():
         for key, copied in vars(module).items():
             if type(copied) is int and copied == value and not SIZES.search(key):
-                held.append((module, key))
+                owners.append((module, key))
     try:
-        for owner, key in held:
+        for owner, key in owners:
             setattr(owner, key, number)
         yield
     finally:
-        for owner, key in held:
+        for owner, key in owners:
             setattr(owner, key, value)
 
 
 def unapplied(network: Network, tokens: Sequence[int], length: int) -> dict[str, int]:
-    """Thresholds beyond which the model's own attention follows a rule that the path does not apply.
+    """Finds thresholds beyond which the model's own attention follows a rule that the path does not apply.
 
     Returns:
-        Name in the configuration → how many tokens stay below it.
+        Name in the configuration → number of tokens below it.
     """
-    found = {}
+    limits = {}
     candidates = thresholds(network.config, length, len(tokens))
     plain = network.own_logits(tokens) if candidates else None
     for name, value in candidates.items():
         with changed(network, name, LOWERED):
             try:
                 own = network.own_logits(tokens)
-            except UnfitError:  # the model cannot be built so: no threshold
+            except UnfitError:  # the model does not run with it: no threshold
                 continue
             if plain is not None and not torch.equal(own, plain) and not _follows(network, tokens, own):
-                found[name] = value - 1
-    return found
+                limits[name] = value - 1
+    return limits
 
 
 def _follows(network: Network, tokens: Sequence[int], own: Tensor) -> bool:
-    """Whether a segment of the first tokens in its place, and then the others, give these logits."""
+    """Whether a segment of the first half in its place, then the other half, give these logits."""
     half, count = len(tokens) // 2, len(tokens)
     try:
         with network_code():
@@ -248,9 +234,9 @@ def _follows(network: Network, tokens: Sequence[int], own: Tensor) -> bool:
 
 
 def long_reach(network: Network, length: int) -> int | None:
-    """How many tokens, of as many as are cheap, give the model's own logits; None where all do.
+    """Returns the number of tokens, within a cheap limit, that give the model's own logits; None if all do.
 
-    Not asked of bf16 and fp16, where the greatest of many roundings says nothing.
+    In bf16 and fp16 it returns None, because the greatest of many roundings is meaningless.
     """
     parameters = sum(parameter.numel() for parameter in network.module.parameters())
     count = min(length, LONG, LONG_COST // max(1, parameters))

@@ -1,6 +1,6 @@
-"""A causal language model: a network that attends to segments, what was measured on it, and its tokenizer.
+"""A causal language model: a network that attends to segments, its measurements, and its tokenizer.
 
-Knows nothing about schemas or stores. `loading` makes models.
+`loading` makes models.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class Model:
         memory: measurements of earlier starts; None to measure now.
 
     Raises:
-        ModelError: the probe finds that neither path reproduces the model.
+        ModelError: neither path reproduces the model.
 
     Attributes:
-        probe: what was measured of the network.
-        network: the forward pass, set up as the probe found.
+        probe: its measurements.
+        network: the forward pass, set up by the probe.
         form: the form of its keys and values.
-        family: name of its architecture, as transformers calls it.
-        context_length: how many tokens a prompt and its answer may have together.
-        chat: the chat format, with the tokenizer's own copies.
+        family: its architecture's name in transformers.
+        context_length: the most tokens of a prompt with its answer.
+        chat: the chat format, with separate copies of the tokenizer.
         unknown_tokens: the tokens of the tokenizer that the network does not know.
         stored: its files.
-        notes: what its user should know of its files, in words; each begins in lower case.
+        notes: notes on its files for the user; each begins in lower case.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class Model:
 
     @property
     def config(self) -> Any:
-        """The configuration, of transformers, as far as it is about text."""
+        """The text part of its configuration in transformers."""
         return self.network.config
 
     @property
     def path(self) -> AttentionPath:
-        """Which way of attending reproduces the model."""
+        """The path that reproduces the model."""
         return self.probe.path
 
     @property
@@ -86,24 +86,24 @@ class Model:
 
     @property
     def relocatable(self) -> bool:
-        """Whether a segment may be read at another place than it was encoded at."""
+        """Whether a segment can be read at another place than it was encoded at."""
         return self.probe.relocatable
 
     @property
     def packs(self) -> bool:
-        """Whether several texts may go through it in one pass, each as if alone."""
+        """Whether one pass can take several texts, each as if alone."""
         return self.probe.packs
 
     @property
     def alone(self) -> str:
-        """Why rows of several prompts may not go through it in one pass, in words; empty where they may."""
+        """The reason why one pass cannot take rows of several prompts; "" if it can."""
         return self.probe.alone
 
     @property
     def apart(self) -> str:
-        """Why a GPU reads each segment that prompts share by a product of its own, in words.
+        """The reason why a GPU reads each shared segment by a separate product.
 
-        Empty where it reads them in one call, where prompts share no pass, and on the processor.
+        Empty if it reads them in one call, if prompts share no pass, and on the processor.
         """
         if self.alone or self.network.device.type == "cpu":
             return ""
@@ -112,12 +112,12 @@ class Model:
 
     @property
     def layers(self) -> int:
-        """How many attention layers it has."""
+        """The number of attention layers."""
         return self.network.layers
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The number format of the weights, and so of keys and values."""
+        """The number format of the weights, keys and values."""
         return self.network.dtype
 
     @property
@@ -127,20 +127,17 @@ class Model:
 
     @property
     def device(self) -> str:
-        """Where the model runs."""
+        """The device of the model."""
         return str(self.network.device)
 
     @functools.cached_property
     def rows(self) -> RowRounding:
-        """How passes of several rows are rounded."""
+        """The rounding of passes with several rows."""
         return RowRounding(self.network)
 
     @property
     def weights(self) -> str:
-        """What its weights are: rounded to "int8" or "int4"; "four-bit" as in a file; "packed", or "plain".
-
-        Packed are those that lie as the processor reads them.
-        """
+        """The form of the weights: "int8", "int4", "four-bit" as in a file, "packed" or "plain"."""
         rounded = quantized_scheme(self.network.module)
         if rounded != "none":
             return "four-bit" if self.stored.four_bits else rounded
@@ -148,12 +145,12 @@ class Model:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of keys and values that one token takes (paper, section 5.5)."""
+        """Bytes of the keys and values of one token (paper, section 5.5)."""
         return self.form.bytes_per_token
 
     @property
     def stand_in(self) -> int:
-        """The token that fills a parameter's slot: `<unk>`, else the model's best stand-in."""
+        """The token that fills a parameter's slot: `<unk>`, else the model's best substitute."""
         for token in (self.tokenizer.unk_token_id, self.tokenizer.pad_token_id, self.tokenizer.eos_token_id):
             if token is not None and token < self.unknown_tokens.known:
                 return int(token)
@@ -162,8 +159,8 @@ class Model:
     @property
     def end_tokens(self) -> frozenset[int]:
         """Tokens that end an answer."""
-        found = (*self.generation.ends, self.tokenizer.eos_token_id, self._turn_end)
-        return frozenset(token for token in found if token is not None)
+        ends = (*self.generation.ends, self.tokenizer.eos_token_id, self._turn_end)
+        return frozenset(token for token in ends if token is not None)
 
     @functools.cached_property
     def _turn_end(self) -> int | None:
@@ -171,21 +168,21 @@ class Model:
 
     @property
     def _endless(self) -> str:
-        """Says so where no token that the model knows ends an answer; else empty."""
+        """A note if the model knows no token that ends an answer; else empty."""
         if not self.end_tokens or min(self.end_tokens) < self.unknown_tokens.known:
             return ""
         ends = ", ".join(map(str, sorted(self.end_tokens)))
         return (
-            f"model {self.name!r} knows none of the tokens that end its answers ({ends}), so each answer "
-            "ends at its greatest length; correct eos_token_id in its files"
+            f"model {self.name!r} lacks all tokens that end its answers ({ends}), so each answer "
+            "has the maximum length; correct eos_token_id in its files"
         )
 
     @functools.cached_property
     def generation(self) -> Generation:
-        """How answers are to be generated as its makers say."""
-        said, added = self.network.module.generation_config, self.tokenizer.get_added_vocab()
-        return Generation(said, added, int(self.config.vocab_size), self.context_length)
+        """The generation settings of the model's makers."""
+        config, added = self.network.module.generation_config, self.tokenizer.get_added_vocab()
+        return Generation(config, added, int(self.config.vocab_size), self.context_length)
 
     def tokenize(self, text: str) -> list[int]:
-        """Tokenizes text of an author, in which the spelling of a special token is plain text."""
+        """Tokenizes an author's text, in which the spelling of a special token is plain text."""
         return self.chat.tokens.plain(text)

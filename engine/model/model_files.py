@@ -1,4 +1,4 @@
-"""What a model's files are: its own name, their number format, and their size."""
+"""Properties of a model's files: name, number format and size."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Stored:
     """A model's files.
 
     Attributes:
-        name: what the model is called, without a path.
-        format: how its numbers are stored, such as "GGUF Q4_1"; "" where there are no files.
+        name: the model's name without a path.
+        format: the stored number format, such as "GGUF Q4_1"; "" without files.
         bytes: of its weights' files.
-        four_bits: whether the processor can compute with blocks of the files as they are.
+        four_bits: whether the processor can compute with blocks of the files directly.
     """
 
     name: str
@@ -43,17 +43,8 @@ class Stored:
 
 
 def stored(name: str, checkpoint: Checkpoint, gguf: GgufModel | None = None) -> Stored:
-    """Looks at a model's files.
-
-    Args:
-        name: the model's name, as the user wrote it.
-        checkpoint: its files.
-        gguf: the same files, where they are of that format.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    size = sum(one.stat().st_size for one in checkpoint.paths)
+    """Describes a model's files; raises OSError if a file cannot be read."""
+    size = sum(path.stat().st_size for path in checkpoint.paths)
     if gguf is None:
         own = own_name(name, checkpoint.folder)
         return Stored(own, f"safetensors {_numbers(checkpoint.paths[0])}".rstrip(), size)
@@ -62,40 +53,38 @@ def stored(name: str, checkpoint: Checkpoint, gguf: GgufModel | None = None) -> 
 
 
 def own_name(name: str, place: Path, title: str = "") -> str:
-    """Returns what a model is called: never a path, and not "model" after a folder of that name.
+    """Returns a model's display name: never a path, and never a generic folder name like "model".
 
-    Args:
-        name: the model's name, as the user wrote it.
-        place: its folder or file.
-        title: the name in its files; used where those have none.
+    `name` is the user's name for it, and `place` its folder or file. If the paths have no name, `title` is
+    used, the name in its files.
     """
     if name in ("demo", *CATALOGUE) or not from_home(name).exists():
         return name
     whole = place.absolute()
     for part in whole.parts:
-        if (found := _HUB.fullmatch(part)) is not None:
-            return f"{found[1]}/{found[2]}"
+        if (cached := _HUB.fullmatch(part)) is not None:
+            return f"{cached[1]}/{cached[2]}"
     stem = whole.name[: -len(GGUF)] if whole.name.lower().endswith(GGUF) else whole.name
-    names = (_PART.sub("", stem), re.sub(r"\s+", "-", title.strip()), *(one.name for one in whole.parents))
-    return next((one for one in names if one and not _GENERAL.fullmatch(one)), "model")
+    names = (_PART.sub("", stem), re.sub(r"\s+", "-", title.strip()), *(part.name for part in whole.parents))
+    return next((title for title in names if title and not _GENERAL.fullmatch(title)), "model")
 
 
 def _blocks(gguf: GgufModel) -> str:
-    """The format of most numbers of GGUF files, as the makers of the file call it where that agrees."""
+    """The format of most numbers of GGUF files; the file's own name for it if that agrees."""
     sizes: Counter[str] = Counter()
-    for one in gguf.tensors_stored:
-        sizes[one.kind.name] += one.bytes
+    for tensor in gguf.tensors_stored:
+        sizes[tensor.kind.name] += tensor.bytes
     most = max(sizes, key=lambda kind: sizes[kind])
     try:
-        said = LlamaFileType(gguf.metadata.get("general.file_type", -1)).name
+        label = LlamaFileType(gguf.metadata.get("general.file_type", -1)).name
     except ValueError:
         return most
-    said = said.removeprefix("MOSTLY_").removeprefix("ALL_")
-    return said if said.startswith(most) else most
+    label = label.removeprefix("MOSTLY_").removeprefix("ALL_")
+    return label if label.startswith(most) else most
 
 
 def _numbers(path: Path) -> str:
-    """The format of most numbers of a safetensors file; "" where that cannot be told."""
+    """The format of most numbers of a safetensors file; "" if unknown."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > _LONGEST:
@@ -103,11 +92,11 @@ def _numbers(path: Path) -> str:
         try:
             head: Any = json.loads(file.read(length))
             sizes: Counter[str] = Counter()
-            for key, one in head.items():
+            for key, entry in head.items():
                 if key != "__metadata__":
-                    begin, end = one["data_offsets"]
-                    sizes[one["dtype"]] += end - begin
+                    begin, end = entry["data_offsets"]
+                    sizes[entry["dtype"]] += end - begin
             most = max(sizes, key=lambda kind: sizes[kind])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return ""  # who reads the weights says what is wrong
+            return ""  # reading the weights reports the error
     return _SAFETENSORS.get(most, most)

@@ -1,6 +1,6 @@
-"""What a model is and what it takes, before its weights are read: from its configuration and its files.
+"""Describes a model from its configuration and files, before its weights are read.
 
-Refuses in the same words as loading does what can be refused so early. Nothing is fetched but by `look_up`.
+It refuses models early with the same messages as loading. Only `look_up` uses the network.
 """
 
 from __future__ import annotations
@@ -29,30 +29,29 @@ from engine.quantize.quantized_weights import require_quantizable, rounded_bytes
 
 Kind = Literal["bundled", "random", "folder", "file", "hub"]
 WORKING_TOKENS = 2048
-_WIDTHS = 4  # tensors as wide as a layer's input that live at once in a pass
-_INNER = 3  # and as its widest inside
+_WIDTHS = 4  # tensors as wide as a layer's input that exist at once in a pass
+_INNER = 3  # and as wide as its inner layer
 
 
 @dataclass(frozen=True)
 class Look:
-    """A model that could be loaded.
+    """A model that can be loaded.
 
     Attributes:
-        kind: where it comes from.
-        family: name of its architecture, as transformers calls it.
-        parameters: how many weights it has.
+        kind: its source.
+        family: its architecture's name in transformers.
+        parameters: the number of weights.
         sizes: of the keys and values of one token.
         context_length: tokens that its configuration declares.
-        device: where it would run.
-        dtype: the number format that it would be computed in: fp32, bf16 or fp16.
-        weight_bytes: what its weights take once they are loaded.
-        peak_bytes: the most that they take while they are loaded.
-        working_bytes: what one prompt of `working_tokens` takes besides, without the cache; an estimate.
-        working_tokens: those of that prompt.
-        stored: its files, where they are here.
-        weights: "four-bit" where blocks of its file stay as they are, "int8" or "int4" where they are
-            rounded.
-        fetch_bytes: what has to be fetched first.
+        device: the device for it.
+        dtype: its number format on that device: fp32, bf16 or fp16.
+        weight_bytes: bytes of its loaded weights.
+        peak_bytes: the most bytes of weights during loading.
+        working_bytes: an estimate of the extra bytes of a prompt of `working_tokens`, without the cache.
+        working_tokens: tokens of that prompt.
+        stored: its files, if they are on this machine.
+        weights: "four-bit" if blocks of its file stay packed, "int8" or "int4" if they are rounded.
+        fetch_bytes: bytes to fetch first.
     """
 
     kind: Kind
@@ -77,21 +76,15 @@ class Look:
 
 
 class AbsentError(ModelError):
-    """A Hugging Face id of which the files are not on this machine."""
+    """The files of a Hugging Face id are not on this machine."""
 
 
 def look(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Quantize = "none") -> Look:
-    """Looks at a model on this machine.
-
-    Args:
-        name: "demo", "random:SHAPE", a local folder or GGUF file, or a Hugging Face id.
-        device: as for `loading.load`.
-        dtype: as for `loading.load`.
-        quantize: as for `loading.load`.
+    """Describes a model on this machine. The arguments are those of `loading.load`.
 
     Raises:
-        AbsentError: it is an id, and its files are not here.
-        ModelError: it could not be loaded.
+        AbsentError: the files of an id are not on this machine.
+        ModelError: the model could not be loaded.
     """
     wanted = _Wanted.of(device, dtype, quantize)
     if name.startswith(RANDOM):
@@ -119,16 +112,12 @@ def look(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Quan
 
 
 def look_up(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Quantize = "none") -> Look:
-    """Asks the Hugging Face hub for a model's configuration and the sizes of its files; fetches no weights.
+    """Asks the Hugging Face hub for a model's configuration and file sizes; fetches no weights.
 
-    Args:
-        name: an id.
-        device: as for `loading.load`.
-        dtype: as for `loading.load`.
-        quantize: as for `loading.load`.
+    The arguments are those of `look`, with an id as the name.
 
     Raises:
-        ModelError: there is no such model, the hub cannot be reached, or it could not be loaded.
+        ModelError: the model does not exist or could not be loaded, or the hub is unreachable.
     """
     wanted = _Wanted.of(device, dtype, quantize)
     if hub.parted(name)[1]:
@@ -139,13 +128,13 @@ def look_up(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Q
     with hub.offered(name) as (offer, folder):
         if not offer.safe and offer.gguf:
             raise ModelError(
-                f"{name!r} holds GGUF files. Name one of them: "
-                f"{', '.join(f'{name}:{one}' for one in offer.gguf[:8])}."
+                f"{name!r} has GGUF files. Name one of them: "
+                f"{', '.join(f'{name}:{file}' for file in offer.gguf[:8])}."
             )
         if not offer.safe:
             raise ModelError(
-                f"model {name!r} has no weights in safetensors or GGUF. Other formats can run code when they "
-                "are read and are not opened; convert them with save_pretrained."
+                f"model {name!r} has no weights in safetensors or GGUF. Other formats can run code and are "
+                "not supported. Convert them with save_pretrained."
             )
         return wanted.look("hub", name, _configuration(name, folder), fetch_bytes=offer.missing)
 
@@ -156,7 +145,7 @@ def _configuration(name: str, folder: Path) -> Any:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Where and how a model is to be held."""
+    """The requested device, dtype and rounding of a model."""
 
     device: torch.device
     dtype: torch.dtype | None
@@ -182,16 +171,16 @@ class _Wanted:
         gguf: GgufModel | None = None,
         files: Stored | None = None,
     ) -> Look:
-        """The sizes of a network of this configuration, of which no weight has memory."""
+        """Measures a network of this configuration without memory for its weights."""
         network, text = guarded(name, lambda: _without_weights(config))
         own = own or getattr(text, "dtype", None) or torch.float32
-        parameters = sum(one.numel() for one in network.parameters())
+        parameters = sum(weight.numel() for weight in network.parameters())
         four_bits = gguf is not None and gguf.in_four_bits
         if gguf is not None:
             gguf.require_roundable(self.quantize)
-        held = held_format(self.dtype, self.device, own, parameters, four_bits)
-        kept = gguf is not None and gguf.keeps_blocks(self.device, held)
-        plain = parameters * held.itemsize if gguf is None else gguf.loaded_bytes(self.device, held)
+        run_dtype = held_format(self.dtype, self.device, own, parameters, four_bits)
+        keeps_blocks = gguf is not None and gguf.keeps_blocks(self.device, run_dtype)
+        plain = parameters * run_dtype.itemsize if gguf is None else gguf.loaded_bytes(self.device, run_dtype)
         weights = plain if self.quantize == "none" else rounded_bytes(name, network, self.quantize)
         sizes, context = kv_sizes(text), declared_length(text)
         tokens = min(context, WORKING_TOKENS)
@@ -202,21 +191,21 @@ class _Wanted:
             sizes,
             context,
             str(self.device),
-            next(short for short, one in DTYPES.items() if one == held),
+            next(short for short, torch_dtype in DTYPES.items() if torch_dtype == run_dtype),
             weights,
             max(plain, weights),
-            tokens * (sizes.bytes_per_token(held.itemsize) + _width(text) * held.itemsize),
+            tokens * (sizes.bytes_per_token(run_dtype.itemsize) + _width(text) * run_dtype.itemsize),
             tokens,
             files or Stored(name),
-            "four-bit" if kept else self.quantize.removeprefix("none"),
+            "four-bit" if keeps_blocks else self.quantize.removeprefix("none"),
             fetch_bytes,
         )
 
 
 def _width(text: Any) -> int:
-    """Numbers that one token takes in a pass, besides its keys and values."""
+    """Numbers per token in a pass, besides its keys and values."""
     inner = next(
-        (n for one in ("intermediate_size", "ffn_dim", "n_inner") if (n := getattr(text, one, None))),
+        (n for field in ("intermediate_size", "ffn_dim", "n_inner") if (n := getattr(text, field, None))),
         4 * text.hidden_size,
     )
     return int(_WIDTHS * text.hidden_size + _INNER * inner)

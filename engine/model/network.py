@@ -1,7 +1,4 @@
-"""The forward pass of a network of transformers over a KV cache of ours.
-
-Knows no tokenizer, and not how it was found out in which way the network attends.
-"""
+"""The forward pass of a transformers network over the engine's KV caches."""
 
 from __future__ import annotations
 
@@ -29,16 +26,16 @@ _Attended = KVCache | PackedKVCache | BatchedKVCache
 
 
 class Network:
-    """A network of transformers that attends in one way. Others of the same module may attend in others.
+    """A transformers network with one attention setup. Other instances may share its module.
 
     Args:
         module: a network of transformers, in evaluation mode.
-        setup: how the network attends; without one, over segments, which are read in their own places only.
-        scratch: buffers that networks may share; without any, the network's own.
+        setup: how the network attends; by default over segments, read in their own places only.
+        scratch: buffers that networks may share.
 
     Attributes:
-        config: the module's configuration, or the part of it that is about text.
-        layers: how many attention layers it has.
+        config: the module's configuration, or its part for text.
+        layers: the number of attention layers.
     """
 
     def __init__(
@@ -50,7 +47,7 @@ class Network:
         self.layers: int = self.config.num_hidden_layers
         self.setup = setup or AttentionSetup("segments", (None,) * self.layers)
         self._scratch = scratch or Scratch()
-        self._unwanted: tuple[int, Callable[[], bool]] | None = None  # of one thread's passes
+        self._unwanted: tuple[int, Callable[[], bool]] | None = None  # for the passes of one thread
         self._keeps_last = "logits_to_keep" in inspect.signature(module.forward).parameters
         self._carriers = [
             part
@@ -59,19 +56,18 @@ class Network:
         ]
 
     def under(self, setup: AttentionSetup) -> Network:
-        """Returns the same module attending in another way."""
+        """Returns the same module with another setup."""
         return Network(self.module, setup, self._scratch)
 
     @contextlib.contextmanager
     def interruptible(self, unwanted: Callable[[], bool]) -> Iterator[None]:
-        """Has this thread's long passes left between two layers; for who has the engine's turn.
+        """Makes this thread's long passes interruptible between two layers; the caller has the engine's turn.
 
-        Args:
-            unwanted: whether nobody wants the pass any more; must be quick.
+        `unwanted` must be quick.
 
         Raises:
-            InterruptedPassError: from the pass that was left, none of whose rows are counted; a KV cache of a
-                model with attention code of its own is of no use after it.
+            InterruptedPassError: from an interrupted pass, whose rows do not count. A KV cache of a model
+                with its own attention code is unusable after it.
         """
         before, self._unwanted = self._unwanted, (threading.get_ident(), unwanted)
         try:
@@ -81,28 +77,28 @@ class Network:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The number format of the weights, and so of keys and values."""
+        """The number format of the weights, keys and values."""
         dtype: torch.dtype = self.module.dtype
         return dtype
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the weights."""
         device: torch.device = self.module.device
         return device
 
     @property
     def takes_attention(self) -> bool:
-        """Whether the module takes its attention from transformers, and so from us."""
+        """Whether transformers supplies the module's attention, so that the engine can replace it."""
         return can_change(self.module)
 
     @property
     def shows_attention(self) -> bool:
-        """Whether `attention_to_cache` can be asked for."""
+        """Whether `attention_to_cache` is available."""
         return self.setup.path == "segments"
 
     def kv_cache(self, placements: Sequence[Placement], capacity: int) -> KVCache:
-        """Returns what `capacity` new tokens may attend to, beginning with these placements."""
+        """Returns a KV cache with these placements and room for `capacity` new tokens."""
         if self.setup.path == "dense":
             return DenseKVCache(placements, rotaries=self.setup.rotaries, capacity=capacity)
         return self._segments(placements, capacity)
@@ -129,11 +125,10 @@ class Network:
 
         Args:
             token_ids: the new tokens.
-            positions: positions of the tokens, ascending, none negative (some models look them up in a
-                table).
+            positions: positions of the tokens, ascending, not negative (some models look them up in a table).
             kv: the keys and values that they may attend to, also at negative positions; made by `kv_cache`.
-            keep: how many of the last tokens to return logits for; 0 for none.
-            rowwise: how tokens attend one by one, where attention is ours; None for all at once.
+            keep: the number of last tokens whose logits are returned.
+            rowwise: how tokens attend one by one, if the engine computes attention; None for all at once.
 
         Returns:
             Logits [keep, vocabulary].
@@ -144,7 +139,7 @@ class Network:
         return logits
 
     def batch_cache(self) -> BatchedKVCache:
-        """Returns what lets prompts go through together; on the path "segments" only."""
+        """Returns a cache for passes of several prompts; on the path "segments" only."""
         assert self.setup.path == "segments"
         return BatchedKVCache(self.setup.rotaries, self._scratch)
 
@@ -152,44 +147,43 @@ class Network:
     def forward_batch(
         self, members: Sequence[Member], batch: BatchedKVCache, others: Sequence[Sequence[Placement]] = ()
     ) -> list[Tensor]:
-        """Runs new tokens of several prompts through the network in one pass; each one's join its own tail.
+        """Runs new tokens of several prompts through the network in one pass; each prompt's tail grows.
 
-        One prompt by itself is computed as by `forward`. Where a pass fails, none of its rows are counted.
+        A single prompt is computed as by `forward`. If a pass fails, none of its rows count.
 
         Args:
             members: the prompts, each with a KV cache of its own.
             batch: made by `batch_cache`; the same from pass to pass.
-            others: what prompts read that have no rows in this pass, but will have some.
+            others: placements of prompts without rows in this pass that will have rows later.
 
         Returns:
-            Of each prompt, in their order, logits [keep, vocabulary].
+            Logits [keep, vocabulary] of each prompt, in order.
         """
         if len(members) == 1:
             batch.settle(members, others)
-            (one,) = members
-            rows = one.rows
-            return [self.forward(rows.token_ids, rows.positions, one.kv, rows.keep, rowwise=rows.rowwise)]
-        order = batch.begin([Member(one.kv, one.rows.real) for one in members], others)
+            (member,) = members
+            rows = member.rows
+            return [self.forward(rows.token_ids, rows.positions, member.kv, rows.keep, rowwise=rows.rowwise)]
+        order = batch.begin([Member(member.kv, member.rows.real) for member in members], others)
         try:
-            token_ids = [token for one in batch.members for token in one.rows.token_ids]
-            positions = [place for one in batch.members for place in one.rows.positions]
+            token_ids = [token for member in batch.members for token in member.rows.token_ids]
+            positions = [place for member in batch.members for place in member.rows.positions]
             logits = self._run(token_ids, positions, batch, batch.kept.to(self.device))
-            found = torch.split(logits, [one.rows.keep for one in batch.members])
+            parts = torch.split(logits, [member.rows.keep for member in batch.members])
             batch.commit()
         finally:
             batch.end()
-        return [one for _, one in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
+        return [part for _, part in sorted(zip(order, parts, strict=True), key=lambda pair: pair[0])]
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[PackedText]) -> None:
-        """Runs texts through the network up to the keys and values of its last layer, which they take.
+        """Runs texts through the network and writes keys and values of all layers into their segments.
 
-        Args:
-            texts: each sees itself and its placements; several only where the network takes them in one pass
-                (`packing_miss`).
+        Each text sees itself and its placements. Only some networks take several in one pass
+        (`packing_miss`).
 
         Raises:
-            UnfitError: not every layer hands its keys and values over.
+            UnfitError: a layer does not return its keys and values.
         """
         token_ids = [token for text in texts for token in text.segment.token_ids]
         positions = [place for text in texts for place in text.positions]
@@ -216,12 +210,7 @@ class Network:
     def first_keys(
         self, token_ids: Sequence[int], positions: Sequence[int], layer: int
     ) -> tuple[Tensor, Tensor]:
-        """Runs tokens that attend to each other through the layers up to the keys and values of one.
-
-        Args:
-            token_ids: the tokens.
-            positions: positions of the tokens, ascending.
-            layer: the layer of the keys.
+        """Runs tokens that attend to each other as far as the keys and values of one layer.
 
         Returns:
             Keys and values, each [kv_heads, tokens, head_dim]; keys rotated for `positions`.
@@ -239,15 +228,7 @@ class Network:
         kv: KVCache,
         rowwise: Rowwise | None = None,
     ) -> None:
-        """Runs new tokens as far as the keys and values of one layer, which join the tail of `kv`.
-
-        Args:
-            layer: the layer.
-            token_ids: the new tokens.
-            positions: ascending, one per token.
-            kv: what they may attend to.
-            rowwise: as for `forward`.
-        """
+        """Runs new tokens, as in `forward`, as far as one layer's keys and values, which join the tail."""
         kv.begin(positions, until=layer, rowwise=rowwise)
         with contextlib.suppress(StopForward):
             self._run(token_ids, positions, kv, 1)
@@ -261,16 +242,11 @@ class Network:
         placements: Sequence[Placement],
         first_layer: int = 0,
     ) -> Tensor:
-        """Runs new tokens through the network and returns how much they attend to each cached token.
-
-        Args:
-            token_ids: the new tokens.
-            positions: positions of the tokens, ascending.
-            placements: the segments that they may attend to; on the path "segments" only.
-            first_layer: the first layer that counts.
+        """Runs new tokens and returns their attention to the placements; on the path "segments" only.
 
         Returns:
-            Float32 [cached tokens] in the order of the placements, summed over heads, rows and those layers.
+            Float32 [cached tokens] in the order of the placements, summed over heads, rows and the layers
+            from `first_layer` on.
         """
         assert self.shows_attention
         kv = self._segments(placements, len(token_ids), first_layer)
@@ -283,17 +259,15 @@ class Network:
     def own_logits(self, token_ids: Sequence[int], positions: Sequence[int] | None = None) -> Tensor:
         """Returns the logits [tokens, vocabulary] of the module's own attention in one pass.
 
-        Args:
-            token_ids: the tokens.
-            positions: positions of the tokens, ascending; by default from 0 on.
+        Positions ascend; by default they start at 0.
 
         Raises:
-            UnfitError: its code fails.
+            UnfitError: the module's code fails.
         """
         inputs: dict[str, Any] = {"input_ids": torch.tensor([list(token_ids)], device=self.device)}
         if positions is not None:
             inputs["position_ids"] = torch.tensor([list(positions)], device=self.device)
-            # without a mask, positions with a gap are taken for several sequences
+            # without a mask, transformers takes positions with a gap for several sequences
             inputs["attention_mask"] = torch.ones(1, len(token_ids), dtype=torch.long, device=self.device)
         with network_code(), self._scratch.turn:
             attach(self.module, None)
@@ -303,8 +277,8 @@ class Network:
     def _run(
         self, token_ids: Sequence[int], positions: Sequence[int], kv: _Attended, keep: int | Tensor
     ) -> Tensor:
-        """Logits of the last rows, or of those that a tensor names."""
-        with self._scratch.turn:  # buffers, the way of attending and what is carried are the module's
+        """Logits of the last rows, or of the rows in a tensor."""
+        with self._scratch.turn:  # the module shares buffers, attention setup and carried caches
             unwanted = self._unwanted
             if unwanted is None or unwanted[0] != threading.get_ident() or len(token_ids) < WORTH_ROWS:
                 return self._computed(token_ids, positions, kv, keep)
@@ -340,11 +314,7 @@ class Network:
 
 @contextlib.contextmanager
 def network_code() -> Iterator[None]:
-    """Runs code of a model; what that raises means that the model is not fit for a path.
-
-    Raises:
-        UnfitError: from what the model's own code raised. Errors of the engine's own code pass unchanged.
-    """
+    """Turns errors of a model's code into UnfitError; errors of the engine's own code pass unchanged."""
     try:
         yield
     except (UnfitError, DroppedError, StopForward, MemoryError, torch.OutOfMemoryError):
@@ -357,7 +327,7 @@ def network_code() -> Iterator[None]:
 
 
 def _is_our_own(error: Exception) -> bool:
-    """Whether the engine was called last, and not transformers; arguments that do not fit are the model's."""
+    """Whether the engine raised an error, not transformers. Wrong arguments count as the model's error."""
     frames = traceback.walk_tb(error.__traceback__)
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
     if modules[-1] == torch.nn.modules.module.__name__:

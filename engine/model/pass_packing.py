@@ -1,4 +1,4 @@
-"""Whether texts, and rows of prompts, go through a network in one pass as each alone: shown on few tokens."""
+"""Tests with few tokens if one pass can take several texts, or rows of several prompts, each as if alone."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from engine.model.network import Network
 def packing_miss(
     network: Network, form: Form, token_ids: Sequence[int], whole: tuple[Tensor, Tensor], cut: int
 ) -> float:
-    """Packs two parts of a text behind a text that neither sees; the second part sees the first.
+    """Packs two parts of a text after an unrelated text; the second part sees the first.
 
     Args:
-        network: set up as it was measured; on the path "segments".
+        network: set up by the probe, on the path "segments".
         form: of its keys and values.
         token_ids: of the text.
         whole: its keys and values from one pass from position 0 on, [layers, kv_heads, tokens, head_dim].
-        cut: where the second part begins.
+        cut: start of the second part.
 
     Returns:
-        The root mean square difference of the token that differs most, in the layer where it does, by the
-        spread of that layer's keys or values.
+        The root mean square difference of the worst token in the worst layer, divided by the spread of that
+        layer's keys or values.
 
     Raises:
-        UnfitError: the network cannot be read like this.
+        UnfitError: the network does not fit this pass.
     """
 
     def text(tokens: Sequence[int], start: int, *placements: Placement) -> PackedText:
@@ -42,7 +42,7 @@ def packing_miss(
     network.encode([other, first, second])
     misses = []
     for index, states in enumerate(whole):
-        parts = [(one.segment.keys, one.segment.values)[index] for one in (first, second)]
+        parts = [(packed.segment.keys, packed.segment.values)[index] for packed in (first, second)]
         for part, wanted in zip(parts, (states[:, :, :cut], states[:, :, cut:]), strict=True):
             for layer, alone in zip(part, wanted, strict=True):
                 spread = float(alone.float().std()) or 1.0
@@ -54,31 +54,27 @@ def packing_miss(
 def batched_logits(
     network: Network, token_ids: Sequence[int], whole: tuple[Tensor, Tensor], cut: int, shift: int
 ) -> tuple[Tensor, list[int]]:
-    """Runs two prompts over a segment, a text's beginning: what follows it, and in another pass a token each.
+    """Runs two prompts over a segment of a text's beginning: the continuation, then one more token each.
 
-    Args:
-        network: set up as it was measured; on the path "segments".
-        token_ids: of the text, of which each prompt takes as many as it needs.
-        whole: its keys and values from one pass from position 0 on, [layers, kv_heads, tokens, head_dim].
-        cut: where the segment ends.
-        shift: where the segment stands in the second prompt.
+    The arguments are those of `packing_miss`. The segment ends at `cut`, and is at `shift` in the second
+    prompt.
 
     Returns:
-        Logits [rows, vocabulary] of all rows, and of which of the text's tokens they are.
+        Logits [rows, vocabulary] of all rows, and the index of each row's token in the text.
 
     Raises:
-        UnfitError: the network cannot be read like this.
+        UnfitError: the network does not fit this pass.
     """
     segment = Segment("batched", tuple(token_ids[:cut]), *(states[:, :, :cut] for states in whole))
-    batch, found, numbers, at = network.batch_cache(), list[Tensor](), list[int](), [cut, cut]
+    batch, logits, numbers, at = network.batch_cache(), list[Tensor](), list[int](), [cut, cut]
     caches = [network.kv_cache([Placement(segment, 0, cut, start)], 3) for start in (0, shift)]
     for counts in ((2, 1), (1, 1)):
         members = []
         for place, (kv, start, count) in enumerate(zip(caches, (0, shift), counts, strict=True)):
             tokens = range(at[place], at[place] + count)
-            ids, positions = [token_ids[one] for one in tokens], [start + one for one in tokens]
+            ids, positions = [token_ids[token] for token in tokens], [start + token for token in tokens]
             members.append(Member(kv, Rows(ids, positions, count)))
             numbers += tokens
             at[place] += count
-        found += network.forward_batch(members, batch)
-    return torch.cat(found), numbers
+        logits += network.forward_batch(members, batch)
+    return torch.cat(logits), numbers

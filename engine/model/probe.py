@@ -1,7 +1,7 @@
-"""What a dozen tokens show about a model: which path reproduces it, whether its segments can move, how far.
+"""Measures a model with a dozen tokens: the path that reproduces it, and how far its segments can move.
 
-Nothing is taken from a list of families. Both paths are compared with the model's own logits, and the
-rotary embedding of every layer is the one that maps its keys at one place onto those at another.
+No list of model families is used. Both paths are compared with the model's own logits. The rotary embedding
+of each layer is the one that maps its keys at one position onto its keys at another.
 """
 
 from __future__ import annotations
@@ -37,25 +37,27 @@ TOKENS = 12
 SHIFT = 5
 CUT = 7
 _SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-FEW = 8  # rows that tables of positions have beyond the context
+FEW = 8  # extra rows of position tables beyond the context
 KEY_TOLERANCE = {torch.float32: 2e-3}  # of the spread of a layer's keys
-MOVABLE = 1024  # tokens; segments that can move within less are rather kept in their places
+MOVABLE = (
+    1024  # tokens; segments that can move only within a shorter context stay in place if that extends it
+)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What was measured on a model.
+    """The measurements of a model.
 
     Attributes:
         setup: how the network attends: the path that reproduces it, and the rotary embedding of each layer.
         form: the form of its keys and values.
-        relocatable: whether a segment encoded at one place is read correctly at another.
-        positions: how the model knows positions, in words.
-        checks: name → greatest difference to the model's own logits, in units of their spread.
-        exact_up_to: how many tokens are reproduced, where that is less than the context; else None.
-        limit: the rule that comes into effect beyond, in words.
-        packs: whether several texts may go through it in one pass, each as if alone.
-        alone: why rows of several prompts may not, in words; empty where they may.
+        relocatable: whether a segment that was encoded at one place is read correctly at another.
+        positions: a description of the model's position encoding.
+        checks: name → greatest difference from the model's own logits, in units of their spread.
+        exact_up_to: the number of reproduced tokens if it is less than the context; else None.
+        limit: a description of the rule that applies beyond it.
+        packs: whether one pass can take several texts, each as if alone.
+        alone: the reason why one pass cannot take rows of several prompts; "" if it can.
     """
 
     setup: AttentionSetup
@@ -83,19 +85,19 @@ class Probe:
         )
         worst = max(self.checks.values(), default=0.0)
         where = (
-            "segments may stand anywhere"
+            "segments can move"
             if self.relocatable
-            else "segments cannot be moved, so prompts are laid out at the schema's own positions"
+            else "segments cannot be moved, so prompts use the schema's own positions"
         )
         limit = (
-            f" It is exact up to {self.exact_up_to} tokens, which bounds its context: {self.limit}."
+            f" It is exact up to {self.exact_up_to} tokens, which limits its context: {self.limit}."
             if self.exact_up_to
             else ""
         )
         packing = (
             ""
             if self.packs
-            else " What is missing is encoded text by text: the model does not take several in one pass."
+            else " Missing segments are encoded one by one: the model does not take several in one pass."
         )
         batching = f" Prompts are answered one by one: {self.alone}." if self.alone else ""
         return (
@@ -105,7 +107,7 @@ class Probe:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Returns what people and programs read of it by name, and the summary."""
+        """Returns the public fields by name, with the summary."""
         names = (
             "path",
             "relocatable",
@@ -121,7 +123,7 @@ class Probe:
 
 
 def context_length(config: Any, found: Probe) -> int:
-    """Returns how many tokens a prompt and its answer may have together: the declared, as far as exact."""
+    """Returns the most tokens of a prompt with its answer: the declared length, as far as it is exact."""
     declared = declared_length(config)
     return min(declared, found.exact_up_to or declared)
 
@@ -129,45 +131,39 @@ def context_length(config: Any, found: Probe) -> int:
 def probe(network: Network, name: str) -> Probe:
     """Finds the path that reproduces a network, its rotary embeddings and the form of its keys.
 
-    Args:
-        network: a network, of which the module is measured, whatever its own setup is.
-        name: the model's name, for messages.
+    The network's own setup is ignored.
 
     Raises:
-        ModelError: neither path does, and the message says what was found on each; or the weights are no
-            numbers.
+        ModelError: neither path reproduces the model (the message has the results), or weights are not
+            finite.
     """
     require_sound(network, name)
-    tokens, found = _dozen(network), []
+    tokens, misses = _dozen(network), []
     for path in ATTENTION_PATHS:
         setup = AttentionSetup(path, (None,) * network.layers)
         try:
             own = network.own_logits(tokens)
             require_logits(network, own, name)
             if path == "segments" and not network.takes_attention:
-                raise UnfitError("the model has attention code of its own")
+                raise UnfitError("the model has its own attention code")
             with network_code():
                 try:
                     return _measured(network.under(setup), tokens, own)
                 except DroppedError:
                     return _measured(network.under(replace(setup, carried=True)), tokens, own)
         except UnfitError as error:
-            found.append(f"{path}: {error}")
+            misses.append(f"{path}: {error}")
     raise ModelError(
         f"model {name!r} ({network.module.config.model_type}) is reproduced neither by attention over "
-        f"segments nor by a dense cache ({'; '.join(found)}). Use a model of another family."
+        f"segments nor by a dense cache ({'; '.join(misses)}). Use a model of another family."
     )
 
 
 def holds(network: Network, found: Probe) -> bool:
-    """Whether a measurement of an earlier day reproduces a network's own logits: three short passes.
+    """Whether an earlier measurement still reproduces a network's own logits, shown by three short passes.
 
-    A segment of a dozen tokens' beginning is read by the others, moved where the measurement says that it can
-    be. How far the model is exact is not measured again.
-
-    Args:
-        network: of which the module is measured, whatever its own setup is.
-        found: the measurement.
+    The last tokens read a segment of the first ones, moved if the measurement permits it. The exact length is
+    not measured again.
     """
     if found.path == "segments" and not network.takes_attention:
         return False
@@ -176,9 +172,9 @@ def holds(network: Network, found: Probe) -> bool:
     try:
         own = network.own_logits(tokens)
         with network_code():
-            one, other = read(network.under(found.setup), tokens, own)
+            logits, reference = read(network.under(found.setup), tokens, own)
         noise = own_noise(network, tokens, own) if found.relocatable else 0.0
-        return agree(one, other, float(own.float().std()) or 1.0, noise)
+        return agree(logits, reference, float(own.float().std()) or 1.0, noise)
     except (UnfitError, DroppedError):
         return False
 
@@ -189,16 +185,7 @@ def _dozen(network: Network) -> list[int]:
 
 
 def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
-    """Measures one path.
-
-    Args:
-        network: the network on the path, with no rotary embeddings yet.
-        tokens: a dozen tokens.
-        own: the network's own logits for them, [tokens, vocabulary].
-
-    Raises:
-        UnfitError: it does not reproduce the model.
-    """
+    """Measures one path of a network without rotary embeddings; raises UnfitError if it does not fit."""
     spread = float(own.float().std()) or 1.0
 
     def check(name: str, logits: Tensor, reference: Tensor) -> None:
@@ -226,7 +213,7 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     length, limit = _bound(network, tokens, whole)
     ruler, reach = _farthest(_ruler(network, tokens, spread, whole, relocatable=relocatable), length)
     if relocatable and not ruler.relocatable:
-        positions += ", and the attention of a token depends on where it stands"
+        positions += ", and the attention of a token depends on its position"
     if reach < min(length, SHORTEST):
         raise UnfitError(f"segments are exact for fewer than {SHORTEST} tokens")
     if reach < length:
@@ -242,7 +229,7 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
 
 
 def _packs(network: Network, form: Form, tokens: list[int], kv: KVCache) -> bool:
-    """Whether several texts may go through in one pass, each as if alone."""
+    """Whether one pass can take several texts, each as if alone."""
     if network.setup.path != "segments":
         return False
     try:
@@ -254,23 +241,23 @@ def _packs(network: Network, form: Form, tokens: list[int], kv: KVCache) -> bool
 
 
 def _alone(network: Network, tokens: list[int], own: Tensor, kv: KVCache, shift: int, noise: float) -> str:
-    """Why rows of several prompts may not go through in one pass, in words; empty where they may."""
+    """The reason why one pass cannot take rows of several prompts; "" if it can."""
     if network.setup.path != "segments":
-        return "the model has attention code of its own, which takes the rows of one"
+        return "the model has its own attention code, which takes the rows of one prompt"
     try:
         with network_code():
-            found, rows = batched_logits(network, tokens, kv.tail, CUT, shift)
+            batched, rows = batched_logits(network, tokens, kv.tail, CUT, shift)
     except UnfitError as error:
-        return f"rows of several in one pass fail ({error})"
+        return f"a pass with rows of several prompts fails ({error})"
     spread = float(own.float().std()) or 1.0
-    if agree(found, own[rows], spread, noise):
+    if agree(batched, own[rows], spread, noise):
         return ""
-    miss = float((found.float() - own[rows].float()).abs().max()) / spread
-    return f"rows of several in one pass differ from each one's by {miss:.2g} of the spread of the logits"
+    miss = float((batched.float() - own[rows].float()).abs().max()) / spread
+    return f"logits of rows of several prompts in one pass differ by {miss:.2g} of their spread"
 
 
 def _ruler(network: Network, tokens: list[int], spread: float, kv: KVCache, *, relocatable: bool) -> Ruler:
-    """What compares far positions; tokens stand apart where every window is a number of the configuration."""
+    """The ruler for far positions. It spreads tokens only if all windows are configuration numbers."""
     seen = {window for window in kv.windows.values() if window}
     numbers = vars(network.config).items()
     named = {name: value for name, value in numbers if type(value) is int and value in seen}
@@ -279,19 +266,19 @@ def _ruler(network: Network, tokens: list[int], spread: float, kv: KVCache, *, r
 
 
 def _farthest(ruler: Ruler, length: int) -> tuple[Ruler, int]:
-    """How far segments are exact: those that move, or those that keep their places where that is farther."""
+    """Returns the exact length of segments that move, or of segments in place if it is longer."""
     reach = ruler.reach(length)
     if reach < min(length, MOVABLE) and ruler.relocatable and ruler.apart:
         setup = replace(ruler.network.setup, rotaries=(None,) * ruler.network.layers)
-        kept = replace(ruler, network=ruler.network.under(setup), relocatable=False)
-        farther = kept.reach(length)
+        in_place = replace(ruler, network=ruler.network.under(setup), relocatable=False)
+        farther = in_place.reach(length)
         if farther > reach:
-            return kept, farther
+            return in_place, farther
     return ruler, reach
 
 
 def _bound(network: Network, tokens: list[int], kv: KVCache) -> tuple[int, str]:
-    """How many tokens there may be before a rule begins that the path does not apply, and which."""
+    """Returns the number of tokens below every rule that the path does not apply, and that rule."""
     length = declared_length(network.config)
     bounds = [(length, "")]
     window = _limit(network.config, kv.windows, network.layers)
@@ -306,7 +293,7 @@ def _bound(network: Network, tokens: list[int], kv: KVCache) -> tuple[int, str]:
 
 
 def _between(network: Network, tokens: list[int], own: Tensor) -> tuple[Tensor, Tensor]:
-    """Reads a segment in its own place, with new tokens before and behind it."""
+    """Reads a segment in its own place, with new tokens before and after it."""
     lo, n = CUT - 4, len(tokens)
     kv = network.kv_cache((), CUT)
     network.forward(tokens[:CUT], range(CUT), kv)
@@ -318,7 +305,7 @@ def _between(network: Network, tokens: list[int], own: Tensor) -> tuple[Tensor, 
 
 
 def _moved(network: Network, tokens: list[int], own: Tensor) -> tuple[Tensor, Tensor]:
-    """Encodes tokens some places further on, and reads them at the beginning."""
+    """Encodes tokens some positions further on, and reads them at the beginning."""
     n = len(tokens)
     kv = network.kv_cache((), CUT)
     network.forward(tokens[:CUT], range(SHIFT, SHIFT + CUT), kv)
@@ -334,46 +321,48 @@ def _behind(count: int, states: Tensor) -> Tensor:
 
 
 def _fit(candidates: list[Rotary | None], keys: Tensor, shifted: Tensor) -> Rotaries | None:
-    """For each layer what maps its keys onto those `SHIFT` positions further on; None where nothing does."""
+    """The rotation of each layer that moves its keys by `SHIFT` positions; None if a layer has none."""
     tolerance = KEY_TOLERANCE.get(keys.dtype, TYPICAL)
-    found: list[Rotary | None] = []
-    for here, there in zip(keys, shifted, strict=True):
-        spread = float(here.float().std()) or 1.0
+    rotaries: list[Rotary | None] = []
+    for keys_of, target in zip(keys, shifted, strict=True):
+        spread = float(keys_of.float().std()) or 1.0
         misses = []
         for rotary in candidates:
-            moved = rotary.shift(here, SHIFT) if rotary else here
-            misses.append(typical(moved, there) / spread)
+            moved = rotary.shift(keys_of, SHIFT) if rotary else keys_of
+            misses.append(typical(moved, target) / spread)
         best = min(range(len(misses)), key=misses.__getitem__)
         if not misses[best] <= tolerance:
             return None
-        found.append(candidates[best])
-    return tuple(found)
+        rotaries.append(candidates[best])
+    return tuple(rotaries)
 
 
 def _candidates(network: Network, size: int) -> list[Rotary | None]:
-    """No rotation, and both styles of every set of frequencies that the model holds or its config implies."""
+    """No rotation, and both styles of every set of frequencies in the model or from its configuration."""
     config = network.config
     frequencies: list[Tensor] = []
     for name, buffer in network.module.named_buffers():
         last = name.rsplit(".", 1)[-1]
         if last.endswith("inv_freq") and "original" not in last:
-            frequencies.append(buffer.detach().cpu().float().flatten().clone())  # some models rewrite theirs
+            frequencies.append(
+                buffer.detach().cpu().float().flatten().clone()
+            )  # some models modify theirs later
     if not frequencies:  # tables of sines, as in GPT-J
         base = float(getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None) or 1e4)
         dims = {int(getattr(config, "rotary_dim", None) or size), size}
         frequencies = [base ** (-torch.arange(0, dim, 2) / dim) for dim in sorted(dims)]
-    found: list[Rotary | None] = [None]
-    kept: list[Tensor] = []
+    candidates: list[Rotary | None] = [None]
+    distinct: list[Tensor] = []
     for frequency in frequencies:
-        if 2 * frequency.numel() > size or any(torch.equal(frequency, other) for other in kept):
+        if 2 * frequency.numel() > size or any(torch.equal(frequency, other) for other in distinct):
             continue
-        kept.append(frequency)
-        found += [Rotary(turn, style) for turn in (frequency, -frequency) for style in (False, True)]
-    return found
+        distinct.append(frequency)
+        candidates += [Rotary(turn, style) for turn in (frequency, -frequency) for style in (False, True)]
+    return candidates
 
 
 def _unmoved_in_words(network: Network) -> str:
-    """How a model knows positions whose keys no rotation maps on one another."""
+    """The position encoding of a model whose keys no rotation maps onto each other."""
     length, inputs = declared_length(network.config), network.module.get_input_embeddings()
     tables = [m for m in network.module.modules() if isinstance(m, nn.Embedding) and m is not inputs]
     if any(length <= table.num_embeddings <= length + FEW for table in tables):
@@ -384,8 +373,8 @@ def _unmoved_in_words(network: Network) -> str:
 def _in_words(setup: AttentionSetup) -> str:
     rotaries = setup.rotaries
     rotated = [rotary for rotary in rotaries if rotary is not None]
-    if not rotated and setup.path == "segments":  # where scores have no bias
-        return "none: the order shows by what each token sees"
+    if not rotated and setup.path == "segments":  # scores have no bias
+        return "none: each token sees only earlier ones"
     if not rotated:
         return "relative, by a bias of the scores (ALiBi)"
     style = "interleaved" if rotated[0].interleaved else "half"

@@ -1,9 +1,8 @@
-"""What was measured on a model, remembered: a known model starts without its probe.
+"""Stores the measurements of models, so that a known model starts without its probe.
 
-A measurement is kept under everything that it depends on: the bytes of the checkpoint, number format, device,
-versions, and the code that measured. What is remembered is never simply believed: three short passes show
-that it reproduces the model's own logits before anything is computed with it, and after a month all of it is
-measured again. What does not agree is forgotten, said, and measured.
+A measurement's key has everything that it depends on: the bytes of the checkpoint, number format, device,
+versions, and the measuring code. A stored measurement is verified by three short passes against the model's
+own logits before use, and expires after a month. One that fails is logged, deleted and measured again.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ KEPT = 64  # models
 LARGEST = 4 << 20  # bytes of the file
 VALID_SECONDS = 30 * 86400.0
 _FORMAT = 1
-_CODE = ("model", "attention", "kv_cache", "base/segment.py")  # what measures, and what attends
+_CODE = ("model", "attention", "kv_cache", "base/segment.py")  # the code that measures and attends
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Measurements of earlier starts, in one file. A damaged or foreign file is an empty memory.
+    """Measurements of earlier starts, in one file. A damaged or foreign file counts as empty.
 
     Attributes:
         path: the file.
@@ -52,15 +51,10 @@ class Memory:
     now: Callable[[], float] = time.time
 
     def probed(self, network: Network, name: str, fingerprint: str) -> Probe:
-        """Returns what was measured on a network: remembered where it still holds, else measured now.
-
-        Args:
-            network: of which the module is measured, whatever its own setup is.
-            name: of the model, for messages.
-            fingerprint: digest of weights, configuration and tokenizer.
+        """Returns the measurements of a network, stored ones if they still hold.
 
         Raises:
-            ModelError: neither path reproduces it.
+            ModelError: neither path reproduces the model.
         """
         key = _key(network, fingerprint)
         known = self._get(key, network)
@@ -68,51 +62,57 @@ class Memory:
             return known
         if known is not None:
             log.warning(
-                "what was remembered of model %s does not reproduce it; it is forgotten and measured again",
+                "the cached measurement of model %s does not reproduce it; measuring again",
                 name,
             )
         try:
-            found = probe(network, name)
+            measured = probe(network, name)
         except ModelError:
             self._put(key, None)
             raise
-        self._put(key, found)
-        return found
+        self._put(key, measured)
+        return measured
 
     def _get(self, key: str, network: Network) -> Probe | None:
         row = self._rows().get(key)
         if row is None or not 0 <= self.now() - row["measured"] < VALID_SECONDS:
             return None
-        found = _read(row["probe"])
-        return found if found is not None and found.form.layers == network.layers else None
+        measured = _read(row["probe"])
+        return measured if measured is not None and measured.form.layers == network.layers else None
 
     def _put(self, key: str, found: Probe | None) -> None:
-        """Writes a measurement, or takes it away; what other processes wrote in the meantime stays."""
+        """Writes or removes a measurement; concurrent changes of other processes stay."""
         rows = self._rows()
         if rows.pop(key, None) is None and found is None:
             return
         if found is not None:
-            rows[key] = {"measured": self.now(), "probe": (told := _written(found)), "digest": _digest(told)}
-        kept = {"format": _FORMAT, "probes": dict(list(rows.items())[-KEPT:])}
+            rows[key] = {
+                "measured": self.now(),
+                "probe": (fields := _written(found)),
+                "digest": _digest(fields),
+            }
+        content = {"format": _FORMAT, "probes": dict(list(rows.items())[-KEPT:])}
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with atomic.writing(self.path.parent, self.path.name) as file:
-                file.write(json.dumps(kept).encode())
+                file.write(json.dumps(content).encode())
         except OSError as error:
-            log.info("what was measured was not remembered in %s: %s", self.path, error)
+            log.info("cannot save measurements in %s: %s", self.path, error)
 
     def _rows(self) -> dict[str, dict[str, Any]]:
         try:
             with self.path.open("rb") as file:
-                held: Any = json.loads(file.read(LARGEST))
+                content: Any = json.loads(file.read(LARGEST))
         except (OSError, ValueError, RecursionError):
             return {}
-        rows = held.get("probes") if isinstance(held, dict) and held.get("format") == _FORMAT else None
+        rows = (
+            content.get("probes") if isinstance(content, dict) and content.get("format") == _FORMAT else None
+        )
         return {key: row for key, row in rows.items() if _sound(row)} if isinstance(rows, dict) else {}
 
 
 def _key(network: Network, fingerprint: str) -> str:
-    """Everything that decides what is measured."""
+    """A digest of everything that decides a measurement."""
     device = network.device
     runs_on = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     parts = (
@@ -124,7 +124,6 @@ def _key(network: Network, fingerprint: str) -> str:
 
 
 def _code() -> str:
-    """A digest of the code that measures and attends."""
     package = Path(__file__).resolve().parents[1]
     whole = xxhash.xxh3_128()
     for name in _CODE:
@@ -140,20 +139,20 @@ def _digest(told: dict[str, Any]) -> str:
 
 def _sound(row: Any) -> bool:
     match row:
-        case {"measured": int() | float(), "probe": dict() as told, "digest": str() as digest}:
-            return digest == _digest(told)
+        case {"measured": int() | float(), "probe": dict() as fields, "digest": str() as digest}:
+            return digest == _digest(fields)
     return False
 
 
 def _written(found: Probe) -> dict[str, Any]:
-    """A probe as JSON: each rotary embedding once, and which one each layer has."""
-    distinct = list({id(one): one for one in found.setup.rotaries if one is not None}.values())
-    places = {id(one): place for place, one in enumerate(distinct)}
+    """A probe as JSON: each rotary embedding once, and its index for each layer."""
+    distinct = list({id(rotary): rotary for rotary in found.setup.rotaries if rotary is not None}.values())
+    places = {id(rotary): place for place, rotary in enumerate(distinct)}
     return {
         "path": found.setup.path,
         "carried": found.setup.carried,
-        "rotaries": [[one.inverse_frequency.tolist(), one.interleaved] for one in distinct],
-        "layers": [None if one is None else places[id(one)] for one in found.setup.rotaries],
+        "rotaries": [[rotary.inverse_frequency.tolist(), rotary.interleaved] for rotary in distinct],
+        "layers": [None if rotary is None else places[id(rotary)] for rotary in found.setup.rotaries],
         "form": [found.form.layers, found.form.heads, found.form.size, str(found.form.dtype)],
         "relocatable": found.relocatable,
         "positions": found.positions,
@@ -166,7 +165,7 @@ def _written(found: Probe) -> dict[str, Any]:
 
 
 def _read(told: dict[str, Any]) -> Probe | None:
-    """The probe of what `_written` returned; None of anything else."""
+    """The inverse of `_written`; None for other data."""
     try:
         made = [
             Rotary(torch.tensor(numbers, dtype=torch.float32), bool(style))

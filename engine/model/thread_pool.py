@@ -1,9 +1,9 @@
-"""The threads with which torch computes on the processor: given up by a thread that computes no more.
+"""Releases torch's processor threads of a thread that stops computing.
 
-GNU's OpenMP library, which torch's wheels for Linux bring along, keeps a pool for each thread of the program
-that has computed, for as long as that thread lives. Once there are more threads in all pools than processors,
-none of them waits actively for its next piece any more (`config/linux/wait.h` of libgomp); a step then takes
-1.3 to 1.9 times as long. A pool is set up again within 0.1 ms.
+GNU's OpenMP library, part of torch's Linux wheels, has a thread pool for each program thread that computes.
+The pool lives as long as that thread. If all pools together have more threads than there are processors, no
+thread waits actively for work (`config/linux/wait.h` of libgomp). A step then takes 1.3 to 1.9 times as long.
+A new pool takes up to 0.1 ms.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _loaded_by = os.getpid()
 
 
 def release_thread_pool() -> None:
-    """Gives up the pool of the calling thread, which its next step sets up again.
+    """Releases the pool of the calling thread; its next step makes a new one.
 
-    Does nothing with another library of threads, and in a child of a fork, whose pool has no threads.
+    Does nothing with another thread library, and in a forked child, whose pool has no threads.
     """
     pause = _pause()
     if pause is not None and os.getpid() == _loaded_by:
@@ -36,13 +36,13 @@ def release_thread_pool() -> None:
 
 @cache
 def _pause() -> Callable[[int], int] | None:
-    """The function that gives a pool up; None where torch does not compute with GNU's library."""
+    """The function that releases a pool; None if torch does not use GNU's library."""
     for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         try:
-            # What is loaded already is asked for, so that this is the library whose pools are meant.
-            found: Callable[[int], int] = ctypes.CDLL(os.fspath(path), mode=os.RTLD_NOLOAD)[_PAUSE]
+            # RTLD_NOLOAD finds the loaded library, which has the pools.
+            pause: Callable[[int], int] = ctypes.CDLL(os.fspath(path), mode=os.RTLD_NOLOAD)[_PAUSE]
         except (OSError, AttributeError):
             continue
-        return found
-    log.info("pools of threads are kept: torch computes with another library than GNU's OpenMP")
+        return pause
+    log.info("thread pools are not released: torch does not use GNU's OpenMP")
     return None

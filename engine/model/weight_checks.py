@@ -1,4 +1,4 @@
-"""Whether the weights of a network are numbers that an answer can be computed from."""
+"""Checks that the weights of a network are finite numbers."""
 
 from __future__ import annotations
 
@@ -14,54 +14,41 @@ from engine.base.errors import ModelError
 from engine.checkpoint.weight_files import listed
 from engine.model.network import Network
 
-_DAMAGED = "The file is damaged, or was saved so: fetch the model again, or use another copy of it."
+_DAMAGED = "The file is damaged: fetch the model again, or use another copy of it."
 
 
 def require_sound(network: Network, name: str) -> None:
-    """Refuses weights that are no numbers.
+    """Refuses weights that are not finite.
 
-    Every weight is looked at once, as a row of an embedding or an expert may take no part in a short pass.
-
-    Args:
-        network: the network.
-        name: the model's name, for messages.
+    Every weight is checked, because a short pass may skip a row of an embedding or an expert.
 
     Raises:
         ModelError: some are NaN or infinite; the message names them.
     """
-    faults = {}
+    problems = {}
     for key, weight in _weights(network.module):
         least, most = float(weight.min()), float(weight.max())
         if math.isnan(least):
-            faults[key] = "NaN"
+            problems[key] = "NaN"
         elif math.isinf(least) or math.isinf(most):
-            faults[key] = "infinite numbers"
-    if not faults:
+            problems[key] = "infinite numbers"
+    if not problems:
         return
-    narrow = "NaN" not in faults.values() and network.dtype == torch.float16
-    remedy = "The numbers may be too large for fp16: use --dtype bf16 or fp32." if narrow else _DAMAGED
-    kinds = " and ".join(dict.fromkeys(faults.values()))
-    raise ModelError(f"the weights of model {name!r} hold {kinds} in {listed([*faults])}. {remedy}")
+    narrow = "NaN" not in problems.values() and network.dtype == torch.float16
+    fix = "The numbers may be too large for fp16: use --dtype bf16 or fp32." if narrow else _DAMAGED
+    kinds = " and ".join(dict.fromkeys(problems.values()))
+    raise ModelError(f"the weights of model {name!r} have {kinds} in {listed([*problems])}. {fix}")
 
 
 def require_logits(network: Network, logits: Tensor, name: str) -> None:
-    """Refuses logits that say nothing.
-
-    Args:
-        network: the network, whose weights are numbers.
-        logits: of a few tokens, by its own code, [tokens, vocabulary].
-        name: the model's name, for messages.
-
-    Raises:
-        ModelError: they are NaN or infinite, or all alike.
-    """
+    """Raises ModelError for logits [tokens, vocabulary] that are NaN or infinite, or all equal."""
     least, most = float(logits.min()), float(logits.max())
     if math.isnan(least) or math.isinf(most):
         numbers = str(network.dtype).removeprefix("torch.")
-        remedy = "Use --dtype fp32" if network.dtype != torch.float32 else "Fetch the model again"
+        fix = "Use --dtype fp32" if network.dtype != torch.float32 else "Fetch the model again"
         raise ModelError(
             f"model {name!r} computes no finite logits in {numbers}, although its weights are finite. "
-            f"{remedy}, or see whether config.json is of this model."
+            f"{fix}, or check that config.json belongs to this model."
         )
     if least == most:
         zeros = [key for key, weight in _weights(network.module) if not weight.any()]
@@ -70,8 +57,8 @@ def require_logits(network: Network, logits: Tensor, name: str) -> None:
 
 
 def _weights(module: Any) -> Iterator[tuple[str, Tensor]]:
-    """All weights by name, and what rounded ones are scaled by."""
-    for held in (module.named_parameters(), module.named_buffers()):
-        for key, one in held:
-            if one.is_floating_point() and one.numel():
-                yield re.sub(r"\.scales$", ".weight", key), one.detach()
+    """All weights by name, and the scales of rounded ones."""
+    for group in (module.named_parameters(), module.named_buffers()):
+        for key, weight in group:
+            if weight.is_floating_point() and weight.numel():
+                yield re.sub(r"\.scales$", ".weight", key), weight.detach()

@@ -1,1 +1,1 @@
-"""Weights in fewer bits or in packed blocks, and the memory that they take."""
+"""Weights in fewer bits or in packed blocks, and their memory use."""

@@ -1,7 +1,4 @@
-"""How much memory the weights of a network take, how many there are, and how much memory is free.
-
-Reads sizes, computes nothing.
-"""
+"""The size and number of a network's weights, and the free memory of a device."""
 
 from __future__ import annotations
 
@@ -24,23 +21,14 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class WeightSizes:
-    """The weights of a network.
-
-    Attributes:
-        count: how many there are; what several modules share counts once.
-        bytes: what they take in memory, scales of rounded ones included.
-    """
+    """The number of a network's weights (shared ones count once), and their bytes with scales."""
 
     count: int
     bytes: int
 
 
 def weight_sizes(module: Any) -> WeightSizes:
-    """Returns the sizes of a network's weights, as they lie in memory now.
-
-    Args:
-        module: a network of transformers; some of its layers may be packed or rounded.
-    """
+    """Returns the sizes of a transformers network's weights; some of its layers may be packed or rounded."""
     count = size = 0
     seen: set[int] = set()
     for part in module.modules():
@@ -61,23 +49,14 @@ def weight_sizes(module: Any) -> WeightSizes:
 
 @dataclass(frozen=True)
 class Free:
-    """Memory of a device, in bytes.
-
-    Attributes:
-        free: what can be had now.
-        total: what there is.
-    """
+    """The memory of a device, in bytes: free now, and in total."""
 
     free: int
     total: int
 
 
 def free_memory(device: str) -> Free | None:
-    """Returns how much memory a device has, and how much of it is free; None where the system does not say.
-
-    Args:
-        device: as torch names it: "cpu", "cuda:0", "mps".
-    """
+    """Returns the memory of a device as torch names it; None if the system does not report it."""
     if device.startswith("cuda"):
         import torch
 
@@ -88,11 +67,11 @@ def free_memory(device: str) -> Free | None:
         free, total = (int(rows[name].split()[0]) << 10 for name in ("MemAvailable", "MemTotal"))
     except (OSError, ValueError, LookupError):
         return None
-    for most, used in GROUPS:  # a container may have less than its machine
+    for most, used in GROUPS:  # the limit of a container may be lower than the machine's memory
         try:
             bound = int(most.read_text(encoding="ascii"))
             free = min(free, max(0, bound - int(used.read_text(encoding="ascii"))))
             total = min(total, bound)
-        except (OSError, ValueError):  # "max" is no bound
+        except (OSError, ValueError):  # "max" means no limit
             continue
     return Free(free, total)

@@ -1,12 +1,12 @@
-"""Weights laid out once in the blocks that the processor's products read, where they are measured to win.
+"""Packs weights once into the blocks that the processor's products read, if a measurement favours it.
 
-A linear layer of torch keeps its weight in rows, and oneDNN reads it in blocks: for the few rows of a cached
-prefill, or the one of a decoding step, bringing it into blocks costs more than the product. Here it is done
-when the model is loaded, layer by layer, and the rows are let go. By itself only where the products are the
-same to the last bit, so that what a model answers does not hang on a measurement.
+A linear layer of torch has its weight in rows, and oneDNN reads blocks. For the few rows of a cached prefill,
+or the one of a decoding step, the conversion costs more than the product. This module converts each layer
+when the model loads and frees the rows. In automatic mode it packs only if the products are bit-identical, so
+that answers do not depend on a measurement.
 
-The public way (`torch.utils.mkldnn`) converts each layer's rows there and back and lays out nothing; the
-operators below are those that torch's own compiler writes.
+The public way (`torch.utils.mkldnn`) converts each layer's rows back and forth and packs nothing. The
+operators below are those that torch's own compiler emits.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ from torch import Tensor, nn
 
 from engine.base.choices import Weights
 
-ROWS = (
-    32  # that blocks are laid out for: one row reads them as fast, and many rows faster than blocks for one
-)
+ROWS = 32  # row count of the block layout: one row is as fast with it, and many rows are faster than with 1
 SMALL = 64 << 20  # bytes of weights; below, the calls cost more than the products
-SAMPLE = 48 << 20  # bytes of one shape that are measured
-SECONDS = 0.3  # that timing may take; answers are compared for every shape
-COMPARED = (1, 2, 8, 32, 256)  # rows, of which products may be summed in other orders
-WINS = 0.95  # of the time with rows, or less
+SAMPLE = 48 << 20  # bytes of one shape to measure
+SECONDS = 0.3  # limit of the timing; equality is tested for every shape
+COMPARED = (1, 2, 8, 32, 256)  # row counts whose products may add in different orders
+WINS = 0.95  # the most time, relative to rows
 _TURNS = 3
 
 
 class PackedLinear(nn.Module):
-    """A linear layer whose weight is in blocks.
+    """A linear layer with its weight in blocks.
 
     Args:
-        plain: the layer to do the work of; on the processor, in fp32 or bf16.
+        plain: the layer to replace; on the processor, in fp32 or bf16.
 
     Attributes:
         in_features: channels of its input.
@@ -58,7 +56,7 @@ class PackedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The weight in rows, [out_features, in_features]; a copy, for who looks at it."""
+        """A copy of the weight in rows, [out_features, in_features]."""
         rows: Tensor = self._blocks.to_dense()
         return rows
 
@@ -71,17 +69,18 @@ class PackedLinear(nn.Module):
 
 
 def pack_weights(module: nn.Module, weights: Weights = "auto") -> int:
-    """Replaces linear layers of a network by packed ones, one at a time, so that no weight is held twice.
+    """Replaces linear layers of a network by packed ones, one at a time, so that no weight has two copies.
 
-    A weight that other modules share (of an embedding and the head that is tied to it) stays as it is: packed
-    it would be held twice. So do layers of other kinds, and of formats that the processor does not multiply.
+    Weights that several modules share (embedding and tied head) stay, because packing would duplicate them.
+    Layers of other kinds, and of formats that the processor does not multiply, stay too.
 
     Args:
         module: of transformers, in evaluation mode.
-        weights: "plain" for none, "packed" for all that can be, "auto" for the shapes on which they win here.
+        weights: "plain" for none, "packed" for all possible ones, "auto" for the shapes that a measurement
+            favours.
 
     Returns:
-        How many layers are packed.
+        The number of packed layers.
     """
     if weights == "plain" or not _possible():
         return 0
@@ -103,12 +102,12 @@ def pack_weights(module: nn.Module, weights: Weights = "auto") -> int:
 
 
 def packed_layers(module: nn.Module) -> int:
-    """Returns how many layers of a network are packed."""
+    """Returns the number of a network's packed layers."""
     return sum(isinstance(part, PackedLinear) for part in module.modules())
 
 
 def _possible() -> bool:
-    """Whether this torch has the operators, and may use them."""
+    """Whether this torch has the operators and may use them."""
     backend: Any = torch.backends.mkldnn  # its functions have no types
     if not backend.is_available():
         return False
@@ -118,18 +117,17 @@ def _possible() -> bool:
 
 
 def _linear_layers(module: nn.Module) -> list[tuple[str, nn.Linear]]:
-    """The layers that can be packed, by name."""
     formats = {torch.float32}
     if torch.ops.mkldnn._is_mkldnn_bf16_supported():
         formats.add(torch.bfloat16)
-    held = Counter(id(parameter) for _, parameter in module.named_parameters(remove_duplicate=False))
+    users = Counter(id(parameter) for _, parameter in module.named_parameters(remove_duplicate=False))
     return [
         (name, part)
         for name, part in module.named_modules()
         if type(part) is nn.Linear
         and part.weight.device.type == "cpu"
         and part.weight.dtype in formats
-        and held[id(part.weight)] == 1
+        and users[id(part.weight)] == 1
         and not part._forward_hooks
         and not part._forward_pre_hooks
     ]
@@ -140,11 +138,11 @@ def _bytes(group: Sequence[tuple[str, nn.Linear]]) -> int:
 
 
 def _winners(groups: Sequence[list[tuple[str, nn.Linear]]]) -> list[list[tuple[str, nn.Linear]]]:
-    """The shapes on which packed weights give the same and win, heaviest first.
+    """The shapes for which packed weights give identical results and are faster, heaviest first.
 
-    For what time is too short is taken to be as fast as the last that was timed.
+    After the time limit, a shape counts as fast as the last timed one.
     """
-    found: list[list[tuple[str, nn.Linear]]] = []
+    faster: list[list[tuple[str, nn.Linear]]] = []
     spent, last = 0.0, False
     for group in groups:
         layers = [layer for _, layer in group]
@@ -156,28 +154,30 @@ def _winners(groups: Sequence[list[tuple[str, nn.Linear]]]) -> list[list[tuple[s
             last = _wins(layers)
             spent += time.perf_counter() - started
         if last:
-            found.append(group)
-    return found
+            faster.append(group)
+    return faster
 
 
 @torch.inference_mode()
 def _alike(layer: nn.Linear) -> bool:
-    """Whether a packed weight gives the same to the last bit, for one row as for many."""
+    """Whether a packed weight gives bit-identical results, for one row and for many."""
     packed = PackedLinear(layer)
     return all(_same(layer(x), packed(x)) for x in (_drawn(layer, rows) for rows in COMPARED))
 
 
 def _drawn(layer: nn.Linear, rows: int) -> Tensor:
-    """An input, [1, rows, in_features]."""
     draw = torch.Generator().manual_seed(0)
     return torch.randn(1, rows, layer.in_features, generator=draw).to(layer.weight.dtype)
 
 
 @torch.inference_mode()
 def _wins(layers: Sequence[nn.Linear]) -> bool:
-    """Whether packed weights take less time, for one row and a prefill's together, in turns."""
+    """Whether packed weights take less time for one row and a prefill together."""
     sample = layers[: max(1, SAMPLE // layers[0].weight.nbytes)]
-    sides: tuple[Sequence[Callable[[Tensor], Tensor]], ...] = (sample, [PackedLinear(one) for one in sample])
+    sides: tuple[Sequence[Callable[[Tensor], Tensor]], ...] = (
+        sample,
+        [PackedLinear(layer) for layer in sample],
+    )
     inputs = [_drawn(layers[0], rows) for rows in (1, ROWS)]
     times: dict[tuple[int, int], list[float]] = defaultdict(list)
     for _ in range(_TURNS + 1):

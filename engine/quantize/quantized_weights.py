@@ -1,8 +1,8 @@
-"""Weights in eight or four bits, read as they are by torch's own products for the processor.
+"""Weights in eight or four bits, for torch's quantized products on the processor.
 
-A step of decoding reads all weights once, so fewer bits of them are less to read. Activations, keys and
-values stay in bf16, and so do embeddings and what is no linear layer of torch's own kind. What is rounded is
-another network: it has a fingerprint of its own, and is probed as it is.
+A decoding step reads all weights once, so fewer bits are faster. Activations, keys and values stay in bf16,
+and so do embeddings and layers that are not torch's own linear ones. A rounded network has its own
+fingerprint and is probed separately.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from torch import Tensor, nn
 from engine.base.choices import Quantize
 from engine.base.errors import ModelError
 
-GROUP = 32  # weights of a row that share a scale and a middle, in four bits
-COLUMNS, ROWS = 32, 16  # multiples that the products take; other shapes they read beyond, or refuse
-BLOCK = 1 << 18  # weights that are rounded at once
-_ROUTERS = frozenset({"gate", "router"})  # whose rounded score would pick another expert
+GROUP = 32  # four-bit weights of a row that share a scale and a middle
+COLUMNS, ROWS = (
+    32,
+    16,
+)  # required multiples of the products; with other shapes they fail or read out of bounds
+BLOCK = 1 << 18  # weights to round at once
+_ROUTERS = frozenset({"gate", "router"})  # a rounded score would pick another expert
 
 
 class QuantizedLinear(nn.Module, abc.ABC):
-    """A linear layer whose weight is rounded. What it computes is the same for a row beside any others.
+    """A linear layer with a rounded weight. Its result for a row does not depend on other rows.
 
     Args:
-        plain: the layer to do the work of, on the processor; its sizes are multiples of `COLUMNS` and `ROWS`.
+        plain: the layer to replace, on the processor; its sizes are multiples of `COLUMNS` and `ROWS`.
 
     Attributes:
         scheme: of its weight.
@@ -47,7 +50,7 @@ class QuantizedLinear(nn.Module, abc.ABC):
 
     @property
     def weight(self) -> Tensor:
-        """The rounded weight in bf16, [out_features, in_features]; made anew, for who looks at it."""
+        """A bf16 copy of the rounded weight, [out_features, in_features]."""
         return self._product(torch.eye(self.in_features, dtype=torch.bfloat16)).t().contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,11 +64,11 @@ class QuantizedLinear(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def _product(self, x: Tensor) -> Tensor:
-        """[rows, in_features] to [rows, out_features], without the bias."""
+        """Maps [rows, in_features] to [rows, out_features], without the bias."""
 
 
 class EightBitLinear(QuantizedLinear):
-    """Eight bits for each weight, and a scale for each row of them."""
+    """A layer with eight bits for each weight, and a scale for each row."""
 
     scheme = "int8"
 
@@ -81,13 +84,14 @@ class EightBitLinear(QuantizedLinear):
         self.codes = nn.Parameter(codes, requires_grad=False)
 
     def _product(self, x: Tensor) -> Tensor:
-        # For hundreds of rows bf16 copies of the codes would be a fourth faster, and round otherwise: then
-        # what a segment holds would hang on how many others were computed beside it.
+        # For hundreds of rows, bf16 copies of the codes would be a fourth faster but round differently.
+        # Then a
+        # segment's content would depend on the number of segments computed with it.
         return torch._weight_int8pack_mm(x, self.codes, self.scales)
 
 
 class FourBitLinear(QuantizedLinear):
-    """Four bits for each weight; a scale and a middle in bf16 for each `GROUP` of a row."""
+    """A layer with four bits for each weight, and a scale and a middle in bf16 for each `GROUP` of a row."""
 
     scheme = "int4"
 
@@ -107,17 +111,17 @@ class FourBitLinear(QuantizedLinear):
 
     @classmethod
     def of(cls, plain: nn.Linear, codes: Tensor, scales: Tensor) -> FourBitLinear:
-        """Returns a layer of weights that are rounded already: (code - 8) * scale + middle.
+        """Returns a layer from weights that are rounded already: (code - 8) * scale + middle.
 
         Args:
             plain: gives the sizes and the bias.
             codes: [out_features, in_features] in int32, 0 to 15.
             scales: the scale and the middle of each group, [groups, out_features, 2] in bf16.
         """
-        made = cls.__new__(cls)
-        QuantizedLinear.__init__(made, plain)
-        made._hold(codes, scales)
-        return made
+        layer = cls.__new__(cls)
+        QuantizedLinear.__init__(layer, plain)
+        layer._hold(codes, scales)
+        return layer
 
     def _hold(self, codes: Tensor, scales: Tensor) -> None:
         self.scales: Tensor
@@ -126,39 +130,27 @@ class FourBitLinear(QuantizedLinear):
         self.codes = nn.Parameter(packed, requires_grad=False)
 
     def _product(self, x: Tensor) -> Tensor:
-        made: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.codes, GROUP, self.scales)
-        return made
+        out: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.codes, GROUP, self.scales)
+        return out
 
 
 def require_quantizable(quantize: Quantize, device: torch.device, dtype: str) -> None:
-    """Sees to it that a choice of devices and formats can be had with rounded weights.
-
-    Args:
-        quantize: "int8" or "int4".
-        device: where the model would run.
-        dtype: as it was asked for.
-
-    Raises:
-        ModelError: it cannot.
-    """
+    """Raises ModelError for a device or requested dtype that does not support rounded weights."""
     if device.type != "cpu":
         raise ModelError(
-            f"--quantize {quantize} is for the processor, and this model would run on {device}; add --device "
+            f"--quantize {quantize} needs the processor, but this model would run on {device}; add --device "
             "cpu, or leave it out."
         )
     if dtype not in ("auto", "bf16"):
-        raise ModelError(
-            f"--quantize {quantize} computes in bf16, in which alone the products are fast; leave --dtype "
-            f"{dtype} out."
-        )
+        raise ModelError(f"--quantize {quantize} computes in bf16 only; leave --dtype {dtype} out.")
 
 
 def quantize_weights(name: str, module: Any, quantize: Quantize) -> None:
-    """Replaces linear layers of a network by rounded ones, one at a time, so that no weight is held twice.
+    """Replaces linear layers of a network by rounded ones, one at a time, so that no weight has two copies.
 
-    The head, whose errors are those of the logits, gets eight bits at least. A weight that other modules
-    share (of an embedding and the head that is tied to it) stays as it is; so do what routes tokens to
-    experts, layers of other kinds, and sizes that are no multiples of `COLUMNS` and `ROWS`.
+    The head gets at least eight bits, because its errors are those of the logits. Weights that several
+    modules share (embedding and tied head) stay unchanged. So do routers of experts, layers of other kinds,
+    and sizes that are not multiples of `COLUMNS` and `ROWS`.
 
     Args:
         name: the model's name, for messages.
@@ -166,7 +158,7 @@ def quantize_weights(name: str, module: Any, quantize: Quantize) -> None:
         quantize: "int8" or "int4".
 
     Raises:
-        ModelError: it has no layer that can be rounded.
+        ModelError: no layer can be rounded.
     """
     head = module.get_output_embeddings()
     names = {part: place for place, part in module.named_modules()}
@@ -174,45 +166,38 @@ def quantize_weights(name: str, module: Any, quantize: Quantize) -> None:
     with torch.inference_mode():
         while layers:
             layer = layers.pop()
-            made: Callable[[nn.Linear], QuantizedLinear] = (
+            rounded: Callable[[nn.Linear], QuantizedLinear] = (
                 EightBitLinear if quantize == "int8" or layer is head else FourBitLinear
             )
-            module.set_submodule(names.pop(layer), made(layer))
+            module.set_submodule(names.pop(layer), rounded(layer))
             head = None if layer is head else head
             del layer
 
 
 def quantized_scheme(module: nn.Module) -> Quantize:
-    """Returns how a network's weights are rounded."""
-    found = {part.scheme for part in module.modules() if isinstance(part, QuantizedLinear)}
-    return "int4" if "int4" in found else "int8" if found else "none"
+    """Returns the rounding of a network's weights."""
+    schemes = {part.scheme for part in module.modules() if isinstance(part, QuantizedLinear)}
+    return "int4" if "int4" in schemes else "int8" if schemes else "none"
 
 
 def _roundable(name: str, module: Any, device: str) -> list[nn.Linear]:
-    """The layers on a device that can be rounded, of which there must be one."""
+    """Returns the layers on a device that can be rounded, at least one."""
     layers = _linear_layers(module, device)
     if not layers:
         raise ModelError(
-            f"model {name!r} has no layers that --quantize can round; leave it out. Rounded are linear "
-            "layers of torch's own kind."
+            f"model {name!r} has no layers that --quantize can round; leave it out. It rounds torch's own "
+            "linear layers."
         )
     return layers
 
 
 def rounded_bytes(name: str, module: Any, quantize: Quantize) -> int:
-    """Returns what the weights of a network would take, rounded and in bf16; they are without memory.
-
-    Args:
-        name: the model's name, for messages.
-        module: of transformers, on torch's device `meta`.
-        quantize: "int8" or "int4".
-
-    Raises:
-        ModelError: it has no layer that can be rounded.
-    """
+    """Returns the bytes of a network's weights after rounding, the rest in bf16; the module is on `meta`."""
     layers = _roundable(name, module, "meta")
     head = module.get_output_embeddings()
-    plain: int = sum(one.numel() for one in module.parameters()) - sum(one.weight.numel() for one in layers)
+    plain: int = sum(part.numel() for part in module.parameters()) - sum(
+        part.weight.numel() for part in layers
+    )
     rounded = 0
     for layer in layers:
         if quantize == "int8" or layer is head:
@@ -223,7 +208,7 @@ def rounded_bytes(name: str, module: Any, quantize: Quantize) -> int:
 
 
 def _linear_layers(module: nn.Module, device: str) -> list[nn.Linear]:
-    held = Counter(id(parameter) for _, parameter in module.named_parameters(remove_duplicate=False))
+    users = Counter(id(parameter) for _, parameter in module.named_parameters(remove_duplicate=False))
     return [
         part
         for name, part in module.named_modules()
@@ -231,7 +216,7 @@ def _linear_layers(module: nn.Module, device: str) -> list[nn.Linear]:
         and part.weight.device.type == device
         and part.in_features % COLUMNS == 0
         and part.out_features % ROWS == 0
-        and held[id(part.weight)] == 1
+        and users[id(part.weight)] == 1
         and name.rpartition(".")[2] not in _ROUTERS
         and not part._forward_hooks
         and not part._forward_pre_hooks
@@ -239,12 +224,12 @@ def _linear_layers(module: nn.Module, device: str) -> list[nn.Linear]:
 
 
 def _blocks(weight: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Rows of a weight in fp32, so few at once that what is made of them stays near the processor."""
+    """Yields rows of a weight in fp32, few enough at once to stay in the processor's cache."""
     step = max(1, BLOCK // weight.shape[1])
     for at in range(0, len(weight), step):
         yield slice(at, at + step), weight[at : at + step].float()
 
 
 def _held(scales: Tensor) -> Tensor:
-    """Scales as bf16 holds them, in fp32; none is 0."""
+    """Returns scales rounded to bf16, in fp32 and above 0."""
     return scales.clamp_min(1e-30).bfloat16().float()

@@ -434,7 +434,7 @@ def test_a_model_that_cannot_be_used_gets_its_sentence(
 def test_a_folder_that_is_no_model(run_pml: Callable[..., SimpleNamespace], place: Path) -> None:
     result = run_pml("models", "--model", str(place), "--json")
     assert result.status == 1
-    assert "holds no model" in json.loads(result.out)["error"]
+    assert "has no model" in json.loads(result.out)["error"]
 
 
 def test_a_cache_folder_that_cannot_be_used(run_pml: Callable[..., SimpleNamespace]) -> None:

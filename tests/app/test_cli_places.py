@@ -56,7 +56,7 @@ def test_a_pipe_is_refused_in_words(
     paths = {"PIPE": pipe, "SCHEMA": tmp_path / "a.pml", "LINK": tmp_path / "link"}
     refused = run_pml(*(paths.get(word, word) for word in command))
     assert refused.status == 2
-    assert "is no plain file" in refused.err
+    assert "is not a regular file" in refused.err or "is no plain file" in refused.err
     assert pipe.is_fifo()
 
 
@@ -111,7 +111,7 @@ WRONG = [
         for words in READING + EITHER + FOLDERS
     ),
     *((words, "folder", "is a folder. Name a file in it") for words in READING + WRITTEN),
-    *((words, "a.pml", "is no folder. Name the folder that it lies in") for words in FOLDERS),
+    *((words, "a.pml", "is not a folder. Name the folder that contains it") for words in FOLDERS),
     *((words, "a.pml", "is not a folder. Choose another one (--cache-dir") for words in KEPT),
     *((words, "unplugged", "which does not exist. Connect that disk") for words in KEPT),
     *((words, "unplugged/store", "'unplugged' is a link to") for words in KEPT),

@@ -281,7 +281,7 @@ def test_a_pipe_is_not_waited_for(folder: Folder, tmp_path: Path) -> None:
     _, stamp = folder.read("a.pml")
     (tmp_path / "a.pml").unlink()
     os.mkfifo(tmp_path / "a.pml")
-    with pytest.raises(PromptCacheError, match="no plain file"):
+    with pytest.raises(PromptCacheError, match="not a regular file"):
         folder.save("a.pml", "<schema>new</schema>", stamp)
 
 

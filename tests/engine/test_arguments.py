@@ -80,7 +80,7 @@ def test_settings_that_are_a_dictionary_are_refused(prompt: PreparedPrompt) -> N
 def test_what_is_no_prepared_prompt_is_not_submitted(
     engine: Engine, prompt: PreparedPrompt, given: Any
 ) -> None:
-    words = r"^prompt is .{1,40}; it must be a prepared one: schema\.prompt\("
+    words = r"^prompt is .{1,40}; it must be a prepared prompt: schema\.prompt\("
     with pytest.raises(SettingsError, match=words):
         engine.submit(given)
     found = dict(engine.answer_all([given, prompt], max_new_tokens=1))
@@ -92,7 +92,7 @@ def test_what_is_no_prepared_prompt_is_not_submitted(
 @pytest.mark.parametrize("given", ["abc", b"abc", None, 5])
 def test_what_is_no_series_of_prompts_is_refused(engine: Engine, prompt: PreparedPrompt, given: Any) -> None:
     for wrong in (given, prompt):
-        with pytest.raises(SettingsError, match="it must be a series of prepared ones, such as"):
+        with pytest.raises(SettingsError, match="it must be an iterable of prepared prompts, such as"):
             engine.answer_all(wrong)
 
 
@@ -104,9 +104,9 @@ def test_one_stop_text_is_given_in_a_list() -> None:
 
 @pytest.mark.parametrize("source", [5, b"<schema/>", None, ["<schema/>"]])
 def test_a_document_of_another_type_is_refused(engine: Engine, prompt: PreparedPrompt, source: Any) -> None:
-    with pytest.raises(TypeError, match=f"a schema is PML text.*not {type(source).__name__}"):
+    with pytest.raises(TypeError, match=f"the schema must be PML text.*not {type(source).__name__}"):
         engine.schema(source)
-    with pytest.raises(TypeError, match=f"a prompt is PML text.*not {type(source).__name__}"):
+    with pytest.raises(TypeError, match=f"the prompt must be PML text.*not {type(source).__name__}"):
         prompt.schema.prompt(source)
 
 

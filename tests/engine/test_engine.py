@@ -300,13 +300,13 @@ def test_a_character_is_never_split() -> None:
         ("random:huge", "random shape"),
         (
             "someone/model-that-is-not-here",
-            "is not on this machine, and HF_HUB_OFFLINE forbids|hub cannot be reached",
+            "is not on this machine, and HF_HUB_OFFLINE disables|hub cannot be reached",
         ),
         ("someone/not-here:small.gguf", r"not-here:small\.gguf' is not on this machine, and"),
         ("~/no-such.gguf", r"there is no file '~/no-such\.gguf'"),
         ("tests/no-such.gguf", "there is no file"),
         ("no-such.gguf", "there is no file"),
-        ("not a name", "no file and no folder here"),
+        ("not a name", "neither a local file or folder"),
     ],
 )
 def test_a_model_that_is_none_is_refused_in_words(name: str, message: str) -> None:

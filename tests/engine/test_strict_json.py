@@ -64,17 +64,17 @@ def test_only_texts_numbers_and_truth_values_are_a_text() -> None:
 @pytest.mark.parametrize(
     ("text", "what", "line", "column", "path"),
     [
-        ('{"a": NaN}', "NaN is no number of JSON", 1, 7, "a"),
-        ('{"a": [1,\n {"b": -Infinity}]}', "-Infinity is no number of JSON", 2, 8, "a[1].b"),
-        ("[Infinity]", "Infinity is no number of JSON", 1, 2, "[0]"),
-        ('{"NaN": "NaN", "b": NaN}', "NaN is no number of JSON", 1, 21, "b"),
+        ('{"a": NaN}', "NaN is not a JSON number", 1, 7, "a"),
+        ('{"a": [1,\n {"b": -Infinity}]}', "-Infinity is not a JSON number", 2, 8, "a[1].b"),
+        ("[Infinity]", "Infinity is not a JSON number", 1, 2, "[0]"),
+        ('{"NaN": "NaN", "b": NaN}', "NaN is not a JSON number", 1, 21, "b"),
         ('{"a": 1e400}', "the number 1e400 is too large", 1, 7, "a"),
         ('{"a": -1.5E+999}', "the number -1.5E+999 is too large", 1, 7, "a"),
-        ('{"a": 1, "a": 2}', "the key 'a' stands twice", 1, 10, "a"),
-        ('{"a": 1, "\\u0061": 2}', "the key 'a' stands twice", 1, 10, "a"),
-        ('{"x": ["{,", {"k\\"": 1, "k\\"": 2}]}', "the key 'k\"' stands twice", 1, 25, 'x[1].k"'),
-        ('{"": 1,\n\n"": 2}', "the key '' stands twice", 3, 1, ""),
-        (f"[{'9' * 1001}]", "a number has 1001 digits; 1000 are the most", 1, 2, "[0]"),
+        ('{"a": 1, "a": 2}', "the key 'a' occurs twice", 1, 10, "a"),
+        ('{"a": 1, "\\u0061": 2}', "the key 'a' occurs twice", 1, 10, "a"),
+        ('{"x": ["{,", {"k\\"": 1, "k\\"": 2}]}', "the key 'k\"' occurs twice", 1, 25, 'x[1].k"'),
+        ('{"": 1,\n\n"": 2}', "the key '' occurs twice", 3, 1, ""),
+        (f"[{'9' * 1001}]", "a number has 1001 digits; the limit is 1000", 1, 2, "[0]"),
         ('{"a": 1, "a": 2, "b": nothing', "Expecting value", 1, 23, ""),
         ("[1, 2", "Expecting ',' delimiter", 1, 6, ""),
         ("", "Expecting value", 1, 1, ""),
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_said_with_its_key_and_place(
 
 
 def test_what_nests_too_deep_and_what_is_too_long_is_no_crash() -> None:
-    with pytest.raises(JsonError, match="it nests too deep"):
+    with pytest.raises(JsonError, match="it is nested too deeply"):
         read_json("[" * 100_000)
     with pytest.raises(JsonError) as found:
         read_json('{"%s": 1, "%s": 2}' % (2 * ("k" * 100_000,)))

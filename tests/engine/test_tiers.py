@@ -29,5 +29,5 @@ def test_tiers_and_outcomes_are_plain_words_in_json() -> None:
     assert Tier.NONE.to_json() == {
         "name": "none",
         "label": "not yet",
-        "meaning": "Not computed yet: the first run that uses it computes it",
+        "meaning": "Not computed yet; its first run computes it",
     }

@@ -410,7 +410,7 @@ def test_the_kind_follows_from_the_name(tmp_path: Path) -> None:
         ("x.prompt", b"x", None, "its kind is unclear"),
         ("x.json", b"\xff", None, "not UTF-8"),
         ("x.json", b"[]", "yaml", "there is no kind"),
-        ("x.json", b"[]", "folder", "is no folder"),
+        ("x.json", b"[]", "folder", "is not a folder"),
         ("x.json", None, None, "does not exist"),
         ("x.json", b" " * 5_300_000, None, "larger than 5 MB"),
     ],

@@ -302,15 +302,15 @@ def test_a_number_reaches_the_prompt_as_it_is_spelled(number: str) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('{"arguments": {"duration": NaN}}', "column 28: NaN is no number of JSON (arguments.duration)."),
+        ('{"arguments": {"duration": NaN}}', "column 28: NaN is not a JSON number (arguments.duration)."),
         (
             '{"arguments": {"duration": 1e400}}',
             "column 28: the number 1e400 is too large (arguments.duration).",
         ),
-        ('{"arguments": {"a": 1, "a": 2}}', "column 24: the key 'a' stands twice (arguments.a)."),
-        ('{"text": "a", "text": "b"}', "column 15: the key 'text' stands twice (text)."),
-        ('{"settings": {"temperature": Infinity}}', "Infinity is no number of JSON (settings.temperature)."),
-        ('{"expect": {"contains": "a", "contains": "b"}}', "the key 'contains' stands twice"),
+        ('{"arguments": {"a": 1, "a": 2}}', "column 24: the key 'a' occurs twice (arguments.a)."),
+        ('{"text": "a", "text": "b"}', "column 15: the key 'text' occurs twice (text)."),
+        ('{"settings": {"temperature": Infinity}}', "Infinity is not a JSON number (settings.temperature)."),
+        ('{"expect": {"contains": "a", "contains": "b"}}', "the key 'contains' occurs twice"),
     ],
 )
 def test_what_json_leaves_open_is_a_fault_of_the_row(line: str, words: str) -> None:

@@ -372,8 +372,8 @@ def test_numbers_of_json_reach_a_prompt_as_they_are_spelled(tmp_path: Path, numb
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ('{"messages": [{"role": "user", "content": "a", "content": "b"}]}', "'content' stands twice"),
-        ('{"contents": [{"parts": [{"functionResponse": {"response": NaN}}]}]}', "NaN is no number of JSON"),
+        ('{"messages": [{"role": "user", "content": "a", "content": "b"}]}', "'content' occurs twice"),
+        ('{"contents": [{"parts": [{"functionResponse": {"response": NaN}}]}]}', "NaN is not a JSON number"),
         (
             '{"messages": []}\n{"messages": [], "messages": []}',
             "line 2 is not valid JSON: the key 'messages'",

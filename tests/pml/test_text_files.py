@@ -48,7 +48,7 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
     for name, says in (
-        ("pipe", "no plain file"),
+        ("pipe", "not a regular file"),
         ("", "is a folder"),
         ("loop", "cannot be read"),
         ("a\0", "null byte"),

@@ -149,11 +149,11 @@ def test_a_pass_that_fails_counts_nothing_and_can_be_made_again(monkeypatch: pyt
 def test_a_model_that_takes_one_at_a_time_says_why(family: str) -> None:
     model = model_of(family)
     passes = Passes(model)
-    assert "attention code of its own" in passes.alone
+    assert "its own attention code" in passes.alone
     assert passes.alone in model.probe.summary
     prompt = prefill([], 4, 1)
     sequences = [Sequence(model, prompt, GREEDY) for _ in range(2)]
-    with pytest.raises(ModelError, match="one by one: the model has attention code of its own"):
+    with pytest.raises(ModelError, match="one by one: the model has its own attention code"):
         passes.steps(sequences)
     finish(passes, sequences[:1])
     assert sequences[0].token_ids == alone(model, prompt)

@@ -174,7 +174,7 @@ class TestByPath:
 
     @pytest.mark.parametrize("name", ["../file", "a/b", "..", "."])
     def test_no_name_leads_out(self, folder: Directory, name: str) -> None:
-        with pytest.raises(OSError, match="it is no name"):
+        with pytest.raises(OSError, match="it is not a file name"):
             folder.open(name, os.O_RDONLY)
 
     def test_a_file_that_is_exchanged_for_a_link_while_it_is_opened_is_refused(

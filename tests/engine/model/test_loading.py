@@ -27,12 +27,12 @@ def folder_with(folder: Path, config: t.PreTrainedConfig) -> str:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (lambda: t.MambaConfig(**_SMALL), "keeps a recurrent state"),
-        (lambda: t.RwkvConfig(**_SMALL), "keeps a recurrent state"),
-        (lambda: t.JambaConfig(**_SMALL, num_attention_heads=4), "keeps a recurrent state"),
-        (lambda: t.RecurrentGemmaConfig(**_SMALL, num_attention_heads=4), "keeps a recurrent state"),
+        (lambda: t.MambaConfig(**_SMALL), "has a recurrent state"),
+        (lambda: t.RwkvConfig(**_SMALL), "has a recurrent state"),
+        (lambda: t.JambaConfig(**_SMALL, num_attention_heads=4), "has a recurrent state"),
+        (lambda: t.RecurrentGemmaConfig(**_SMALL, num_attention_heads=4), "has a recurrent state"),
         (lambda: t.T5Config(d_model=32, num_layers=2, vocab_size=320), "encoder-decoder"),
-        (lambda: t.CLIPConfig(), "no causal language model"),
+        (lambda: t.CLIPConfig(), "not a causal language model"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_weights_are_read(config, words: str, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_code_of_a_model_is_not_run(tmp_path: Path) -> None:
     given |= {"model_type": "unheard-of", "auto_map": {"AutoConfig": "mine.Config"}}
     path.write_text(json.dumps(given))
     (Path(folder) / "mine.py").write_text(f"open({str(ran)!r}, 'w')\nclass Config: pass\n")
-    with pytest.raises(ModelError, match="needs Python code from its folder, which is not run"):
+    with pytest.raises(ModelError, match="needs Python code from its folder, which is not supported"):
         load(folder)
     assert not ran.exists()
 

@@ -95,7 +95,7 @@ def test_a_rotary_embedding_that_transformers_does_not_know_is_named(tmp_path: P
     config = json.loads((folder / "config.json").read_text())
     config["rope_parameters"] = {"rope_type": "su", "rope_theta": 1e4, "factor": 4.0}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match="'su' is missing in its files, or transformers does not know it"):
+    with pytest.raises(ModelError, match="'su' is missing in its files, or transformers does not support it"):
         load(str(folder))
 
 
@@ -256,7 +256,7 @@ def test_files_that_vanish_while_they_are_read_are_said(gone: str, changing: Any
 def test_files_that_never_rest_are_refused_in_words(changing: Any) -> None:
     folder, steps = changing
     steps += [edit(folder / "tokenizer_config.json")] * 2
-    with pytest.raises(ModelError, match="change while they are read"):
+    with pytest.raises(ModelError, match="change during loading"):
         load(str(folder))
 
 
@@ -283,7 +283,7 @@ def test_weights_that_are_cut_short_are_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path / "m")
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ModelError, match="cut short must be fetched again"):
+    with pytest.raises(ModelError, match="damaged or cut short: fetch it again"):
         load(str(folder))
 
 

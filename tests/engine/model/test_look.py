@@ -75,7 +75,7 @@ def test_random_weights_are_told_without_any() -> None:
         ("demo", {"device": "cuda"}, "torch finds no GPU"),
         ("demo", {"dtype": "fp8"}, "dtype 'fp8' is unknown"),
         ("demo", {"dtype": "fp16", "quantize": "int4"}, "leave --dtype fp16 out"),
-        ("a b", {}, "no file and no folder here, and no Hugging Face id"),
+        ("a b", {}, "neither a local file or folder nor a Hugging Face id"),
     ],
 )
 def test_what_could_not_be_loaded_is_refused_in_words(name: str, given: dict[str, Any], words: str) -> None:

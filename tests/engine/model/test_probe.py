@@ -192,7 +192,7 @@ def test_a_query_scale_of_a_models_own_keeps_segments_in_their_places() -> None:
     ):
         model, own = model_of(config), network_of(config)
         assert (model.relocatable, model.context_length) == (False, 8192)
-        assert "depends on where it stands" in model.probe.positions
+        assert "depends on its position" in model.probe.positions
         assert far_miss(model, own, 6000) <= 1e-4
 
 
@@ -201,7 +201,7 @@ def doge() -> Any:
 
 
 def test_attention_with_a_mask_of_its_own_is_refused_in_words() -> None:
-    with pytest.raises(ModelError, match="mask their attention by a rule of their own"):
+    with pytest.raises(ModelError, match="use their own attention mask"):
         model_of(doge())
 
 
@@ -262,7 +262,7 @@ def test_a_model_without_positions_is_not_said_to_have_a_bias() -> None:
 @pytest.mark.parametrize("window", [0, -1])
 @pytest.mark.parametrize("kind", [t.MistralConfig, t.Gemma2Config])
 def test_a_window_that_sees_nothing_is_refused_in_words(kind: Any, window: int) -> None:
-    with pytest.raises(ModelError, match=f"a window of {window} tokens, where null means none"):
+    with pytest.raises(ModelError, match=f"a window of {window} tokens; null means none"):
         model_of(kind(**SIZES, sliding_window=window))
 
 
@@ -315,5 +315,5 @@ def test_a_model_whose_rows_are_not_theirs_in_a_pass_of_several_says_so(
 ) -> None:
     monkeypatch.setattr(batched_kv_cache, "merged", lambda found, _, query: found[0].out.to(query.dtype))
     model = tiny_model("llama-gqa", measure=True)
-    assert "rows of several in one pass differ from each one's by" in model.alone
+    assert "logits of rows of several prompts in one pass differ by" in model.alone
     assert f"Prompts are answered one by one: {model.alone}." in model.probe.summary

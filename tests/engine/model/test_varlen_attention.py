@@ -112,10 +112,10 @@ def test_what_is_not_read_in_one_call_is_said_in_words(
 ) -> None:
     like = torch.empty(SIZE)
     assert refusal(like) == ""
-    assert "no soft cap" in refusal(like, 30.0)
+    assert "not support soft caps" in refusal(like, 30.0)
     assert "not torch.float64" in refusal(like.double())
-    assert "not of 20" in refusal(torch.empty(20))
-    assert "not of 264" in refusal(torch.empty(264))
+    assert "not 20" in refusal(torch.empty(20))
+    assert "not 264" in refusal(torch.empty(264))
     for raised in (RuntimeError("only Ampere GPUs or newer\nat …"), TypeError("scale"), ImportError("none")):
 
         def fails(*_: Any, raised: Exception = raised, **__: Any) -> Any:
@@ -123,7 +123,7 @@ def test_what_is_not_read_in_one_call_is_said_in_words(
 
         monkeypatch.setattr(varlen, "varlen_attn", fails)
         varlen_kernel.fault_of.cache_clear()
-        assert refusal(like).endswith(f"fails here ({str(raised).splitlines()[0]})")
+        assert refusal(like).endswith(f"fails ({str(raised).splitlines()[0]})")
 
     def wrong(*given: Any, **named: Any) -> tuple[Tensor, Tensor]:
         out, log_sum = stand_in(*given, **named)
@@ -131,7 +131,7 @@ def test_what_is_not_read_in_one_call_is_said_in_words(
 
     monkeypatch.setattr(varlen, "varlen_attn", wrong)
     varlen_kernel.fault_of.cache_clear()
-    assert refusal(like).endswith("off here")
+    assert refusal(like).endswith(" off")
 
 
 def test_the_processor_reads_part_by_part_and_has_nothing_to_say() -> None:

@@ -110,7 +110,7 @@ OTHER_MODELS = {
     "a head of values": (plus(v_head__summary__weight=torch.ones(1, 64)), r"v_head\.summary\.weight"),
     "names of a compiled model": (
         renamed(lambda k: f"_orig_mod.{k}"),
-        "lack.*begin with '_orig_mod.', as of a wrapper",
+        "lack.*begin with '_orig_mod.', like a wrapper",
     ),
     "names of a part": (renamed(lambda k: f"language_model.{k}"), "lack.*begin with 'language_model.'"),
     "names of a wrapper": (renamed(lambda k: f"base_model.model.{k}"), "begin with 'base_model.model.'"),
@@ -124,7 +124,7 @@ OTHER_MODELS = {
     ),
     "more rows": (
         lambda w: w | {"model.embed_tokens.weight": torch.ones(330, 64)},
-        r"embed_tokens.*\[330, 64\] in the files and \[320, 64\]",
+        r"embed_tokens.*\[330, 64\] in the files but \[320, 64\]",
     ),
     "another width": (plus(model__norm__weight=torch.ones(32)), r"model\.norm\.weight.*\[32\].*\[64\]"),
     "an empty weight": (plus(model__norm__weight=torch.ones(0)), r"model\.norm\.weight.*\[0\].*\[64\]"),
@@ -320,7 +320,7 @@ def test_a_tensor_that_only_the_index_names_is_missing(tmp_path: Path) -> None:
     assert load(str(folder)).notes == ()
     names["model.layers.0.self_attn.q_proj.bias"] = "model-00001-of-00002.safetensors"
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    with pytest.raises(ModelError, match=r"names 'model\.layers\.0\.self_attn\.q_proj\.bias', and no file"):
+    with pytest.raises(ModelError, match=r"names 'model\.layers\.0\.self_attn\.q_proj\.bias', but no file"):
         load(str(folder))
 
 
@@ -357,7 +357,7 @@ def test_an_adapter_in_a_folder_is_refused(name: str, alone: bool, tmp_path: Pat
     else:
         save_tiny(folder)
     (folder / name).write_bytes(b"{}")
-    with pytest.raises(ModelError, match=f"holds an adapter .{name}.*merge_and_unload"):
+    with pytest.raises(ModelError, match=f"has an adapter .{name}.*merge_and_unload"):
         load(str(folder))
 
 
@@ -376,10 +376,10 @@ def reaching_beyond(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (cut, "cut short must be fetched again"),
-        (reaching_beyond, "cut short must be fetched again"),
-        (lambda data: data[:20], "cut short must be fetched again"),
-        (lambda data: b"", "cut short must be fetched again"),
+        (cut, "damaged or cut short: fetch it again"),
+        (reaching_beyond, "damaged or cut short: fetch it again"),
+        (lambda data: data[:20], "damaged or cut short: fetch it again"),
+        (lambda data: b"", "damaged or cut short: fetch it again"),
         (lambda data: data + b"more", "damaged"),
         (lambda data: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "git lfs pull"),
         (lambda data: b"<html>404: not found</html>", "damaged"),
@@ -388,7 +388,7 @@ def reaching_beyond(data: bytes) -> bytes:
 def test_a_damaged_file_is_named(damage: Callable[[bytes], bytes], words: str, tmp_path: Path) -> None:
     path = save_tiny(tmp_path / "m") / WEIGHTS
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ModelError, match=f"'model.safetensors' holds no complete weights .*{words}"):
+    with pytest.raises(ModelError, match=f"'model.safetensors' has incomplete weights .*{words}"):
         load(str(path.parent))
 
 
@@ -401,11 +401,11 @@ NAN, INFINITE = float("nan"), float("inf")
 @pytest.mark.parametrize(
     ("key", "number", "words"),
     [
-        ("model.norm.weight", NAN, "hold NaN"),
-        ("model.embed_tokens.weight", NAN, "hold NaN"),
-        ("lm_head.weight", NAN, "hold NaN"),
-        ("model.layers.1.mlp.up_proj.weight", INFINITE, "hold (infinite numbers|NaN)"),
-        ("model.layers.2.self_attn.q_proj.weight", -INFINITE, "hold (infinite numbers|NaN)"),
+        ("model.norm.weight", NAN, "have NaN"),
+        ("model.embed_tokens.weight", NAN, "have NaN"),
+        ("lm_head.weight", NAN, "have NaN"),
+        ("model.layers.1.mlp.up_proj.weight", INFINITE, "have (infinite numbers|NaN)"),
+        ("model.layers.2.self_attn.q_proj.weight", -INFINITE, "have (infinite numbers|NaN)"),
     ],
 )
 def test_weights_that_are_no_numbers_are_named(
@@ -425,7 +425,7 @@ def test_an_expert_that_no_short_text_asks_is_looked_at_too(tmp_path: Path) -> N
         weights["model.layers.2.block_sparse_moe.experts.1.w2.weight"][0, 0] = NAN
         return weights
 
-    with pytest.raises(ModelError, match=r"hold NaN in 'model\.layers\.2\.mlp\.experts\.down_proj'"):
+    with pytest.raises(ModelError, match=r"have NaN in 'model\.layers\.2\.mlp\.experts\.down_proj'"):
         load(stored(tmp_path / "m", change, "mixtral"))
 
 

@@ -90,7 +90,7 @@ def test_all_shards_are_one_model_and_any_of_them_names_it(file: Path, tmp_path:
     ("harm", "words"),
     [
         (lambda found: found[1].unlink(), "is not complete: 'parts-00002-of-"),
-        (lambda found: shutil.copy(found[1], found[2]), "says that it is part 1 of"),
+        (lambda found: shutil.copy(found[1], found[2]), "is part 1 of"),
         (lambda found: found[2].write_bytes(b""), "is empty"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_shard_that_is_missing_or_another_is_named(
 def test_a_folder_with_several_models_asks_for_one(file: Path, tmp_path: Path) -> None:
     for name in ("a.gguf", "b.gguf", "mmproj-a.gguf"):
         shutil.copy(file, tmp_path / name)
-    with pytest.raises(ModelError, match=r"holds 2 GGUF models: a\.gguf, b\.gguf\. Name one"):
+    with pytest.raises(ModelError, match=r"has 2 GGUF models: a\.gguf, b\.gguf\. Name one"):
         load(str(tmp_path))
     assert load(str(tmp_path / "b.gguf")).family == "llama"
     (tmp_path / "b.gguf").unlink()
@@ -136,11 +136,11 @@ def test_a_file_is_known_by_its_first_bytes(file: Path, tmp_path: Path) -> None:
         (
             "note.gguf",
             b"some text",
-            r"'note\.gguf' is no GGUF file: it begins with other bytes\. Give a GGUF",
+            r"'note\.gguf' is not a GGUF file: its first bytes differ\. Give a GGUF",
         ),
         ("empty.gguf", b"", r"'empty\.gguf' is empty\. Fetch it again"),
-        ("note.txt", b"some text", r"is no GGUF file\. Give a GGUF file, or the folder"),
-        ("empty", b"", r"is no GGUF file\. Give"),
+        ("note.txt", b"some text", r"is not a GGUF file\. Give a GGUF file, or a folder"),
+        ("empty", b"", r"is not a GGUF file\. Give"),
     ],
 )
 def test_what_is_no_gguf_file_is_said_to_be_none(
@@ -195,19 +195,19 @@ def key(name: str, value: Any, kind: gguf.GGUFValueType) -> Callable[[gguf.GGUFW
             "general.architecture",
             "mamba",
             gguf.GGUFValueType.STRING,
-            "'mamba' of the GGUF file cannot be read",
+            "'mamba' of the GGUF file is not supported",
         ),
-        ("llama.expert_count", 8, gguf.GGUFValueType.UINT32, "says llama.expert_count = 8"),
-        ("llama.attention.scale", 0.5, gguf.GGUFValueType.FLOAT32, "says llama.attention.scale = 0.5"),
-        ("llama.attention.value_length", 4, gguf.GGUFValueType.UINT32, "another size than its keys"),
+        ("llama.expert_count", 8, gguf.GGUFValueType.UINT32, "has llama.expert_count = 8"),
+        ("llama.attention.scale", 0.5, gguf.GGUFValueType.FLOAT32, "has llama.attention.scale = 0.5"),
+        ("llama.attention.value_length", 4, gguf.GGUFValueType.UINT32, "values and keys differ in size"),
         ("llama.rope.dimension_count", 4, gguf.GGUFValueType.UINT32, "rotates 4 of 8 channels"),
-        ("llama.rope.scaling.type", "su", gguf.GGUFValueType.STRING, "in the way 'su'"),
+        ("llama.rope.scaling.type", "su", gguf.GGUFValueType.STRING, "unknown method 'su'"),
         ("llama.rope.scaling.type", "longrope", gguf.GGUFValueType.STRING, "lacks 'rope_factors_short"),
         ("llama.block_count", 0, gguf.GGUFValueType.UINT32, "llama.block_count of the GGUF file is 0"),
         ("llama.block_count", "3", gguf.GGUFValueType.STRING, "'llama.block_count' of the GGUF file is 3"),
-        ("llama.block_count", 4, gguf.GGUFValueType.UINT32, "holds 3 layers, and llama.block_count is 4"),
-        ("llama.block_count", 2, gguf.GGUFValueType.UINT32, "holds 3 layers, and llama.block_count is 2"),
-        ("llama.block_count", 1 << 30, gguf.GGUFValueType.UINT32, "holds 3 layers"),
+        ("llama.block_count", 4, gguf.GGUFValueType.UINT32, "has 3 layers, but llama.block_count is 4"),
+        ("llama.block_count", 2, gguf.GGUFValueType.UINT32, "has 3 layers, but llama.block_count is 2"),
+        ("llama.block_count", 1 << 30, gguf.GGUFValueType.UINT32, "has 3 layers"),
         ("llama.feed_forward_length", 1 << 30, gguf.GGUFValueType.UINT32, "'blk.0.ffn_down.weight' of"),
         ("llama.attention.head_count_kv", 1 << 30, gguf.GGUFValueType.UINT32, "'blk.0.attn_k.weight' of the"),
         ("llama.embedding_length", 128, gguf.GGUFValueType.UINT32, "sizes"),
@@ -240,7 +240,7 @@ def test_a_tensor_that_the_metadata_does_not_explain_is_told_in_words_of_the_for
 
     with pytest.raises(ModelError, match="the network of the metadata of the GGUF file") as refused:
         load(str(write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=further)))
-    assert "Fetch the file again, or convert the model anew" in str(refused.value)
+    assert "Fetch the file again, or convert the model again" in str(refused.value)
     assert "config.json" not in str(refused.value)
     assert "save_pretrained" not in str(refused.value)
 
@@ -263,7 +263,7 @@ def test_a_list_of_lists_in_the_place_of_a_number_is_refused(tmp_path: Path) -> 
             np.ones(4, np.float64),
             "'rope_freqs.weight' of the GGUF file is stored as F64",
         ),
-        ("blk.0.more", np.ones(4, np.int8), "'blk.0.more' of the GGUF file is stored as I8, which cannot"),
+        ("blk.0.more", np.ones(4, np.int8), "'blk.0.more' of the GGUF file is stored as I8, which is not"),
     ],
 )
 def test_a_tensor_that_is_not_understood_is_named(
@@ -308,7 +308,7 @@ def test_a_file_that_becomes_shorter_while_its_header_is_read_is_refused(
 
     monkeypatch.setattr(reader.os, "fstat", shrinking)
     monkeypatch.setattr(reader, "_BLOCK", 64)
-    with pytest.raises(ModelError, match="became shorter while it was read"):
+    with pytest.raises(ModelError, match="it shrank during reading"):
         GgufModel("m", [path])
 
 
@@ -322,7 +322,7 @@ def test_what_a_header_lists_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("left_out", ["blk.1.ffn_up.weight", "output_norm.weight", "token_embd.weight"])
 def test_a_missing_tensor_is_named(left_out: str, tmp_path: Path) -> None:
     path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"), leave_out=(left_out,))
-    with pytest.raises(ModelError, match=r"lack the weight|holds no 'token_embd\.weight'"):
+    with pytest.raises(ModelError, match=r"lack the weight|has no 'token_embd\.weight'"):
         load(str(path))
 
 
@@ -365,12 +365,12 @@ def test_a_damaged_file_is_refused_in_words(data: st.DataObject, file: Path) -> 
 
 @pytest.mark.parametrize(
     ("version", "words"),
-    [(b"\4\0\0\0", "is of version 4, and versions 2 and 3"), (b"\0\0\0\3", "of the other byte order")],
+    [(b"\4\0\0\0", "has version 4; versions 2 and 3"), (b"\0\0\0\3", "of the other byte order")],
 )
 def test_another_version_asks_for_another_file(
     version: bytes, words: str, file: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(b"GGUF" + version + file.read_bytes()[8:])
-    with pytest.raises(ModelError, match=f"{words}.*Convert the model anew"):
+    with pytest.raises(ModelError, match=f"{words}.*Convert the model again"):
         load(str(path))

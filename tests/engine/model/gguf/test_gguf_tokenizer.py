@@ -420,7 +420,7 @@ PIECE = pieces_header({"a": -1.0})
         (GOOD, {"tokens": []}, "no tokens"),
         (GOOD, {"tokens": "abc"}, "tokens"),
         (GOOD, {"tokens": [*ALONE[:-1], 5]}, "tokens"),
-        (GOOD, {"tokens": [*ALONE[:-1], "a"]}, "'a' is there twice"),
+        (GOOD, {"tokens": [*ALONE[:-1], "a"]}, "'a' occurs twice"),
         (GOOD, {"token_type": SPECIAL[1:]}, "token_type"),
         (GOOD, {"token_type": [*SPECIAL[1:], 7]}, "token_type"),
         (GOOD, {"token_type": [*SPECIAL[1:], "3"]}, "token_type"),
