@@ -1,6 +1,7 @@
-"""PML, the prompt markup language: parsing with exact places, diagnostics, binding, and the picker's edits.
+"""PML, the prompt markup language: parsing with exact spans, diagnostics, binding, and edits of prompts.
 
-Nothing here knows a tokenizer or a model. Faults of a document are returned as diagnostics, never raised.
+This package is independent of tokenizers and models. Errors in documents are returned as diagnostics, not
+raised.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Python functions as schemas and prompts: the source is compiled, and nothing is run to compile it.
+"""Compiles Python functions to schemas and prompts, without running them.
 
-`docs/programs.md` says what a program may hold and what becomes of it. `SchemaBuilder` puts a schema
-together from data.
+`docs/programs.md` describes the allowed statements and their results. `SchemaBuilder` builds a schema from
+data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a compiled program to its schema, and with values for its parameters to a prompt."""
+"""Builds the schema of a compiled program, and a prompt from values for its parameters."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from engine.programs.source.parameters import Arg, Parameter
 
 
 def build_schema(compiled: Compiled) -> Schema:
-    """The schema of a program. The spans of its nodes point nowhere, as it was never a document.
+    """Returns the schema of a program. Its nodes have no spans, because there is no document.
 
     Raises:
-        ProgramError: a seam stands where a document has none.
+        ProgramError: a separator is at a place without one in documents.
     """
     adds = bool(compiled.tail) and compiled.tail[0].role is None
     body = _body(compiled.body, "", adds)
@@ -45,12 +45,7 @@ def build_schema(compiled: Compiled) -> Schema:
 
 
 def build_prompt(compiled: Compiled, values: Mapping[str, Any]) -> Prompt:
-    """The prompt that a program gives for some values.
-
-    Args:
-        compiled: the program.
-        values: the value of every parameter, by its name in Python.
-    """
+    """Returns the prompt of a program for the values of its parameters, by Python name."""
     children: list[Any] = list(_imports(compiled.body, values))
     for turn in compiled.tail:
         text = "".join(text_of(evaluate(part, values)) for part in turn.parts)
@@ -60,7 +55,7 @@ def build_prompt(compiled: Compiled, values: Mapping[str, Any]) -> Prompt:
 
 
 def _body(body: tuple[Node, ...], path: str, adds: bool) -> tuple[Any, ...]:
-    """The children of a schema, or of the module with this path, behind which a prompt may add text."""
+    """Returns the children of a schema or module; `adds` if a prompt may add text after them."""
     return ended_children(list(_nodes(body, path, adds, _Slots())), path, adds)
 
 
@@ -92,7 +87,7 @@ def _module(block: ModuleNode, above: str) -> Module:
 
 @dataclass(frozen=True)
 class _Slot:
-    """A place of a parameter, by its name in the module, and whether an earlier one there is the same."""
+    """A place of a parameter, with its name in the module; `repeats` if an earlier place is the same."""
 
     name: str
     ref: Ref
@@ -108,11 +103,11 @@ def _param(slot: _Slot) -> Param:
 
 @dataclass
 class _Slots:
-    """The names of the parameters of one module.
+    """The parameter names of one module.
 
     Attributes:
-        taken: the names that are taken.
-        names: the names of what is one argument.
+        taken: the used names.
+        names: the name of each argument.
     """
 
     taken: dict[str, int] = field(default_factory=dict)
@@ -122,7 +117,7 @@ class _Slots:
 def _contents(
     body: tuple[Node, ...], slots: _Slots
 ) -> Iterator[str | _Slot | Seam | ModuleNode | UnionNode | Turn]:
-    """What a body holds: neighbouring constants as one text, and every parameter with its name there."""
+    """Yields the content of a body: adjacent constants as one text, and parameters with their names."""
     taken, names = slots.taken, slots.names
     pending = ""
     for node in body:
@@ -145,8 +140,8 @@ def _contents(
 
 
 def _slot_name(ref: Ref) -> str:
-    given = ref.name or (ref.arg.name if ref.arg else None) or ref.parameter.name
-    return given if NAME.fullmatch(given) else legible(given)
+    name = ref.name or (ref.arg.name if ref.arg else None) or ref.parameter.name
+    return name if NAME.fullmatch(name) else legible(name)
 
 
 def _imports(body: tuple[Node, ...], values: Mapping[str, Any]) -> Iterator[Import]:
@@ -156,7 +151,7 @@ def _imports(body: tuple[Node, ...], values: Mapping[str, Any]) -> Iterator[Impo
                 if evaluate(node.condition, values):
                     yield _import(node, values)
             case UnionNode(members):
-                chosen = next((one for one in members if evaluate(one.condition, values)), None)
+                chosen = next((member for member in members if evaluate(member.condition, values)), None)
                 if chosen is not None:
                     yield _import(chosen, values)
             case Turn(body=inner):
@@ -166,7 +161,7 @@ def _imports(body: tuple[Node, ...], values: Mapping[str, Any]) -> Iterator[Impo
 def _import(block: ModuleNode, values: Mapping[str, Any]) -> Import:
     arguments = []
     slots = _Slots()
-    turns = [one.body for one in block.body if isinstance(one, Turn)]
+    turns = [turn.body for turn in block.body if isinstance(turn, Turn)]
     for item in (item for body in turns or (block.body,) for item in _contents(body, slots)):
         if isinstance(item, _Slot) and not item.repeats:
             parameter = item.ref.parameter

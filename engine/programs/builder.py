@@ -1,4 +1,4 @@
-"""A schema that is put together from data: texts of files, rows of a table, what a service answers."""
+"""Builds a schema from data, such as files, table rows or service responses."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from engine.programs.source.parameters import MAX_LENGTH
 
 
 class SchemaError(PromptCacheError):
-    """What was put together is no schema.
+    """The data does not form a valid schema.
 
     Attributes:
-        faults: every fault, as a sentence that begins with the code that a document would have it under.
+        faults: every error, as a sentence that begins with the code of the same error in a document.
     """
 
     def __init__(self, faults: tuple[str, ...]) -> None:
@@ -37,15 +37,15 @@ class SchemaError(PromptCacheError):
 
 @dataclass(frozen=True)
 class Slot:
-    """A parameter of a module: text of at most `length` tokens, which a prompt gives.
+    """A parameter of a module: text of at most `length` tokens that a prompt provides.
 
-    The same one again in its module repeats the argument.
+    The same parameter again in its module repeats the argument.
 
     Attributes:
         name: its name.
-        length: the most tokens that an argument may have.
-        default: the text where a prompt gives none.
-        scaffold: text that stands in for the argument while the module is encoded.
+        length: the maximum number of tokens of an argument.
+        default: the text if a prompt provides none.
+        scaffold: placeholder text while the module is encoded.
     """
 
     name: str
@@ -55,11 +55,9 @@ class Slot:
 
 
 class Turn:
-    """A whole turn in a module at the top, or in a member of a union there: a prompt may leave it out.
+    """A whole turn in a top-level module or union member, which a prompt may leave out.
 
-    Args:
-        role: `system`, `user` or `assistant`.
-        content: what stands in it, as in a module; parameters are those of the module.
+    Its content is as for a module; parameters belong to the module.
     """
 
     def __init__(self, role: RoleName, *content: Content) -> None:
@@ -67,39 +65,31 @@ class Turn:
 
 
 class Part:
-    """A module on its own, for a place within another module or in a union.
-
-    Args:
-        name: its name.
-        content: its texts, parameters, modules, and unions (lists of `Part`, or mappings to texts); or
-            whole turns alone.
-        cache: False where it is computed in every prompt and never stored.
-        src: a file whose text it holds; then it has no other content.
-    """
+    """A module for use inside another module or a union, with arguments as for `SchemaBuilder.module`."""
 
     def __init__(self, name: str, *content: Content, cache: bool = True, src: str | None = None) -> None:
         self.name, self.content, self.cache, self.src = name, content, cache, src
 
 
+# members of a union: modules, or texts by module name
 Choice = Mapping[str, str] | list[Part] | tuple[Part, ...]
-"""The members of a union: modules, or texts by the names of their modules."""
 
-Content = str | Slot | Part | Choice | Turn
-"""What stands in a module."""
+Content = str | Slot | Part | Choice | Turn  # content of a module
 
 
 class SchemaBuilder:
-    """Puts a schema together, one piece after another; each method gives the builder back.
+    """Builds a schema step by step; each method returns the builder.
 
-    The text of a module is taken as it is, to the character, white space too. Modules, and texts beside them,
-    are set apart by a seam, and white space at the ends of such texts is nothing, as in a document. After
-    `system`, `user` or `assistant` all that follows stands in that turn, up to the next or a module of turns.
+    The text of a module is used verbatim, including white space. A separator is added between modules and the
+    texts next to them. White space at the ends of such texts is ignored, as in a document. After a call of
+    `system`,
+    `user` or `assistant`, additions belong to that turn until the next turn or module of turns.
 
     Args:
         name: name of the schema.
-        base: the folder of the files that `src` names.
-        seam: what sets apart what is added: a line break, two for a blank line, a space, or nothing; with
-            nothing the texts beside modules are taken as they are too.
+        base: the folder of `src` files.
+        seam: the separator between additions: a line break, two for a blank line, a space, or "". With "",
+            texts next to modules are verbatim too.
     """
 
     def __init__(self, name: str, *, base: Path | None = None, seam: str = "\n") -> None:
@@ -111,23 +101,23 @@ class SchemaBuilder:
         self._faults: list[str] = []
         if seam not in SEAMS:
             self._faults.append(
-                f"{seam!r} is no seam; give a line break, two for a blank line, a space, or nothing"
+                f"{seam!r} is not a separator; use a line break, two for a blank line, a space, or "
             )
 
     def system(self, text: str = "") -> SchemaBuilder:
-        """Begins the turn that instructs the model, with this text."""
+        """Begins the system turn, with this text."""
         return self._begin("system", text)
 
     def user(self, text: str = "") -> SchemaBuilder:
-        """Begins a turn of the user, with this text."""
+        """Begins a user turn, with this text."""
         return self._begin("user", text)
 
     def assistant(self, text: str = "") -> SchemaBuilder:
-        """Begins a turn of the model, with this text."""
+        """Begins an assistant turn, with this text."""
         return self._begin("assistant", text)
 
     def text(self, text: str) -> SchemaBuilder:
-        """Adds text that every prompt has."""
+        """Adds text that is part of every prompt."""
         return self._add(self._line(text))
 
     def module(
@@ -138,51 +128,43 @@ class SchemaBuilder:
         Args:
             name: its name.
             content: its texts, parameters, modules, and unions (lists of `Part`, or mappings to texts); or
-                whole turns alone.
-            cache: False where it is computed in every prompt and never stored.
-            src: a file whose text it holds; then it has no other content.
+                only whole turns.
+            cache: False if it is computed in every prompt and never stored.
+            src: a file with its text; then it has no other content.
         """
         module = self._module(Part(name, *content, cache=cache, src=src), "")
         return self._add([module], outside=bool(module.turns()))
 
     def union(self, *members: Part | Mapping[str, str]) -> SchemaBuilder:
-        """Adds modules of which a prompt imports at most one.
-
-        Args:
-            members: modules, or texts by the names of their modules.
-        """
+        """Adds modules, or texts by module name, of which a prompt imports at most one."""
         parts: list[Part] = []
-        for one in members:
-            parts.extend([one] if isinstance(one, Part) else _parts(one))
+        for member in members:
+            parts.extend([member] if isinstance(member, Part) else _parts(member))
         union = self._union(parts, "")
         return self._add([union], outside=any(member.turns() for member in union.members))
 
     def scaffold(self, *paths: str) -> SchemaBuilder:
-        """Lists modules, by their paths, that are encoded together besides each alone."""
+        """Lists modules, by their paths, that are also encoded together."""
         self._scaffolds.append(Scaffold(paths, NOWHERE))
         return self
 
     def name(self, words: str) -> str:
-        """A name for a module at the top, made of some words: valid, and not yet taken.
-
-        Args:
-            words: a title, or the name of a file.
-        """
+        """Returns a valid, unused name for a top-level module, made of a title or file name."""
         return unique(legible(words), dict.fromkeys(self._top(), 0), 0)
 
     def pml(self) -> str:
-        """The schema as a document.
+        """Returns the schema as a document.
 
         Raises:
-            SchemaError: a document would have faults; all of them are named.
+            SchemaError: the document would have errors; the exception lists all of them.
         """
         return self._checked()[1]
 
     def schema(self) -> Schema:
-        """The schema, as `parse_schema` gives it; its nodes have no places, as it was never a document.
+        """Returns the schema as `parse_schema` does, but its nodes have no spans.
 
         Raises:
-            SchemaError: a document would have faults; all of them are named.
+            SchemaError: the document would have errors; the exception lists all of them.
         """
         return self._checked()[0]
 
@@ -202,10 +184,9 @@ class SchemaBuilder:
             raise SchemaError((str(error),)) from None
 
     def _top(self) -> Iterator[str]:
-        """The names of the modules at the top."""
         for child in self._children:
-            for one in child[1] if isinstance(child, tuple) else (child,):
-                yield from (module.name for module in _modules(one))
+            for node in child[1] if isinstance(child, tuple) else (child,):
+                yield from (module.name for module in _modules(node))
 
     def _begin(self, role: RoleName, text: str) -> SchemaBuilder:
         self._turn = []
@@ -213,11 +194,11 @@ class SchemaBuilder:
         return self._add(self._line(text))
 
     def _line(self, text: str) -> list[Any]:
-        """Text beside modules."""
+        """Returns text next to modules."""
         return _text(normalise(text) if self._seam else text)
 
     def _add(self, nodes: list[Any], *, outside: bool = False) -> SchemaBuilder:
-        """Adds to the turn that has begun, which is over for what stands outside of turns."""
+        """Adds to the open turn; content outside of turns closes it."""
         if outside:
             self._turn = None
         (self._children if self._turn is None else self._turn).extend(nodes)
@@ -225,7 +206,7 @@ class SchemaBuilder:
 
     def _module(self, part: Part, above: str) -> Module:
         path = f"{above}/{part.name}" if above else part.name
-        children = tuple(node for one in part.content for node in self._nodes(one, path))
+        children = tuple(node for content in part.content for node in self._nodes(content, path))
         if part.src is not None:
             if children:
                 self._faults.append(f"E210, {path} has the text of {part.src}; give it no other content")
@@ -248,7 +229,7 @@ class SchemaBuilder:
             case Part():
                 return [self._module(content, path)]
             case Turn():
-                inside = [node for one in content.content for node in self._nodes(one, path)]
+                inside = [node for inner in content.content for node in self._nodes(inner, path)]
                 return [Role(content.role, set_apart_inside(inside, self._seam), NOWHERE)]
         return [self._union(_parts(content), path)]
 
@@ -264,32 +245,27 @@ def _text(text: str) -> list[Any]:
 
 
 def _repeating(children: Iterable[Any], firsts: dict[str, Param] | None = None) -> tuple[Any, ...]:
-    """The children of a module, in which a parameter that is given again as it was repeats its argument."""
+    """Returns the children of a module, with repeated parameters marked."""
     firsts = {} if firsts is None else firsts
-    found: list[Any] = []
+    result: list[Any] = []
     for child in children:
         if isinstance(child, Role):
             child = replace(child, children=_repeating(child.children, firsts))
         elif isinstance(child, Param):
             first = firsts.setdefault(child.name, child)
             child = replace(child, repeats=True) if first is not child and first == child else child
-        found.append(child)
-    return tuple(found)
+        result.append(child)
+    return tuple(result)
 
 
 def _modules(node: Any) -> tuple[Module, ...]:
-    """A module, or the members of a union."""
     if isinstance(node, Module):
         return (node,)
     return node.members if isinstance(node, Union) else ()
 
 
 def faults_of(schema: Schema) -> list[str]:
-    """What a document of this schema would be faulted for: names, parameters, and characters.
-
-    Args:
-        schema: the schema, which was never a document.
-    """
+    """Returns the errors that a document of this schema would have in names, parameters and characters."""
     faults: list[str] = []
     if not NAME.fullmatch(schema.name):
         faults.append(f"E301, {schema.name!r} cannot name a schema: {NAME_RULE}")
@@ -314,9 +290,9 @@ def faults_of(schema: Schema) -> list[str]:
                     taken.add(child.name)
                     pending.append((child, child.path, set(), set(), False))
                 case Role() if child.role not in ROLES:
-                    faults.append(f"E205, {child.role!r} is no turn; it is one of {', '.join(ROLES)}")
+                    faults.append(f"E205, {child.role!r} is not a turn; use one of {', '.join(ROLES)}")
                 case Role() if isinstance(node, Role):
-                    faults.append(f"E206, a turn stands in a turn of {path}; {TURNS_RULE}")
+                    faults.append(f"E206, {path} has a turn inside a turn; {TURNS_RULE}")
                 case _:
                     pending.append((child, path, taken, params, outermost and isinstance(child, Union)))
     return faults
@@ -325,15 +301,15 @@ def faults_of(schema: Schema) -> list[str]:
 def _of_turns(module: Module, outermost: bool) -> Iterator[str]:
     turns = len(module.turns())
     if turns and not outermost:
-        yield f"E206, {module.path} holds turns; {TURNS_RULE}"
+        yield f"E206, {module.path} has turns; {TURNS_RULE}"
     elif turns and turns < len(module.children):
-        yield f"E212, {module.path} holds whole turns, and other things beside them; put these into turns too"
+        yield f"E212, {module.path} mixes whole turns with other content; put that content into turns too"
 
 
 def _of_text(text: str, place: str) -> Iterator[str]:
     bad = forbidden_character(text)
     if bad is not None:
-        yield f"E103, {place} holds {bad!r}, which no document may hold; remove it"
+        yield f"E103, {place} contains {bad!r}, which documents cannot contain; remove it"
 
 
 def _of_name(module: Module, taken: set[str]) -> Iterator[str]:
@@ -341,15 +317,16 @@ def _of_name(module: Module, taken: set[str]) -> Iterator[str]:
     if not NAME.fullmatch(name):
         yield f"E301, {name!r} cannot name a module: {NAME_RULE}; the builder's name({name!r}) makes one"
     elif name in RESERVED:
-        yield f"E303, {path} is an element of PML, so no module can have that name; rename it"
+        yield f"E303, {path} is an element of PML, so modules cannot have that name; rename it"
     elif name in taken:
-        yield f"E302, {path} is the name of two modules; rename one, or nest it"
+        yield f"E302, two modules have the name {path}; rename one, or nest it"
 
 
 def _of_slot(param: Param, path: str) -> Iterator[str]:
     if not NAME.fullmatch(param.name):
         yield f"E301, {param.name!r} in {path} cannot name a parameter: {NAME_RULE}"
     if type(param.length) is not int or not 1 <= param.length <= MAX_LENGTH:
-        yield f"E204, the length of {param.name} in {path} is a whole number of tokens from 1 to {MAX_LENGTH}"
+        limits = f"a whole number of tokens from 1 to {MAX_LENGTH}"
+        yield f"E204, the length of {param.name} in {path} must be {limits}"
     for text in (param.default, param.scaffold):
         yield from _of_text(text or "", f"{param.name} in {path}")

@@ -26,23 +26,23 @@ from engine.programs.source.program_files import Decorated, ProgramFile
 from engine.programs.source.scopes import Definition, definition_of
 from engine.programs.writer_api import Recorder
 
+# arguments of `schema` as a decorator
 Decorable: TypeAlias = "types.FunctionType | staticmethod[..., Any] | classmethod[Any, ..., Any]"
-"""What `schema` decorates."""
 
+# modules that are encoded together: each entry has several paths, in a list or separated by spaces
 Scaffolds = Iterable[str | Iterable[str]]
-"""Modules that are encoded together: each entry is several paths, in a list or with spaces between."""
 
 
 class Program(Bindable):
-    """A function that was made a program by `schema`. It is compiled at its first use.
+    """A function decorated with `schema`. It is compiled at its first use.
 
-    Calling it gives a prompt; calling it with the recorder of another program makes it a module of that one.
-    In a class it is a method: what it reads of its object are constants of the program.
+    A call returns a prompt. A call with the recorder of another program makes it a module of that one. In a
+    class it is a method: attributes of its object are constants of the program.
 
     Args:
         definition: finds the function's source.
-        function: the function; None where its file is read and never run.
-        name: name of the schema; None for the function's own.
+        function: the function; None if its file is not run.
+        name: name of the schema; None for the function's name.
         scaffolds: modules that are encoded together.
     """
 
@@ -65,20 +65,16 @@ class Program(Bindable):
         """The function's source.
 
         Raises:
-            ProgramError: the source cannot be found.
+            ProgramError: there is no source.
         """
         return self._find()
 
     def __get__(self, instance: object, owner: type | None = None) -> Program:
-        """The program of an object, or of its class."""
+        """Returns the program of an object, or of its class."""
         return self.of(owner if instance is None else instance)
 
     def of(self, receiver: Any) -> Program:
-        """The program as a method of an object, or of a class; the same where it stands in no class.
-
-        Args:
-            receiver: the object or class.
-        """
+        """Returns the program as a method of an object or class; unchanged outside of classes."""
         above = getattr(self._function, "__qualname__", "").rpartition(".")[0]
         if self._function is None:
             above = self.definition.owner
@@ -91,24 +87,24 @@ class Program(Bindable):
         definition = self.definition
         name: Any = legible(definition.node.name) if self._name is None else self._name
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise definition.fault(definition.node, f"{name!r} is no name of a schema; {NAME_RULE}")
+            raise definition.fault(definition.node, f"{name!r} cannot name a schema: {NAME_RULE}")
         return compile_program(definition, name, self._read_scaffolds(definition))
 
     def _read_scaffolds(self, definition: Definition) -> tuple[tuple[str, ...], ...]:
-        found: list[tuple[str, ...]] = []
-        message = 'scaffolds is a list such as ["trip-plan trip-plan/overseas"]'
+        scaffolds: list[tuple[str, ...]] = []
+        message = 'scaffolds must be a list such as ["trip-plan trip-plan/overseas"]'
         if isinstance(self._scaffolds, str) or not isinstance(self._scaffolds, Iterable):
             raise definition.fault(definition.node, message)
-        for one in self._scaffolds:
-            paths = tuple(PATH.findall(one) if isinstance(one, str) else one)
+        for entry in self._scaffolds:
+            paths = tuple(PATH.findall(entry) if isinstance(entry, str) else entry)
             if not all(isinstance(path, str) for path in paths):
                 raise definition.fault(definition.node, message)
-            found.append(paths)
-        return tuple(found)
+            scaffolds.append(paths)
+        return tuple(scaffolds)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What a call may give.
+        """The parameters of a call.
 
         Raises:
             ProgramError: the program cannot be compiled.
@@ -131,34 +127,36 @@ class Program(Bindable):
             for path in scaffold.modules:
                 if schema.module(path) is None:
                     node = self.definition.node
-                    raise self.definition.fault(node, f"a scaffold names {path!r}, which is no module's path")
+                    raise self.definition.fault(
+                        node, f"a scaffold contains {path!r}, which is not the path of a module"
+                    )
         return schema
 
     def _check_seams(self, schema: Schema) -> None:
-        """Texts of a program stand as they are, and beside a seam not every white space can."""
+        """Checks that a document can represent the texts next to separators."""
         try:
             require_document(schema)
         except WriteError:
             definition = self.definition
             message = (
-                "a text beside a seam begins or ends with white space, which a document cannot keep there; "
-                'write end="", and the line break as a seam; and give all branches of a choice the same seam'
+                "a text next to a separator begins or ends with white space, which no document can have; "
+                'write end="" and use p.seam(); all branches of a choice need the same separator'
             )
             raise definition.fault(definition.node, message) from None
 
     def schema(self) -> Schema:
-        """The schema that the program stands for.
+        """Returns the schema of the program.
 
         Raises:
-            ProgramError: something in it has no counterpart in a schema; the error names the line.
+            ProgramError: a statement has no counterpart in a schema; the error names the line.
         """
         return self._schema
 
     def source(self) -> str:
-        """The schema as a PML document.
+        """Returns the schema as a PML document.
 
         Raises:
-            ProgramError: something in the program has no counterpart in a schema.
+            ProgramError: a statement has no counterpart in a schema.
             WriteError: the schema is too deep or too large for a document.
         """
         return write_schema(self.schema())
@@ -170,10 +168,10 @@ class Program(Bindable):
     def __call__(self, /, *args: Any, **arguments: Any) -> Prompt: ...
 
     def __call__(self, /, *args: Any, **arguments: Any) -> Prompt | None:
-        """The prompt for some arguments; or, given a recorder first, write the text of the program.
+        """Returns the prompt for some arguments; with a recorder first, writes the text of the program.
 
         Raises:
-            ProgramArgumentError: an argument is unknown, missing, or not what its parameter takes.
+            ProgramArgumentError: an argument is unknown, missing, or of the wrong kind.
             ProgramError: the program cannot be compiled.
         """
         if args and isinstance(args[0], Recorder):
@@ -182,13 +180,13 @@ class Program(Bindable):
         return build_prompt(self._compiled, self._values(args, arguments))
 
     def messages(self, /, *args: Any, **arguments: Any) -> tuple[Message, ...]:
-        """Runs the function, and gives what it writes as the turns of a conversation.
+        """Runs the function and returns its output as the turns of a conversation.
 
-        The prompt of the same arguments, bound to the schema, spells the same.
+        The prompt for the same arguments, bound to the schema, has the same turns.
 
         Raises:
-            ProgramArgumentError: an argument is unknown, missing, or not what its parameter takes.
-            ProgramError: the program cannot be compiled, or comes from a file that is not run.
+            ProgramArgumentError: an argument is unknown, missing, or of the wrong kind.
+            ProgramError: the program cannot be compiled, or its file is not run.
         """
         compiled = self._compiled
         recorder = Recorder(compiled.opened, self.definition.base)
@@ -197,16 +195,15 @@ class Program(Bindable):
         return system + recorder.messages()
 
     def text(self, /, *args: Any, **arguments: Any) -> str:
-        """Runs the function, and gives what it writes, turns one after another.
+        """Runs the function and returns its output, with turns concatenated.
 
         Raises:
-            ProgramArgumentError: an argument is unknown, missing, or not what its parameter takes.
-            ProgramError: the program cannot be compiled, or comes from a file that is not run.
+            ProgramArgumentError: an argument is unknown, missing, or of the wrong kind.
+            ProgramError: the program cannot be compiled, or its file is not run.
         """
         return "".join(message.text for message in self.messages(*args, **arguments))
 
     def _run(self, /, *args: Any, **arguments: Any) -> None:
-        """Runs the function, to its end if it is `async`."""
         if self._function is None:
             raise ProgramError("this program was read from a file that is not run; import it to run it")
         definition = self.definition
@@ -214,7 +211,7 @@ class Program(Bindable):
         if definition.takes_receiver:
             if receiver is MISSING or isinstance(receiver, Defaults):
                 name = definition.name
-                message = f"{name} is a method, so it is run of an object; write {definition.owner}(…)"
+                message = f"{name} is a method, so it needs an object; write {definition.owner}(…)"
                 raise ProgramError(f"{message}.{definition.node.name}")
             args = (receiver, *args)
         done = self._function(*args, **arguments)
@@ -224,11 +221,11 @@ class Program(Bindable):
     def _values(self, args: tuple[Any, ...], arguments: Mapping[str, Any]) -> dict[str, Any]:
         parameters, name = self.parameters, self.definition.node.name
         if len(args) > len(parameters):
-            raise ProgramArgumentError(f"{name} takes {len(parameters)} arguments, and got {len(args)}")
-        given = dict(zip((parameter.name for parameter in parameters), args, strict=False))
-        for twice in given.keys() & arguments.keys():
+            raise ProgramArgumentError(f"{name} takes {len(parameters)} arguments but got {len(args)}")
+        values = dict(zip((parameter.name for parameter in parameters), args, strict=False))
+        for twice in values.keys() & arguments.keys():
             raise ProgramArgumentError(f"{name} got {twice} twice; give it once")
-        return complete(name, parameters, given | dict(arguments))
+        return complete(name, parameters, values | dict(arguments))
 
 
 @overload
@@ -242,12 +239,7 @@ def schema(name: str | None = None, *, scaffolds: Scaffolds = ()) -> Callable[[D
 def schema(
     name: Decorable | str | None = None, *, scaffolds: Scaffolds = ()
 ) -> Program | Callable[[Decorable], Program]:
-    """Makes a function a program: `@schema`, or `@schema("travel")`.
-
-    Args:
-        name: name of the schema; by default that of the function.
-        scaffolds: modules that are encoded together, each entry as paths with spaces between or in a list.
-    """
+    """Makes a function a program: `@schema`, or `@schema("travel")` with another name."""
     if isinstance(name, (types.FunctionType, staticmethod, classmethod)):
         return schema()(name)
 
@@ -261,17 +253,17 @@ def schema(
 def compile_source(
     source: str, filename: str = "program.py", *, name: str | None = None, base: Path | None = None
 ) -> Program:
-    """The program in a Python file, which is read and never run.
+    """Returns the program in a Python file, without running it.
 
     Args:
         source: the text of the file.
         filename: its name, for messages.
-        name: the function, where the file holds several programs; by default the last one.
-        base: the folder that modules with `src` take their text from.
+        name: the function; by default the last program.
+        base: the folder of modules with `src`.
 
     Raises:
-        ProgramError: it is not Python, or holds no such program. What cannot be compiled in the program is
-            reported at the program's first use.
+        ProgramError: the file is not Python or has no such program. Errors in the program itself are raised
+            at its first use.
     """
 
     def wrap(found: Decorated) -> Program:
@@ -281,30 +273,30 @@ def compile_source(
     file = ProgramFile(source, filename, base, modules, schema, wrap)
     programs: list[Program] = file.programs
     if name is not None:
-        programs = [one for one in programs if name in (one.definition.node.name, one.definition.name)]
+        programs = [item for item in programs if name in (item.definition.node.name, item.definition.name)]
     if programs:
         return programs[-1]
-    what = f"no program {name}" if name else "no program"
-    message = f"there is {what} in it; begin a function with @schema from engine.programs"
+    wanted = f"no program {name}" if name else "no program"
+    message = f"there is {wanted}; begin a function with @schema from engine.programs"
     hidden = file.hidden()
     if hidden is not None:
         function, line = hidden
         message = (
-            f"{function} (line {line}) is no program that can be read: @schema has to come from "
-            "engine.programs, and the function to stand at the top of the file or in a class there"
+            f"{function} (line {line}) is not a readable program: @schema must be imported from "
+            "engine.programs, and the function must be at the top level of the file or in a top-level class"
         )
     elif name and file.programs:
-        listed = ", ".join(one.definition.name for one in file.programs)
-        message = f"there is {what} in it; there is {listed}"
+        listed = ", ".join(item.definition.name for item in file.programs)
+        message = f"there is {wanted}; the file has {listed}"
     raise ProgramError(f"{Path(filename).name}: {message}")
 
 
 def _finish(running: Coroutine[Any, Any, Any]) -> None:
-    """Runs an `async` function that waits for nothing."""
+    """Runs an `async` function without pending awaits."""
     try:
         running.send(None)
     except StopIteration:
         return
     finally:
         running.close()
-    raise ProgramError("an async program waits for nothing; remove await")
+    raise ProgramError("an async program cannot await; remove await")

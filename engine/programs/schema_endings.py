@@ -1,4 +1,4 @@
-"""The seams at the end of what a program's schema holds, as a document of it has them."""
+"""Adjusts the separators at the end of containers, to match a document."""
 
 from __future__ import annotations
 
@@ -11,39 +11,34 @@ from engine.programs.source.errors import ProgramError
 
 
 def ended_children(children: list[Any], path: str, adds: bool) -> tuple[Any, ...]:
-    """The children of a container, of which the last has no seam but that which is implied for it.
+    """Returns the children of a container; the last one has only an implied separator.
 
-    White space before an end tag, and before a turn, is nothing. What is said there is not read either, but
-    where the prompt adds text.
-
-    Args:
-        children: the children as the program gives them.
-        path: the module that holds them; empty for a schema or a turn.
-        adds: whether a prompt adds its text behind them.
+    White space before an end tag or turn is ignored. A separator there is read only if the prompt `adds`
+    text.
 
     Raises:
-        ProgramError: something is set apart in another way than in a document.
+        ProgramError: a document would have other separators.
     """
     if adds and children and _is_seam(children[-1]):
-        raise ProgramError("new words follow a seam, which has to be text there; write it into the text")
-    found = [
+        raise ProgramError("new words cannot follow a separator; write it as text")
+    trimmed = [
         without_seam(child) if place + 1 == len(children) or isinstance(children[place + 1], Role) else child
         for place, child in enumerate(children)
         if not (_is_seam(child) and (place + 1 == len(children) or isinstance(children[place + 1], Role)))
     ]
-    result = ended(found)
+    result = ended(trimmed)
     if children and isinstance(children[-1], Module | Union):
-        said, implied = _own(children[-1]), _own(result[-1])
-        if path and any(said):
-            message = f"nothing follows the last seam in the module {path!r}, so it is none"
+        actual, implied = _own(children[-1]), _own(result[-1])
+        if path and any(actual):
+            message = f"nothing follows the last separator in the module {path!r}"
             raise ProgramError(f"{message}; remove it, or write with p.module({path!r}, seam=…):")
-        if adds and said != implied:
+        if adds and actual != implied:
             raise ProgramError(_unlike(implied))
     return result
 
 
 def has_seams(schema: Schema) -> bool:
-    """Whether anything in a schema has a seam."""
+    """Whether a schema has any separator."""
     pending: list[Any] = [schema]
     while pending:
         node = pending.pop()
@@ -54,7 +49,7 @@ def has_seams(schema: Schema) -> bool:
 
 
 def without_seam(node: Any) -> Any:
-    """A node without its own seam; a union without those of its members."""
+    """Returns a node without its separator; a union without those of its members."""
     if isinstance(node, Union):
         return replace(node, members=tuple(without_seam(member) for member in node.members))
     if isinstance(node, Module) and own_seam(node) is not None:
@@ -63,13 +58,13 @@ def without_seam(node: Any) -> Any:
 
 
 def _unlike(implied: list[str]) -> str:
-    """What to do where new words follow a module that is set apart in another way than those before it."""
+    """Returns the fix if new words follow a module with a different separator than those before."""
     seam = max(implied, key=len)
     if not seam:
-        return (
-            "new words follow the one module with a seam, which no document can say; write the seam as text"
-        )
-    return f"new words follow the last module, which is set apart as that before it; write p.seam({seam!r})"
+        return "new words follow the only module with a separator; write the separator as text"
+    return (
+        f"new words follow the last module, which has the separator of the one before; write p.seam({seam!r})"
+    )
 
 
 def _own(node: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""From a schema to the source of a program that compiles to it."""
+"""Writes the source of a program for a schema."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from engine.programs.compile.naming import VariableNames, quoted
 from engine.programs.program import compile_source
 from engine.programs.source.errors import ProgramError
 
-NEW_TEXT: Final = "new_text"
-"""The variable for what a prompt adds at its end."""
+NEW_TEXT: Final = "new_text"  # variable for the text that a prompt adds at its end
 
 _WIDTH: Final = 100
 _WRAP: Final = 80
@@ -39,36 +38,34 @@ _OTHER_ORDER: Final = "a call imports in the schema's order and adds text at the
 
 
 def to_program(schema: Schema, base: Path | None = None, bound: Bound | None = None) -> str:
-    """The source of a Python file whose program has this schema.
+    """Returns the source of a Python file whose program has this schema.
 
-    Every module becomes a `bool` parameter, every union a `Literal`, every parameter an `Arg`; where the
-    turns of the schema leave room, `new_text` is what a prompt adds at its end.
+    Every module becomes a `bool` parameter, every union a `Literal`, every parameter an `Arg`. `new_text` is
+    the text that a prompt adds at its end, if the schema's turns allow it.
 
     Args:
         schema: the schema.
-        base: the folder of its `src` files; with it, the result is checked for those too.
-        bound: a prompt bound to it; the file then has a function `prompt` that calls the program for it.
+        base: the folder of its `src` files; with it, the result is verified for those too.
+        bound: a prompt of the schema; the file gets a function `prompt` that calls the program for it.
 
     Raises:
-        PromptCallError: no call gives this prompt: it has another order, or text where none can be added.
-        ProgramError: Python cannot spell it: it is nested deeper than Python's own blocks may be.
+        PromptCallError: no call gives this prompt because of its order or the place of its text.
+        ProgramError: Python cannot represent the schema, because it allows fewer nested blocks.
     """
     try:
         return _program(schema, base, bound, room=True)
     except PromptCallError:
         raise
-    except (
-        ProgramError
-    ):  # what ends the schema may be set apart as no program can say of what new text follows
+    except ProgramError:  # no program has the separator between the schema's end and new text
         return _program(schema, base, bound, room=False)
 
 
 def _program(schema: Schema, base: Path | None, bound: Bound | None, *, room: bool) -> str:
-    """The source of a program; `room` where a call may add text to the turn that ends the schema."""
+    """Returns the source of a program; `room` if a call may add text to the schema's last turn."""
     writer = _Writer(schema, bound, room=room)
     source = writer.write()
     try:
-        # Only a check of the syntax tree: blocks nested too deep show here, and nothing is run.
+        # Only checks the syntax: blocks may be nested too deep. Nothing is run.
         compile(source, "<program>", "exec", dont_inherit=True)
     except (SyntaxError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else "it is nested too deep"
@@ -79,7 +76,7 @@ def _program(schema: Schema, base: Path | None, bound: Bound | None, *, room: bo
             alike = written_alike(program.schema(), schema)
         except ProgramError as error:
             reason = str(error).partition(": ")[2] or str(error)
-            message = f"this schema cannot be written as a program, for that would be refused: {reason}"
+            message = f"this schema cannot be written as a program: {reason}"
             raise ProgramError(message) from None
         if not alike:
             raise ProgramError("this schema cannot be written as a program; check it first with pml check")
@@ -91,7 +88,7 @@ def _program(schema: Schema, base: Path | None, bound: Bound | None, *, room: bo
 
 
 class PromptCallError(ProgramError):
-    """A prompt that no call of its schema's program gives."""
+    """No call of the schema's program gives this prompt."""
 
 
 class _Writer:
@@ -124,19 +121,19 @@ class _Writer:
         return "\n".join([*head, *self._decorator(), *self._signature(), *body, *self._call(), *main])
 
     def _introduction(self) -> list[str]:
-        """What the file is, and which names Python spells in another way than the schema."""
+        """Returns the file's docstring, with the names that have another spelling in Python."""
         first = '"""A schema as a program: compile it, or call it for a prompt.'
-        pairs = [f"{_INDENT}{found}: {name}" for found, name in self._names.substitutes.items()]
+        pairs = [f"{_INDENT}{variable}: {name}" for variable, name in self._names.substitutes.items()]
         if not pairs:
             return [f'{first}"""']
-        said = "Names that are spelled in another way here, with what they stand for in the schema:"
-        return [first, "", said, "", *pairs, '"""']
+        intro = "Names with another spelling in the schema:"
+        return [first, "", intro, "", *pairs, '"""']
 
     def _new_text(self) -> None:
-        """Lets a call add text at the end of the prompt: in the schema's last turn, and in turns of its own.
+        """Adds parameters for text at the end of the prompt: in the schema's last turn, and in new turns.
 
         Raises:
-            PromptCallError: the new text of the prompt joins what no call can add to.
+            PromptCallError: the prompt's new text is at a place where a call cannot add it.
         """
         children = self._schema.children
         last = children[-1] if children else None
@@ -157,7 +154,7 @@ class _Writer:
             raise PromptCallError(self._no_room(outside and bool(turns)))
         for place, (role, text) in enumerate(turns):
             if role != "user" and not joins and not place:
-                raise PromptCallError(f"the first turn that it adds is of the {role}, and not of the user")
+                raise PromptCallError(f"its first new turn is the {role}'s, not the user's")
             name = self._names.new(NEW_TEXT) if joins or place else NEW_TEXT
             self._flags.append(f"{name}: str")
             self._add(1, f"with p.{role}():")
@@ -165,32 +162,35 @@ class _Writer:
             self._given[name] = text
 
     def _no_room(self, beside: bool) -> str:
-        """Why a call cannot add the text of the prompt; `beside` where turns follow it that stand alone."""
+        """Explains why a call cannot add the prompt's text; `beside` if new turns follow it."""
         if beside:
-            return "it adds text in no turn, and turns behind it"
+            return "it adds text outside of turns, and turns after it"
         if not self._room:
-            return "its text follows a module that is set apart as no program can say"
-        return "its text joins a turn, and a call adds to the one that ends the schema, if any"
+            return "its text follows a module with a separator that no program can have"
+        return "its text joins a turn, but a call adds text only to the schema's last turn"
 
     def _call(self) -> list[str]:
-        """A function that calls the program for the prompt, if a call can spell it."""
+        """Returns a function that calls the program for the prompt, if there is a prompt."""
         if self._bound is None:
             return []
         values = self.values = {**self._names.values(self._bound), **self._given}
-        given = [f"{name}={quoted(one) if isinstance(one, str) else one}" for name, one in values.items()]
-        lines = [f"{_INDENT}return {self._function}({', '.join(given)})"]
+        arguments = [
+            f"{name}={quoted(argument) if isinstance(argument, str) else argument}"
+            for name, argument in values.items()
+        ]
+        lines = [f"{_INDENT}return {self._function}({', '.join(arguments)})"]
         if len(lines[0]) > _WIDTH:
-            listed = [f"{_INDENT * 2}{one}," for one in given]
+            listed = [f"{_INDENT * 2}{argument}," for argument in arguments]
             lines = [f"{_INDENT}return {self._function}(", *listed, f"{_INDENT})"]
-        said = f'{_INDENT}"""The prompt that was exported with the schema."""'
-        return ["", "", "def prompt():", said, *lines]
+        docstring = f'{_INDENT}"""The prompt that was exported with the schema."""'
+        return ["", "", "def prompt():", docstring, *lines]
 
     def _decorator(self) -> list[str]:
         name = quoted(self._schema.name)
-        scaffolds = [quoted(" ".join(one.modules)) for one in self._schema.scaffolds]
+        scaffolds = [quoted(" ".join(entry.modules)) for entry in self._schema.scaffolds]
         if not scaffolds:
             return [f"@schema({name})"]
-        return [f"@schema({name}, scaffolds=[", *(f"{_INDENT}{one}," for one in scaffolds), "])"]
+        return [f"@schema({name}, scaffolds=[", *(f"{_INDENT}{entry}," for entry in scaffolds), "])"]
 
     def _signature(self) -> list[str]:
         parameters = [*self._slots, *self._flags]
@@ -199,10 +199,8 @@ class _Writer:
         short = f"def {self._function}(p, *, {', '.join(parameters)}):"
         if len(short) <= _WIDTH:
             return [short]
-        listed = [f"{_INDENT}{one}," for one in ("p", "*", *parameters)]
+        listed = [f"{_INDENT}{parameter}," for parameter in ("p", "*", *parameters)]
         return [f"def {self._function}(", *listed, "):"]
-
-    # Statements
 
     def _add(self, depth: int, *lines: str) -> None:
         self._lines.extend(f"{_INDENT * depth}{line}" for line in lines)
@@ -273,7 +271,7 @@ class _Writer:
             self._add(depth, *map(_seam_call, last))
 
     def _seam(self, module: Module) -> str:
-        """The seam that a module is written with: an implied one only where new words can follow it."""
+        """Returns the separator of a module; an implied one counts only if new words can follow it."""
         seam = own_seam(module)
         return seam.text if seam and (not seam.implied or module.path in self._before_new) else ""
 
@@ -313,19 +311,19 @@ class _Writer:
 
 
 def _inside(container: Schema | Role | Module) -> tuple[Any, ...]:
-    """What stands in a container, without a module's own seam."""
+    """Returns the children of a container, without a module's own separator."""
     own = isinstance(container, Module) and own_seam(container) is not None
     return container.children[:-1] if own else container.children
 
 
 @dataclass
 class _Added:
-    """What a prompt adds at its end.
+    """The text that a prompt adds at its end.
 
     Attributes:
-        joined: text that goes on what is there.
-        alone: whether it goes on a turn without other text, and so is one.
-        turns: turns of its own, as roles and texts.
+        joined: text that continues the existing text.
+        alone: whether it is the only text of its turn.
+        turns: new turns, as roles and texts.
     """
 
     joined: str = ""
@@ -334,37 +332,37 @@ class _Added:
 
 
 def _added(bound: Bound) -> _Added:
-    """What a prompt adds at its end.
+    """Returns the text that a prompt adds at its end.
 
     Raises:
-        PromptCallError: it adds text before something of the schema.
+        PromptCallError: text of the schema follows it.
     """
-    found, words, empty = _Added(), False, False
+    added, words, empty = _Added(), False, False
     turn: RoleOpen | None = None
     for part in bound.parts:
         if isinstance(part, RoleOpen):
             turn, empty = part, True
-            found.turns.extend([(part.role, "")] if part.new else [])
+            added.turns.extend([(part.role, "")] if part.new else [])
         elif isinstance(part, RoleClose):
             turn = None
         elif isinstance(part, NewText):
             words = words or not part.seam
             if turn and turn.new:
-                role, text = found.turns.pop()
-                found.turns.append((role, text + part.text))
+                role, text = added.turns.pop()
+                added.turns.append((role, text + part.text))
             else:
-                found.joined += part.text
-                found.alone = turn is not None and empty
+                added.joined += part.text
+                added.alone = turn is not None and empty
         elif part_text(part):
             if words:
                 raise PromptCallError(_OTHER_ORDER)
-            found.joined = ""  # a line break where a turn of the schema is left out
+            added.joined = ""  # a line break in place of an omitted turn
             empty = False
-    return found
+    return added
 
 
 def _before_new_words(schema: Schema) -> frozenset[str]:
-    """The paths of the modules, all in one place, behind which a prompt adds its text."""
+    """Returns the paths of the modules after which a prompt adds its text."""
     last: Any = schema.children[-1] if schema.children else None
     if isinstance(last, Role):
         last = last.children[-1] if last.role == "user" and last.children else None
@@ -375,7 +373,7 @@ def _before_new_words(schema: Schema) -> frozenset[str]:
 
 
 def _says(module: Module) -> bool:
-    """Whether a module ends with its own text, and always says something."""
+    """Whether a module ends with text of its own that is never empty."""
     inside = _inside(module)
     texts = any(isinstance(child, Text) and not child.seam for child in inside)
     return module.src is None and texts and isinstance(inside[-1], (Text, Param))
@@ -386,7 +384,7 @@ def _seam_call(seam: str) -> str:
 
 
 def _wrapped(text: str) -> Iterator[str]:
-    """A text in pieces of a line each; long lines are cut after spaces."""
+    """Yields the lines of a text; long lines are split after spaces."""
     for line in re.findall(r"[^\n]*\n|[^\n]+", text) or [""]:
         while len(line) > _WRAP and " " in line[:-1]:
             cut = line.rfind(" ", 0, _WRAP) + 1 or line.find(" ") + 1

@@ -1,4 +1,4 @@
-"""What a program writes with when it is run."""
+"""The recorder that a running program writes to."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ _LINE_BREAK: Final = "\n"
 
 
 class Recorder:
-    """The first parameter of a program, `p`.
-
-    Args:
-        opened: the turn in which text stands that is in no other; None for text in no turn.
-        base: the folder that modules with `src` take their text from.
-    """
+    """The first parameter of a program, `p`; `opened` is the default turn of text, if any."""
 
     def __init__(self, opened: str | None = None, base: Path | None = None) -> None:
         self._opened = opened
@@ -30,8 +25,8 @@ class Recorder:
         self._files = Sources()
         self._role = opened
         self._texts: list[str] = []
-        self._said = 0  # how many texts that are not empty
-        self._began = 0  # what that was when the turn began
+        self._said = 0  # number of non-empty texts
+        self._began = 0  # its value at the start of the turn
         self._seam = ""
         self._messages: list[Message] = []
         self._sources: list[str | None] = []
@@ -45,10 +40,10 @@ class Recorder:
         self._say("".join(_written(part) for part in (*parts, end)))
 
     def seam(self, text: str = "\n") -> None:
-        r"""Sets what was said apart from what follows in the same turn; where nothing follows, it is nothing.
+        r"""Adds a separator between the text before it and the next text of the same turn, if any.
 
-        Args:
-            text: a line break, `"\n\n"` for a blank line, or a space. Where two meet, the larger one stands.
+        It is a line break, `"\n\n"` for a blank line, or a space. Of two adjacent separators, the larger one
+        wins.
         """
         if self._said > self._began and larger(text, self._seam):
             self._seam = text
@@ -57,13 +52,13 @@ class Recorder:
     def module(
         self, name: str, *, cache: bool = True, src: str | None = None, seam: str = ""
     ) -> Iterator[None]:
-        """A module with a name of its own: always imported, or where an `if` holds it alone, as that says.
+        """Begins a named module: always imported, or conditional if it is the only statement of an `if`.
 
         Args:
             name: its name in the schema.
-            cache: False where it is computed in every prompt and never stored.
-            src: a file beside the program whose text it holds; write `p.include()` in it.
-            seam: what sets it apart from what follows, as `seam` takes it.
+            cache: False if it is computed in every prompt and never stored.
+            src: a file relative to the program with its text; write `p.include()` in it.
+            seam: the separator after it, as for `seam`.
         """
         self._sources.append(src)
         before = self._said
@@ -74,14 +69,14 @@ class Recorder:
 
     @contextmanager
     def union(self, *, scaffold: str | None = None) -> Iterator[None]:
-        """Round one `if` or `match`: a union that keeps the name of a scaffold."""
+        """Encloses one `if` or `match`: a union with the name of a scaffold."""
         yield
 
     def include(self) -> None:
-        """Writes the file that the module's `src` names.
+        """Writes the `src` file of the module.
 
         Raises:
-            ProgramError: the file cannot be read.
+            ProgramError: the file is not readable.
         """
         src = self._sources[-1] if self._sources else None
         try:
@@ -91,17 +86,17 @@ class Recorder:
 
     @contextmanager
     def system(self) -> Iterator[None]:
-        """The turn that instructs the model."""
+        """Begins the system turn."""
         yield from self._turn("system")
 
     @contextmanager
     def user(self) -> Iterator[None]:
-        """A turn of the user."""
+        """Begins a user turn."""
         yield from self._turn("user")
 
     @contextmanager
     def assistant(self) -> Iterator[None]:
-        """A turn of the model."""
+        """Begins an assistant turn."""
         yield from self._turn("assistant")
 
     def _say(self, text: str) -> None:
@@ -120,7 +115,7 @@ class Recorder:
     def _close(self) -> None:
         text = "".join(self._texts)
         if text and self._role is None and self._messages and self._messages[-1].role is None:
-            before = self._messages.pop().text  # a turn between them had no text
+            before = self._messages.pop().text  # an empty turn between them is dropped
             text = f"{before}{'' if before[-1].isspace() or text[0].isspace() else _LINE_BREAK}{text}"
         if text:
             self._messages.append(Message(self._role, text))
@@ -128,12 +123,12 @@ class Recorder:
         self._seam, self._began = "", self._said
 
     def messages(self) -> tuple[Message, ...]:
-        """What was written, as the turns of a conversation."""
+        """Returns the output as the turns of a conversation."""
         self._close()
         return tuple(self._messages)
 
 
 def _written(part: Any) -> str:
     if isinstance(part, bool) or not isinstance(part, (str, int, float, type(None))):
-        raise TypeError(f"{part!r} is no text; write it in quotes")
+        raise TypeError(f"{part!r} is not text; write it in quotes")
     return text_of(part)

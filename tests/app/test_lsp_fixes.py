@@ -60,8 +60,8 @@ def test_of_several_repairs_each_says_what_the_prompt_is_then_and_none_is_sure()
     fixes = offered(PROMPT, text)[1]
     assert made(text, fixes) == [text.replace("<budget>", "<budget/>"), text.replace("?", "?</budget>")]
     assert [fix.title.partition(": ")[2] for fix in fixes] == [
-        "“Where?” then stands behind budget",
-        "it then stands inside budget",
+        "“Where?” then follows budget",
+        "it is then inside budget",
     ]
     assert not any(fix.sure for fix in fixes)
 

@@ -75,7 +75,7 @@ def test_it_says_what_is_read_from_where(asked: Asked) -> None:
 
 def test_where_parts_touch_it_says_so(asked: Asked) -> None:
     met = [one["meets"] for one in reads(asked)["passages"] if one["meets"]]
-    assert met == ["words touch, 'So 🦀?Two' is read as one; put a line break between them"]
+    assert met == ["words run together: 'So 🦀?Two'; put a line break between them"]
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,12 @@ SPELLED = {
         "<prompt><m/>So?</prompt>",
     ),
 }
-JOINS = "its text joins a turn, and a call adds to the one that ends the schema"
+JOINS = "its text joins a turn, but a call adds text only to the schema's last turn"
 NO_CALL = {
     "a turn of a module is joined": JOINS,
     "a turn of a module is joined behind an empty one": JOINS,
     "an argument empties the turn behind the one that is joined": JOINS,
-    "text and turns are added where there is none": "it adds text in no turn, and turns behind it",
+    "text and turns are added where there is none": "it adds text outside of turns, and turns after it",
 }
 
 
@@ -135,7 +135,7 @@ def test_a_call_that_cannot_join_a_turn_says_so(case: str) -> None:
 
 def test_a_first_new_turn_of_another_role_has_no_call() -> None:
     found = export("python", *read("<system>S.</system>", "<prompt><assistant>Yes.</assistant></prompt>"))
-    assert "the first turn that it adds is of the assistant" in found.notes[0]
+    assert "its first new turn is the assistant's" in found.notes[0]
 
 
 @slow
@@ -171,5 +171,5 @@ def test_a_schema_ends_with_what_is_set_apart_as_no_program_can_say(tmp_path: Pa
     found = export("python", schema, asked, tmp_path)
     assert written_alike(compile_source(found.text, base=tmp_path).schema(), schema)
     assert "new_text" not in found.text
-    assert "follows a module that is set apart as no program can say" in found.notes[0]
+    assert "follows a module with a separator that no program can have" in found.notes[0]
     assert "return s(a=True, b=True)" in export("python", schema, plain, tmp_path).text

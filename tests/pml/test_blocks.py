@@ -59,24 +59,24 @@ def asked(content: str, prompt: str) -> tuple[str, list[Diagnostic]]:
 def test_a_heading_behind_what_a_left_out_module_leaves_is_told() -> None:
     (fault,) = of_schema(CUSTOMER)
     assert fault.message == (
-        "'## Rules' begins a line here, but not where module 'a' is left out: it is read behind 'Customer:'; "
-        "write 'Customer:' into module 'a' too, so that it goes with it, or a line break behind 'Customer:'"
+        "'## Rules' begins a line here, but not if module 'a' is left out: it then follows 'Customer:'; "
+        "write 'Customer:' into module 'a' too, or a line break after 'Customer:'"
     )
     assert fault.line == 5
     spelled, found = asked(CUSTOMER, "")
     assert spelled == "Customer: ## Rules\nBe kind."
     (fault,) = told(found)
     assert fault.message == (
-        "'## Rules' (line 5) begins a line in the schema and is read behind 'Customer:' (line 3) here, "
-        "without module 'a' between them; write 'Customer:' into module 'a' too in the schema, so that it "
-        "goes with it, or a line break behind 'Customer:'"
+        "'## Rules' (line 5) begins a line in the schema but follows 'Customer:' (line 3) here, "
+        "without module 'a' between them; write 'Customer:' into module 'a' too in the schema, "
+        "or a line break after 'Customer:'"
     )
     assert asked(CUSTOMER, "<a/>") == ("Customer: Ada\n\n## Rules\nBe kind.", [])
 
 
 def test_it_is_told_at_the_import_that_brings_it_about() -> None:
     (fault,) = of_schema(ORDER)
-    assert "'## History' begins a line here, but not where module 'order' is left out" in fault.message
+    assert "'## History' begins a line here, but not if module 'order' is left out" in fault.message
     assert "write '- order:' into module 'order' too" in fault.message
     spelled, found = asked(ORDER, "\n<history/>")
     assert spelled == "- order: ## History\nNone."
@@ -139,7 +139,7 @@ def test_what_begins_its_line_or_never_did_is_not_told(content: str, prompts: li
             '<module name="a">Ada</module> <module name="b">Bob</module>\n## R',
             "<a/>",
             "Ada ## R",
-            ["without module 'b' between them", "write a line break behind </module> of 'a' in the schema"],
+            ["without module 'b' between them", "write a line break after </module> of 'a' in the schema"],
         ),
         (
             'To: <union><module name="a">Ada</module><module name="b">Bob</module></union>\n- x',
@@ -166,7 +166,7 @@ def test_what_begins_its_line_or_never_did_is_not_told(content: str, prompts: li
             '<module name="m">To: <param name="p" len="2"/> <module name="a">Ada</module>\n- x</module>',
             "<m p='me'/>",
             "To: me - x",
-            ["behind 'me'", "write a line break behind the parameter 'p' in the schema"],
+            ["follows 'me'", "write a line break after the parameter 'p' in the schema"],
         ),
         (
             'To: <module name="a"><param name="p" len="2"/></module>\n- x',
@@ -190,9 +190,7 @@ def test_an_order_that_brings_it_about_is_told_in_the_prompt_alone() -> None:
     spelled, found = asked(content, "<b/><a/>")
     assert spelled == "two - a"
     (fault,) = told(found)
-    assert (
-        "'- a' (line 1) begins a line in the schema and is read behind 'two' (line 1) here;" in fault.message
-    )
+    assert "'- a' (line 1) begins a line in the schema but follows 'two' (line 1) here;" in fault.message
     assert "write a line break before <module> of 'b' in the schema" in fault.message
     assert not told(asked(content.replace("> <", ">\n<"), "<b/><a/>")[1])
 
@@ -217,7 +215,7 @@ def test_text_at_the_end_of_an_import_is_told_where_the_schema_helps() -> None:
     assert spelled == "Ada\nsix ## R"
     (fault,) = told(found)
     assert not fault.fix
-    assert "so write a line break behind </module> of 'a' in the schema" in fault.message
+    assert "so write a line break after </module> of 'a' in the schema" in fault.message
     helped = content.replace("</module> <", "</module>\n<")
     assert asked(helped, "<a>six</a>") == ("Ada\nsix\n## R", [])
 
@@ -234,7 +232,7 @@ def test_long_texts_are_cut_in_messages() -> None:
     content = 'This is a long text in front: <module name="a">Ada</module>\n## A heading that is long as well'
     (fault,) = of_schema(content)
     assert "'## A heading that is lon…' begins" in fault.message
-    assert "behind '…is a long text in front:'; write '…is a long text in front:' into" in fault.message
+    assert "follows '…is a long text in front:'; write '…is a long text in front:' into" in fault.message
 
 
 def test_what_touches_is_not_told_twice() -> None:
@@ -260,7 +258,7 @@ def test_what_is_included_is_told_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "y.pml").write_text('<schema name="y">- tea</schema>', encoding="utf-8")
     (fault,) = of_schema('Buy <module name="m">now</module>\n<include src="y.pml"/>', tmp_path)
     assert fault.file == ""
-    assert "'- tea' begins a line here, but not where module 'm' is left out" in fault.message
+    assert "'- tea' begins a line here, but not if module 'm' is left out" in fault.message
 
 
 MARKS = ("## {}", "- {}", "> {}", "1. {}", "| {} | x |", "```{}\nls\n```")
@@ -333,7 +331,7 @@ def choices(nodes: Sequence[object]) -> Iterator[str]:
 
 
 SAID = re.compile(r"^'[^']*?([a-z]{3}x)")
-FRONT = re.compile(r"is read behind '([^']+)'")
+FRONT = re.compile(r"follows '([^']+)'")
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -374,8 +372,8 @@ def picked(rng: random.Random, nodes: Sequence[object], words: Iterator[str]) ->
     return imports
 
 
-BEHIND = re.compile(r"line break (behind|before) (</?module>|the union) of '([^']+)' in the schema")
-TEXT = re.compile(r"(?:a line break|and) behind '([^']+)'")
+BEHIND = re.compile(r"line break (after|before) (</?module>|the union) of '([^']+)' in the schema")
+TEXT = re.compile(r"(?:a line break|and) after '([^']+)'")
 
 
 def with_break(content: str, message: str) -> str | None:

@@ -72,7 +72,7 @@ EXAMPLES = [
     schema(
         "E107", '<schema name="a"><module name="m"«cache»="true">x</module></schema>', "a space is missing"
     ),
-    schema("E107", '<schema name="a"><module name="m" «$»>x</module></schema>', "'$' is no attribute"),
+    schema("E107", '<schema name="a"><module name="m" «$»>x</module></schema>', "'$' is not an attribute"),
     schema("E107", '<schema name="a"><module «name="m»>x</module></schema>', "no closing quote"),
     schema(
         "E108", '<schema name="a"><module name="m" «name="n"»>x</module></schema>', "already given at line 1"
@@ -83,21 +83,19 @@ EXAMPLES = [
     schema("E109", '<schema name="a"><module name="m«<»n">x</module></schema>', "write &lt;"),
     schema("E110", '<schema name="a">a«&nbsp;»b</schema>', "&#160;"),
     schema("E110", '<schema name="a">a«&lol9;»b</schema>', "'&lol9;' is unknown"),
-    schema("E110", '<schema name="a">a«&#0;»b</schema>', "no character"),
-    schema("E110", '<schema name="a">a«&#xFFFFFFFF;»b</schema>', "no character"),
-    schema("E110", '<schema name="a">a«&#x;»b</schema>', "no character reference"),
+    schema("E110", '<schema name="a">a«&#0;»b</schema>', "a character that XML forbids"),
+    schema("E110", '<schema name="a">a«&#xFFFFFFFF;»b</schema>', "a character that XML forbids"),
+    schema("E110", '<schema name="a">a«&#x;»b</schema>', "not a character reference"),
     schema("E111", '«<!DOCTYPE schema [<!ENTITY x "y">]>»<schema name="a">x</schema>', "DOCTYPE"),
-    schema("E111", '<schema name="a">«<!ELEMENT x>»</schema>', "'<!' begins only"),
+    schema("E111", '<schema name="a">«<!ELEMENT x>»</schema>', "'<!' must begin"),
     schema("E112", '<schema name="a">«<?php echo 1 ?>»</schema>', "processing instructions"),
-    schema(
-        "E113", '<?xml version="1.0" encoding="«latin-1»"?><schema name="a">x</schema>', "not in 'latin-1'"
-    ),
+    schema("E113", '<?xml version="1.0" encoding="«latin-1»"?><schema name="a">x</schema>', "not 'latin-1'"),
     schema("E113", ' «<?xml version="1.0"?>»<schema name="a">x</schema>', "at the very start"),
     schema("E114", '<schema name="a">x «<!-- note</schema>»', "never closed"),
     schema("E114", '<schema name="a">x <!-- a «--» b --></schema>', "'--'"),
     schema("E114", '<schema name="a">«<![CDATA[ x </schema>»', "CDATA"),
-    schema("E115", '<schema name="a">x</schema> «more»', "text stands after the root"),
-    schema("E115", '<schema name="a">x</schema><«schema» name="b">y</schema>', "<schema> stands after"),
+    schema("E115", '<schema name="a">x</schema> «more»', "text is after the root"),
+    schema("E115", '<schema name="a">x</schema><«schema» name="b">y</schema>', "<schema> is after"),
     schema("E115", '«x»<schema name="a">x</schema>', "before the root"),
     schema("E116", "«»", "empty"),
     schema("E118", '<schema name="a"><«x:module» name="m">x</x:module></schema>', "prefix"),
@@ -144,7 +142,7 @@ EXAMPLES = [
     schema("E204", '<schema name="a"><module name="m" cache="«no»">x</module></schema>', 'cache="false"'),
     schema("E204", '<schema name="a" xml:space="«keep»">x</schema>', "preserve"),
     schema(
-        "E204", '<schema name="a"><module name="m"><param name="p" len="«0»"/></module></schema>', "from 1 up"
+        "E204", '<schema name="a"><module name="m"><param name="p" len="«0»"/></module></schema>', "from 1 to"
     ),
     schema(
         "E204",
@@ -154,16 +152,16 @@ EXAMPLES = [
     schema(
         "E204",
         '<schema name="a"><module name="m"><param name="p" len="1" «length="1"»/></module></schema>',
-        "one thing",
+        "the same attribute",
     ),
     schema("E205", '<schema name="a"><«modul» name="m">x</modul></schema>', "did you mean <module>?"),
     schema("E205", '<schema name="a"><«zzz»/>x</schema>', '<module name="…">'),
     schema("E206", '<schema name="a">x <«param» name="p" len="3"/></schema>', "inside a module"),
     schema("E206", '<schema name="a"><user><«system»>x</system></user></schema>', "directly in the schema"),
-    schema("E206", '<schema name="a"><union><«union»/></union></schema>', "modules only"),
+    schema("E206", '<schema name="a"><union><«union»/></union></schema>', "only modules"),
     prompt("E206", "<prompt><user><«tokyo»/></user></prompt>", "move the import out"),
     prompt("E206", '<prompt><«module» name="tokyo"/></prompt>', "<tokyo/>"),
-    prompt("E206", '<prompt><«arg» name="x">y</arg></prompt>', "import whose argument"),
+    prompt("E206", '<prompt><«arg» name="x">y</arg></prompt>', "import with its parameter"),
     schema(
         "E207",
         '<schema name="a"><union> «loose text» <module name="m">x</module></union></schema>',
@@ -176,7 +174,7 @@ EXAMPLES = [
     ),
     schema("E208", '<schema name="a"><module name="m" src="«../secret»"/></schema>', "'..'"),
     schema("E208", '<schema name="a"><module name="m" src="«/etc/passwd»"/></schema>', "absolute"),
-    schema("E209", '<schema name="a"><module name="m" src="«notes.txt»"/></schema>', "save it beside"),
+    schema("E209", '<schema name="a"><module name="m" src="«notes.txt»"/></schema>', "save it next to"),
     schema(
         "E210",
         '<schema name="a"><module name="m" «src="notes.txt"»>text</module></schema>',
@@ -190,7 +188,7 @@ EXAMPLES = [
     schema(
         "E206",
         '<schema name="a"><module name="m"><module name="n"><«user»>x</user></module></module></schema>',
-        "in a module at its top level",
+        "in a top-level module",
     ),
     schema(
         "E301",
@@ -241,10 +239,10 @@ EXAMPLES = [
         "<prompt><trip-plan><overseas><«tokio»/></overseas></trip-plan></prompt>",
         "did you mean <tokyo/>?",
     ),
-    bound("E403", "<prompt><trip-plan><«tokyo»/></trip-plan></prompt>", "stands in 'trip-plan/overseas'"),
+    bound("E403", "<prompt><trip-plan><«tokyo»/></trip-plan></prompt>", "is in 'trip-plan/overseas'"),
     bound("E403", "<prompt><trip-plan><«budget»/></trip-plan></prompt>", "at the top level"),
     bound("E404", "<prompt><«notes»/></prompt>", "'budget/notes' or 'food/notes'"),
-    bound("E405", "<prompt>\n<budget/>\n<«budget»/></prompt>", "is imported at line 2 and again at line 3"),
+    bound("E405", "<prompt>\n<budget/>\n<«budget»/></prompt>", "is imported at lines 2 and 3"),
     bound(
         "E406",
         "<prompt><trip-plan><overseas>\n<tokyo/>\n<«rome»/></overseas></trip-plan></prompt>",
@@ -257,22 +255,24 @@ EXAMPLES = [
         '<prompt><trip-plan duration="3"> «<arg name="duration">4</arg>»</trip-plan></prompt>',
         "line 1",
     ),
-    bound("E409", "<prompt>«<user»>Hi</user>\n<budget/></prompt>", "before the last import (line 2)"),
+    bound("E409", "<prompt>«<user»>Hi</user>\n<budget/></prompt>", "precedes the last import (line 2)"),
     schema("W601", '<schema name="a"><«union»><module name="m">x</module></union></schema>', "one module"),
     schema("W602", '<schema name="a"><«union»/></schema>', "no member"),
     schema("W603", '<schema name="a">«<module name="m">»  </module></schema>', "'m' is empty"),
     schema(
         "W613",
         '<schema name="a"><module name="m">I pay.</module><module name="«n»">I walk.</module></schema>',
-        "'I pay.I walk.' is read as one; put a line break between them",
+        "words run together: 'I pay.I walk.'; put a line break between them",
     ),
     schema(
         "W616",
         '<schema name="a">To: <module name="m">Ada</module>\n«## Rules»</schema>',
-        "not where module 'm' is left out: it is read behind 'To:'; write 'To:' into module 'm' too",
+        "not if module 'm' is left out: it then follows 'To:'; write 'To:' into module 'm' too",
     ),
-    bound("W613", '<prompt><trip-plan duration="3">«By train.»<domestic/></trip-plan></prompt>', "touch"),
-    bound("W617", "<prompt>«By train.»<shot/></prompt>", "'By train.' stands beside whole turns, so it is"),
+    bound(
+        "W613", '<prompt><trip-plan duration="3">«By train.»<domestic/></trip-plan></prompt>', "run together"
+    ),
+    bound("W617", "<prompt>«By train.»<shot/></prompt>", "'By train.' is next to whole turns, so it is"),
     bound("W604", "<prompt><«trip-plan»/></prompt>", "'duration' of 'trip-plan' stays empty"),
     schema(
         "W605",
@@ -391,7 +391,7 @@ def test_render_shows_the_line_and_a_caret() -> None:
     source = '<schema name="a">\n\t<modul name="m">x</modul>\n</schema>'
     found = parse_schema(source).diagnostics[0]
     assert found.render(source, "a.pml").splitlines() == [
-        "a.pml:2:3: error E205: PML has no element <modul>; did you mean <module>?",
+        "a.pml:2:3: error E205: <modul> is not a PML element; did you mean <module>?",
         '2 | \t<modul name="m">x</modul>',
         "    \t ^^^^^",
         "    hint: module",

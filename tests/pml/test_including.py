@@ -155,7 +155,7 @@ def test_names_collide_as_those_of_siblings_do(tmp_path: Path) -> None:
     [
         ("{}", "no words", "this is"),
         ("{}", "", "the document is empty"),
-        ("{}", "<prompt/>", "its root is <prompt>; name a document that begins with <schema"),
+        ("{}", "<prompt/>", "its root is <prompt>; name a document that starts with <schema"),
         ("<user>{}</user>", '<schema name="x">\n<system>a</system></schema>', "its turn <system> at line 2"),
     ],
 )
@@ -225,7 +225,7 @@ def test_an_address_of_the_net_is_told_as_it_is_written(tmp_path: Path, element:
     for address in ("http://example.org/a.pml", "HTTPS://example.org", "ftp://x", "file:///etc/x"):
         fault = the_fault(parsed(tmp_path, f'<schema name="s">{element.format(address)}</schema>'))
         assert fault.code == "E208"
-        assert f"'{address}' is an address, and schemas read files only" in fault.message
+        assert f"'{address}' is a URL, but schemas read only files" in fault.message
 
 
 def test_chains_and_numbers_of_includes_are_bounded(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_what_is_no_pml_is_told_once(text: str, parse: object) -> None:
 def test_what_is_no_text_is_told_once(data: bytes) -> None:
     parsed = parse_schema(data)
     assert [found.code for found in parsed.diagnostics] == ["E101"]
-    assert "no text" in parsed.diagnostics[0].message
+    assert "not text" in parsed.diagnostics[0].message
 
 
 @pytest.mark.parametrize(

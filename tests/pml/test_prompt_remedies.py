@@ -100,7 +100,7 @@ PROMPTS = [
     prompt("a slip", "E402", "<tonne/>", "<tone/>"),
     by_hand(
         prompt("a tag of a prompt", "E402", "<question>Where?</question>"),
-        "write &lt;question where it is text",
+        "write &lt;question for literal text",
         ("<question>Where?</question>", "&lt;question>Where?&lt;/question>"),
     ),
     prompt("a tag in a text", "E402", "A <b>big</b> one", "A &lt;b>big&lt;/b> one"),
@@ -158,7 +158,7 @@ PROMPTS = [
         "remove one",
         ("<budget/><tone/>", "<budget/>"),
     ),
-    by_hand(prompt("two of a union", "E406", "<tokyo/><rome/>"), "remove one of the two", ("<rome/>", "")),
+    by_hand(prompt("two of a union", "E406", "<tokyo/><rome/>"), "remove one", ("<rome/>", "")),
     prompt("a level left out", "E403", "<trip><tokyo/></trip>", "<trip><overseas><tokyo/></overseas></trip>"),
     prompt("a level too deep", "E403", "<trip><tone/></trip>", "<trip></trip><tone/>"),
     prompt("two a level too deep", "E403", "<trip><tone/><food/></trip>", "<trip></trip><tone/><food/>"),
@@ -170,7 +170,7 @@ PROMPTS = [
     ),
     by_hand(
         prompt("an argument for the prompt", "E206", '<trip/><arg name="duration">3</arg>'),
-        "move it into that element",
+        "move it into that import",
         ('<trip/><arg name="duration">3</arg>', '<trip><arg name="duration">3</arg></trip>'),
     ),
     by_hand(
@@ -180,7 +180,7 @@ PROMPTS = [
     ),
     by_hand(
         prompt("two of a union, with more in them", "E406", '<domestic city="Nice"/><tokyo>x</tokyo>'),
-        "remove one of the two",
+        "remove one",
         ("<tokyo>x</tokyo>", ""),
     ),
     by_hand(

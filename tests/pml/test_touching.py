@@ -74,7 +74,7 @@ def asked(schema: str, prompt: str) -> tuple[str, list[Diagnostic]]:
 )
 def test_what_would_read_as_one_is_told(left: str, right: str) -> None:
     (found,) = touching(f'<module name="a">{left}</module><module name="b">{right}</module>')
-    assert "touch" in found.message
+    assert "run together" in found.message
     (here,) = touching(f'{left}<module name="b">{right}</module>')
     assert here.message == found.message
 
@@ -104,7 +104,7 @@ def test_words_are_set_apart_by_a_space_and_sentences_and_blocks_by_a_line_break
     for (fault,) in [*told, asked(two, f"{left}<b/>")[1]]:
         assert [edit.text for edit in fault.fix] == [space]
         assert fault.hint == said
-        assert fault.message.endswith(f"is read as one; put {said}")
+        assert fault.message.endswith(f"; put {said}")
 
 
 @pytest.mark.parametrize(
@@ -243,15 +243,15 @@ def test_text_glued_to_what_is_included_is_told_and_mended(tmp_path: Path, inclu
             f"Hello{module('m', ', dear,')}world",
             "",
             "Helloworld",
-            "text 'Hello' (line 1) of the schema stands right before text 'world' (line 1); "
-            "write a space or a line break behind 'Hello' in the schema",
+            "text 'Hello' (line 1) of the schema directly precedes text 'world' (line 1); "
+            "write a space or a line break after 'Hello' in the schema",
         ),
         (
             f"{module('a', 'one')} {module('b', 'two')}, three",
             "<b/><a/>",
             "twoone",
-            "module 'b' (line 1) of the schema stands right before module 'a' (line 1); "
-            "write a space or a line break behind </module> of 'b' in the schema",
+            "module 'b' (line 1) of the schema directly precedes module 'a' (line 1); "
+            "write a space or a line break after </module> of 'b' in the schema",
         ),
         (
             f"{module('a', 'one')}{module('b', ', two')}",
@@ -263,19 +263,19 @@ def test_text_glued_to_what_is_included_is_told_and_mended(tmp_path: Path, inclu
             f"<union>{module('a', 'one')}</union>{module('c', ', two')}{module('d', 'for')}",
             "<a/><d/>",
             "onefor",
-            "write a space or a line break behind the union of 'a' in the schema",
+            "write a space or a line break after the union of 'a' in the schema",
         ),
         (
             module("a", 'I am<param name="p" len="2"/>here'),
             "<a/>",
             "I amhere",
-            "behind 'I am' in the schema",
+            "after 'I am' in the schema",
         ),
         (
             module("a", f'I am <param name="p" len="2" default="Al"/>{module("b", ", you")}so'),
             "<a/>",
             "Also",
-            "behind the parameter 'p' in the schema",
+            "after the parameter 'p' in the schema",
         ),
     ],
 )
@@ -350,11 +350,11 @@ def test_text_at_the_end_of_an_import_has_no_fix_but_advice_that_helps() -> None
     for prompt in ("<a>six</a>", "<a>six<!-- c --></a>", "<a>six<![CDATA[ ]]> </a>"):
         spelled, (fault,) = asked(f"{module('a', 'one')}two", prompt)
         assert (spelled, fault.fix) == ("one\nsixtwo", ())
-        assert "behind </module> of 'a' in the schema" in fault.message
+        assert "after </module> of 'a' in the schema" in fault.message
         assert asked(f"{module('a', 'one')} two", prompt) == ("one\nsix two", [])
     spelled, (fault,) = asked(module("a", f"{inner} two"), "<a><b/>\nsix</a>")
     assert (spelled, fault.fix) == ("one\nsixtwo", ())
-    assert 'write <a xml:space="preserve"> and a space behind the text' in fault.message
+    assert 'write <a xml:space="preserve"> and a space after the text' in fault.message
     kept = "<a xml:space='preserve'><b/>\nsix </a>"
     assert asked(module("a", f"{inner} two"), kept) == ("one \nsix two", [])
 
@@ -409,7 +409,7 @@ def glued(spelled: str) -> Counter[str]:
     return Counter(run[place - 3 : place + 3] for run in runs for place in range(3, len(run), 3))
 
 
-ADVICE = re.compile(r"(behind|before) (</?module>|the union) of '([^']+)' in the schema")
+ADVICE = re.compile(r"(after|before) (</?module>|the union) of '([^']+)' in the schema")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -430,7 +430,7 @@ def test_no_two_words_of_a_drawn_prompt_touch_unsaid(seed: int) -> None:
         assert not glued(asked(mended_schema, prompt)[0]) & Counter(unsaid), (schema, prompt)
         told["schema"] += len(unsaid)
         for fault in found:
-            pair = re.search(r"touch, '[^']*?([a-z]{6})[^']*'", fault.message)
+            pair = re.search(r"run together: '[^']*?([a-z]{6})[^']*'", fault.message)
             assert pair is None or pair[1] in glued(spelled), (schema, prompt, fault.message)
             if fault.fix:
                 result = apply_edits(f"<prompt>{prompt}</prompt>", fault.fix)

@@ -74,26 +74,34 @@ def test_text_of_files(tmp_path: Path) -> None:
         (
             SchemaBuilder("s").module("a", "x").user().module("a", "y"),
             "E302",
-            "a is the name of two modules; rename one",
+            "two modules have the name a; rename one",
         ),
-        (SchemaBuilder("s").module("a", Part("b"), Part("b")), "E302", "a/b is the name of two modules"),
-        (SchemaBuilder("s").union({"a": "x"}, Part("a", "y")), "E302", "a is the name of two"),
+        (SchemaBuilder("s").module("a", Part("b"), Part("b")), "E302", "two modules have the name a/b"),
+        (SchemaBuilder("s").union({"a": "x"}, Part("a", "y")), "E302", "two modules have the name a"),
         (
             SchemaBuilder("s").module("my file.txt", "x"),
             "E301",
             r"'my file.txt' cannot name a module.*name\('my file.txt'\) makes one",
         ),
         (SchemaBuilder("s").module("user", "x"), "E303", "user is an element of PML"),
-        (SchemaBuilder("s").module("a", "x\x00"), "E103", "a holds '.x00', which no document may hold"),
-        (SchemaBuilder("s").text("x\x00"), "E103", "the schema holds"),
+        (
+            SchemaBuilder("s").module("a", "x\x00"),
+            "E103",
+            "a contains '.x00', which documents cannot contain",
+        ),
+        (SchemaBuilder("s").text("x\x00"), "E103", "the schema contains"),
         (SchemaBuilder("s").module("a", Slot("x y", 5)), "E301", "'x y' in a cannot name a parameter"),
         (SchemaBuilder("s").module("a", Slot("x", 0)), "E204", "length of x in a"),
         (SchemaBuilder("s").module("a", "x").scaffold("b"), "", "E306"),
-        (SchemaBuilder("s").module("a", Turn("user", "x"), "y"), "E212", "a holds whole turns"),
-        (SchemaBuilder("s").module("a", Part("b", Turn("user", "x"))), "E206", "a/b holds turns"),
-        (SchemaBuilder("s").module("a", Turn("user", [Part("b", Turn("user"))])), "E206", "a/b holds turns"),
-        (SchemaBuilder("s").module("a", Turn("user", Turn("user", "x"))), "E206", "a turn stands in a turn"),
-        (SchemaBuilder("s").module("a", Turn("tool", "x")), "E205", "'tool' is no turn"),  # type: ignore[arg-type]
+        (SchemaBuilder("s").module("a", Turn("user", "x"), "y"), "E212", "a mixes whole turns"),
+        (SchemaBuilder("s").module("a", Part("b", Turn("user", "x"))), "E206", "a/b has turns"),
+        (SchemaBuilder("s").module("a", Turn("user", [Part("b", Turn("user"))])), "E206", "a/b has turns"),
+        (
+            SchemaBuilder("s").module("a", Turn("user", Turn("user", "x"))),
+            "E206",
+            "a has a turn inside a turn",
+        ),
+        (SchemaBuilder("s").module("a", Turn("tool", "x")), "E205", "'tool' is not a turn"),  # type: ignore[arg-type]
         (SchemaBuilder("my docs"), "E301", "'my docs' cannot name a schema"),
     ],
 )
@@ -216,7 +224,7 @@ def test_modules_and_texts_are_set_apart(seam: str, text: str) -> None:
 
 
 def test_what_is_no_seam_is_a_fault() -> None:
-    with pytest.raises(SchemaError, match=r"'---' is no seam; give a line break"):
+    with pytest.raises(SchemaError, match=r"'---' is not a separator; use a line break"):
         SchemaBuilder("s", seam="---").schema()
 
 

@@ -20,7 +20,7 @@ ODD = "class City(Enum):\n    ROME = 'rome'\n    def __str__(self): return 'Roma
         (
             "",
             "while not flag: p.text('x')",
-            "nothing is run while compiling; write for over",
+            "while cannot be compiled, because nothing runs; write for over",
             "for _ in range(1): p.text('x')",
         ),
         (
@@ -45,14 +45,14 @@ ODD = "class City(Enum):\n    ROME = 'rome'\n    def __str__(self): return 'Roma
         (
             "",
             "x = ['a']\nx += ['b']\np.text(*x)",
-            r"\+= changes a list .* write x = x \+",
+            r"\+= would change a list .* write x = x \+",
             "x = ['a']\nx = x + ['b']\np.text(*x)",
         ),
         ("", "x = []\nx.append('a')\np.text(*x)", r"write each text with p\.text", "p.text('a')"),
         (
             "",
             "x = {}\nx['a'] = 'b'\np.text(x['a'])",
-            "values stay as they are; set a name",
+            "values are constant; set a name",
             "x = 'b'\np.text(x)",
         ),
         (
@@ -70,16 +70,16 @@ ODD = "class City(Enum):\n    ROME = 'rome'\n    def __str__(self): return 'Roma
         (
             "",
             "p.text(x)\nx = 'a'",
-            "x has no value here, as line 9 sets it later; set it before",
+            "x has no value here, because line 9 sets it later; set it before",
             "x = 'a'\np.text(x)",
         ),
-        ("", "return a", r"write p\.text\(a\), and return alone", "p.text(a)\nreturn"),
-        ("", "await other", "write other without await|nothing is waited for", "pass"),
+        ("", "return a", r"write p\.text\(a\), and return without a value", "p.text(a)\nreturn"),
+        ("", "await other", "await cannot be compiled", "pass"),
         ("", "global X", "remove global", "pass"),
-        ("", "yield 'x'", r"a program yields nothing; write p\.text", "p.text('x')"),
+        ("", "yield 'x'", r"a program cannot yield; write p\.text", "p.text('x')"),
         ("", "raise ValueError('x')", "remove raise", "pass"),
         ("", "assert flag", "remove assert", "pass"),
-        ("", "import json\np.text(json.dumps(1))", "stands at the top of the file", "p.text('1')"),
+        ("", "import json\np.text(json.dumps(1))", "must be at the top of the file", "p.text('1')"),
         (
             "",
             "f = lambda t: t\np.text(f('x'))",
@@ -87,19 +87,19 @@ ODD = "class City(Enum):\n    ROME = 'rome'\n    def __str__(self): return 'Roma
             "def f(t): return t\np.text(f('x'))",
         ),
         ("", "print('x')", r"print writes to the terminal; write p\.text", "p.text('x')"),
-        ("", "p.text(print)", "print is not called", "p.text('print')"),
+        ("", "p.text(print)", "print is a function, not text", "p.text('print')"),
         (
             "",
             "p.text(a.upper())",
-            r"a is known only in a prompt, so a.upper\(…\) cannot be computed",
+            r"a is known only in a prompt, so a.upper\(…\) is unknown here",
             "p.text(a)",
         ),
         ("", "p.text(a * 2)", "write an f-string", "p.text(f'{a}{a}')"),
-        ("", "p.text(a[0])", "what is indexed must be known", "p.text(a)"),
+        ("", "p.text(a[0])", "an indexed value must be known", "p.text(a)"),
         (
             "",
             "x = zip('ab', 'cd')\np.text(*[one for one, _ in x])",
-            r"write list\(…\) round it",
+            r"wrap it in list\(…\)",
             "x = list(zip('ab', 'cd'))\np.text(*[one for one, _ in x])",
         ),
         (
@@ -111,19 +111,19 @@ ODD = "class City(Enum):\n    ROME = 'rome'\n    def __str__(self): return 'Roma
         (
             "",
             "for i in range(2):\n    with p.module('day'): p.text(i)",
-            "in each round of the loop; put what differs into the name",
+            "in each round of the loop; make the name depend on the round",
             "for i in range(2):\n    with p.module(f'day-{i}'): p.text(i)",
         ),
         (
             "",
             "p.text(untold)",
-            "not a parameter, nor a name that the file sets or imports; define it",
+            "not a parameter or a name that the file sets or imports; define it",
             "untold = 'x'\np.text(untold)",
         ),
         ("", "p.text(lenn('x'))", "did you mean len", "p.text(len('x'))"),
         ("", "import os", "move it there", "pass"),
-        ("", "p = 'x'", "p writes the text, and line 8 sets it", "q = 'x'"),
-        ("", "x = p\nx.text('a')", r"p writes the text and is no value; write p\.text", "p.text('a')"),
+        ("", "p = 'x'", "p writes the text, but line 8 sets it", "q = 'x'"),
+        ("", "x = p\nx.text('a')", r"p writes the text and is not a value; write p\.text", "p.text('a')"),
         (
             "",
             "p.text('{:{}}'.format('x', 3))",
@@ -133,38 +133,38 @@ ODD = "class City(Enum):\n    ROME = 'rome'\n    def __str__(self): return 'Roma
         (
             "",
             "with p.module('m') as m: p.text('x')",
-            "and no as; write each",
+            "without as; write each",
             "with p.module('m'): p.text('x')",
         ),
         ("", "p.module('m')", r"write with p\.module\(…\):", "with p.module('m'): p.text('x')"),
-        ("", "x, *y = ('a', 'b')\np.text(x)", "give each value a name", "x, y = ('a', 'b')\np.text(x)"),
+        ("", "x, *y = ('a', 'b')\np.text(x)", "name each value", "x, y = ('a', 'b')\np.text(x)"),
         ("", "p.text('-'.join([a, 'b']))", r"or a itself in p\.text", "p.text(a, '-b')"),
         ("", "del flag", "remove del", "pass"),
         ("", "def f(q): q.text('x')\nf()", r"write f\(p, …\)", "def f(q): q.text('x')\nf(p)"),
         (
             "",
             "@staticmethod\ndef f(q): q.text('x')\nf(p)",
-            "would have to be run; remove it",
+            "would have to run; remove it",
             "def f(q): q.text('x')\nf(p)",
         ),
-        ("", "async def f(q): q.text('x')", "write def without async", "def f(q): q.text('x')"),
-        (HELPER, "p.text(shout('x'))", "let it be one return", None),
+        ("", "async def f(q): q.text('x')", "write def", "def f(q): q.text('x')"),
+        (HELPER, "p.text(shout('x'))", "make it one return", None),
         (WRAPPED, "p.text(shout('x'))", None, "p.text('X')"),
-        ("def f(*t): return t[0]", "p.text(f('x'))", "name each of them", None),
+        ("def f(*t): return t[0]", "p.text(f('x'))", "name each argument", None),
         (
             ENUM,
             "p.text(City.ROME)",
-            r"City\.ROME is a member of an Enum and no text; write City\.ROME\.value",
+            r"City\.ROME is a member of an Enum, not text; write City\.ROME\.value",
             "p.text(City.ROME.value)",
         ),
         (ENUM, "p.text(City.PARIS.value)", "City sets no PARIS", "p.text(City.OSLO.value)"),
         (
             "@schema\ndef part(q): q.text('x')",
             "p.text(part(p))",
-            "part is a program, .* call it on a line of its own",
+            "part is a program, .* call it on a separate line",
             "part(p)",
         ),
-        ("def part(q): q.text('x')", "part(p)", "give it the decorator @schema", None),
+        ("def part(q): q.text('x')", "part(p)", "add the decorator @schema", None),
     ],
 )
 def test_a_remedy_works(above: str, statements: str, says: str | None, remedy: str | None) -> None:
@@ -182,7 +182,7 @@ def test_a_remedy_works(above: str, statements: str, says: str | None, remedy: s
 @pytest.mark.parametrize(
     ("above", "parameters", "statements", "says"),
     [
-        (ODD, "c: City", "pass", r"City is an Enum \(line 5\) that defines __str__, .* leave __str__ out"),
+        (ODD, "c: City", "pass", r"City is an Enum \(line 5\) that defines __str__, .* remove __str__"),
         (
             "from cities import City",
             "c: City",
@@ -200,13 +200,13 @@ def test_a_remedy_works(above: str, statements: str, says: str | None, remedy: s
             "if True:\n    NAME = 'x'",
             "a: Arg[2] = None",
             "p.text(NAME)",
-            "NAME is set in line 5 by what would have to be run",
+            "NAME is set by the statement in line 5",
         ),
         (
             "NAMES = ['x']\nNAMES.append('y')",
             "a: Arg[2] = None",
             "p.text(*NAMES)",
-            "NAMES is changed in line 6, .* write all of it",
+            "NAMES is changed in line 6, .* write the whole value",
         ),
         ("D = {'x': 'y'}\nD['z'] = 'w'", "a: Arg[2] = None", "p.text(D['x'])", "D is changed in line 6"),
         (WRAPPED, "a: Arg[2] = None", "p.text(shout('x'))", r"shout has the decorator @functools\.cache"),
@@ -216,13 +216,13 @@ def test_a_remedy_works(above: str, statements: str, says: str | None, remedy: s
             "p.text(ONE.x)",
             "ONE is set in line 7.*make C a dataclass",
         ),
-        ("", "a: list", "pass", "the annotation of a is none of bool"),
-        ("", "a: float", "pass", r"a is a number, and a prompt takes text; write a: Arg\[5\]"),
+        ("", "a: list", "pass", "the annotation of a must be bool"),
+        ("", "a: float", "pass", r"a is a number, but a prompt takes text; write a: Arg\[5\]"),
         (
             "@dataclass\nclass Trip:\n    city: str",
             "t: Trip",
             "pass",
-            "of a Trip, give each field that is used as a parameter",
+            "instead of a Trip, make each field a parameter",
         ),
         ("", "a: Undefined", "pass", "names Undefined, which is not defined; import it"),
     ],
@@ -337,12 +337,12 @@ def test_a_program_that_is_hidden_is_told_from_none() -> None:
         .replace("    pass", "      pass")
     )
     with pytest.raises(
-        ProgramError, match=r"program \(line 8\) is no program that can be read: .* top of the file"
+        ProgramError, match=r"program \(line 8\) is not a readable program: .* top level of the file"
     ):
         compile_source(inner).schema()
     ours = "from engine.programs import Arg, schema"
     other = file_of("pass").replace(ours, "from other import Arg, schema")
-    with pytest.raises(ProgramError, match=r"@schema has to come from engine\.programs"):
+    with pytest.raises(ProgramError, match=r"@schema must be imported from engine\.programs"):
         compile_source(other).schema()
-    with pytest.raises(ProgramError, match="there is no program trip in it; there is program"):
+    with pytest.raises(ProgramError, match="there is no program trip; the file has program"):
         compile_source(file_of("pass"), name="trip")

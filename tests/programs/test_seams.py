@@ -158,29 +158,29 @@ with p.assistant():
 @pytest.mark.parametrize(
     ("statements", "says"),
     [
-        ('p.seam()\np.text("A")', "line 8: p.seam sets apart what was said before, and here that is nothing"),
+        ('p.seam()\np.text("A")', "line 8: p.seam needs text before it"),
         ('if flag:\n    p.text("A")\np.seam()\np.text("B")', "as the last line of each branch"),
         ('if flag:\n    p.text(a, end="")\n    p.seam()\np.text("B")', r"p\.module\('flag', seam=…\)"),
-        ('p.text(a)\np.seam("  ")', "a seam is"),
+        ('p.text(a)\np.seam("  ")', "a separator is"),
         ('p.text("A")\np.seam("\\n", "\\n")', "takes one text"),
         ('p.text("A")\np.seam(end="")', "takes one text"),
-        ('with p.module("m", seam=5):\n    p.text("A")', "a seam is"),
+        ('with p.module("m", seam=5):\n    p.text("A")', "a separator is"),
         (
             'if flag:\n    p.text("A", end="")\n    p.seam()\np.text("B")\nif other:\n    p.text("C")',
-            r'write end="", and the line',
+            r'write end="" and use p',
         ),
         (
             'with p.module("m"):\n    p.text("A")\n    if flag:\n        p.text("B")\n        p.seam()',
-            "nothing follows the last seam in the module 'm'",
+            "nothing follows the last separator in the module 'm'",
         ),
         (
             'if flag:\n    p.text("A", end="")\n    p.seam()\nelse:\n    p.text("B", end="")\n'
             'if other:\n    p.text("C", end="")',
-            "the same seam",
+            "the same separator",
         ),
         (
             'with p.module("m"):\n    p.text(a, end="")\n    p.seam()\n    p.text("B")',
-            "white space is always there",
+            "white space between texts of one module is always read",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_what_no_document_can_say_is_refused(statements: str, says: str) -> None
     [
         ("", r"write p.seam\('\\n\\n'\)"),
         ('\n    p.seam(" ")', r"write p.seam\('\\n\\n'\)"),
-        ('\np.text("B", end="")\np.seam()', "has to be text there"),
+        ('\np.text("B", end="")\np.seam()', "cannot follow a separator"),
     ],
 )
 def test_new_words_are_set_apart_as_a_document_sets_them(last: str, says: str) -> None:
@@ -205,7 +205,7 @@ def test_new_words_are_set_apart_as_a_document_sets_them(last: str, says: str) -
 
 def test_new_words_after_the_only_seam_are_refused() -> None:
     body = 'if flag:\n    p.text("A", end="")\n    p.seam()\np.text(new)'
-    with pytest.raises(ProgramError, match="write the seam as text"):
+    with pytest.raises(ProgramError, match="write the separator as text"):
         compile_source(file_of(body, parameters=ROWS)).schema()
 
 

@@ -27,12 +27,12 @@ _REWORDED: tuple[tuple[re.Pattern[str], str, str | None], ...] = (
         NO_FILES,
     ),
     (
-        re.compile(r"(?P<what>this is .*, and no PML);.*", re.DOTALL),
+        re.compile(r"(?P<what>this is .*, not PML);.*", re.DOTALL),
         r'\g<what>; send PML: <schema name="…">, or <prompt schema="…"> where something is imported',
         "",
     ),
     (
-        re.compile(r"(?P<what>'<' before .*), or put code into CDATA or a file that src names", re.DOTALL),
+        re.compile(r"(?P<what>'<' before .*), or put code into CDATA or a file with src", re.DOTALL),
         r"\g<what>, or put code into CDATA",
         None,
     ),

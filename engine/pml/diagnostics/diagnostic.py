@@ -1,7 +1,6 @@
-"""Diagnostics of PML documents: spans, lines and columns, repairs, and their terminal form.
+"""Diagnostics of PML documents: spans, lines and columns, fixes, and terminal output.
 
-This module knows nothing about XML, schemas or prompts: the other modules of the package, and the engine for
-its own E5xx codes, hand in a code, a sentence and a span.
+This module is independent of XML, schemas and prompts. Callers pass a code, a sentence and a span.
 """
 
 from __future__ import annotations
@@ -17,16 +16,14 @@ from typing import Final
 
 from engine.pml.diagnostics.codes import CATALOGUE, Severity
 
-MAX_DIAGNOSTICS: Final = 1000
-"""A document reports at most this many errors, and as much advice; one more says how many are not shown."""
+MAX_DIAGNOSTICS: Final = 1000  # limit of errors and of advice per document; a last diagnostic counts the rest
 
-MAX_ERRORS: Final = 5000
-"""A document with this many errors is not read further."""
+MAX_ERRORS: Final = 5000  # reading stops at this many errors
 
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of the source text, half open, counted in code points."""
+    """A half-open range of the source text, in code points."""
 
     start: int
     end: int
@@ -34,7 +31,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Edit:
-    """A piece of the source text, and what to write in its place."""
+    """A range of the source text and its replacement."""
 
     span: Span
     text: str
@@ -42,11 +39,11 @@ class Edit:
 
 @dataclass(frozen=True)
 class Fix:
-    """One way to repair a fault.
+    """One way to fix an error.
 
     Attributes:
-        title: what it does, and where that is not plain, what the document says then.
-        edits: of the document.
+        title: the effect of the fix, as a button shows it.
+        edits: edits of the document.
     """
 
     title: str
@@ -54,73 +51,70 @@ class Fix:
 
 
 def swap(span: Span, text: str | None) -> tuple[Edit, ...]:
-    """The fix that writes a text in place of a span; none where there is no text."""
+    """Returns the edit that replaces a span with a text; empty if there is no text."""
     return (Edit(span, text),) if text else ()
 
 
-NOTHING: Final = "nothing here"
-"""The hint of a fix that only takes something away."""
+NOTHING: Final = "nothing here"  # hint of a fix that only removes text
 
-TAGS: Final = "no tags"
-"""The hint of a fix that takes tags away and leaves what stands between them."""
+TAGS: Final = "no tags"  # hint of a fix that removes tags and keeps their content
 
 _REMOVALS: Final = {NOTHING: "remove it", TAGS: "remove the tags"}
 
-NOWHERE: Final = Span(0, 0)
-"""The span of a node that was never in a document."""
+NOWHERE: Final = Span(0, 0)  # span of a node without a document
 
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 class LineIndex:
-    """Turns offsets into lines and columns, both from 1, columns in characters."""
+    """Converts offsets to lines and columns, both from 1, columns in characters."""
 
     def __init__(self, source: str = "") -> None:
-        if "\r" in source:  # each line end becomes one \n where it ends, and no offset moves
+        if "\r" in source:  # each line end becomes one \n at the same offset
             source = source.replace("\r\n", " \n").replace("\r", "\n")
         self._starts = array("I", accumulate((len(line) + 1 for line in source.split("\n")), initial=0))
         self._starts.pop()
         self._length = len(source)
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset; an offset outside the text counts as its nearest end."""
+        """Returns the line and column of an offset, clamped to the text."""
         offset = min(max(offset, 0), self._length)
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
     def line(self, offset: int) -> int:
-        """The line, from 1, in which an offset lies."""
+        """Returns the line of an offset, from 1."""
         return self.position(offset)[0]
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a line and column; a place outside the text counts as its nearest one inside."""
+        """Returns the offset of a line and column, clamped to the text."""
         start = self._starts[min(max(line, 1), len(self._starts)) - 1]
         return min(start + max(column, 1) - 1, self._length)
 
     def next_line(self, offset: int) -> int:
-        """The offset at which the line after the one of `offset` begins, or the length of the text."""
+        """Returns the start of the line after `offset`, or the length of the text."""
         line = bisect_right(self._starts, offset)
         return self._starts[line] if line < len(self._starts) else self._length
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One fault or piece of advice, with its place in the source text.
+    """One error or piece of advice, with its place in the source text.
 
     Attributes:
         code: a key of `CATALOGUE`, such as `E302`.
         severity: `error`, `warning` or `info`.
-        message: one sentence that names the value, the rule and the remedy.
+        message: one sentence that names the value, the rule and the fix.
         span: the place, in code points.
-        hint: what to write, where one thing is likely; else empty.
+        hint: the likely replacement, or empty.
         line: first line, from 1.
         column: first column, from 1, in characters.
-        end_line: line of the end, which is exclusive.
-        end_column: column of the end, which is exclusive.
-        fix: the edits that write the hint where it belongs; empty where only a person can tell.
-        choices: where several repairs are likely and there is no `fix`, each of them, the likeliest first.
-        file: the included file that span, lines and columns count in; empty for the document itself.
-        origin: of a fault in an included file, what includes it in the document itself.
+        end_line: line of the exclusive end.
+        end_column: column of the exclusive end.
+        fix: the edits that apply the hint; empty if only a person can decide.
+        choices: the possible fixes without a `fix`, the likeliest first.
+        file: the included file that span, lines and columns refer to; empty for the document itself.
+        origin: for an error in an included file, the span of the include.
     """
 
     code: str
@@ -139,39 +133,35 @@ class Diagnostic:
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
-        """The ways to repair it: the only one that is likely, or those that a person chooses from."""
+        """The likely fix, or the fixes to choose from."""
         return (Fix(self.remedy, self.fix),) if self.fix else self.choices
 
     @property
     def remedy(self) -> str:
-        """What the fix does, as a button says it; empty where there is none."""
+        """The title of the fix's button; empty without a fix."""
         if not self.fix:
             return ""
         if not any(edit.text for edit in self.fix) and self.advice == self.hint:
             return "Remove it"
-        said = self.advice if self.advice != self.hint else f"write {self.hint}"
-        return f"{said[0].upper()}{said[1:]}" if self.hint else f"Mend {self.code}"
+        title = self.advice if self.advice != self.hint else f"write {self.hint}"
+        return f"{title[0].upper()}{title[1:]}" if self.hint else f"Fix {self.code}"
 
     @property
     def advice(self) -> str:
-        """What the hint says, in words: to remove or to move something, or else the text to write."""
+        """The hint in words: remove something, move something, or the text to write."""
         if self.hint in _REMOVALS:
             return _REMOVALS[self.hint]
         return f"move {self.hint}" if self.hint.startswith("it ") else self.hint
 
     def in_place(self, source: str) -> Diagnostic:
-        """The diagnostic at a place of the document itself; one of an included file says where it is found.
-
-        Args:
-            source: the text of the document.
-        """
+        """Returns the diagnostic at a place of the document itself; the message names an included file."""
         if not self.file:
             return self
         message = f"{self.file}:{self.line}:{self.column}: {self.message}"
         return make(self.code, message, self.origin or NOWHERE, source, severity=self.severity)
 
     def to_json(self) -> dict[str, object]:
-        """The diagnostic as `pml check --json` prints it."""
+        """Returns the diagnostic as `pml check --json` prints it."""
         return {
             "code": self.code,
             "severity": self.severity,
@@ -186,12 +176,7 @@ class Diagnostic:
         }
 
     def render(self, source: str, filename: str = "") -> str:
-        """The diagnostic for a terminal: its place, its sentence, the line, and a caret under the span.
-
-        Args:
-            source: the text that the span counts in.
-            filename: the name of that text.
-        """
+        """Returns the terminal form: place, message, source line, and a caret under the span."""
         place = f"{filename}:{self.line}:{self.column}" if filename else f"{self.line}:{self.column}"
         head = f"{place}: {self.severity} {self.code}: {self.message}"
         start = max(self.span.start - self.column + 1, 0)
@@ -211,7 +196,7 @@ _WINDOW: Final = 120
 
 
 def _window(text: str, start: int, width: int) -> tuple[str, str, str]:
-    """A line cut round its span, with what stands under it: the blanks before the span, and its carets."""
+    """Returns a line cut around its span, the indent before the span, and its carets."""
     first = max(start - _WINDOW // 2, 0) if len(text) > _WINDOW else 0
     piece = text[first : first + _WINDOW]
     shown = "".join(
@@ -224,7 +209,6 @@ def _window(text: str, start: int, width: int) -> tuple[str, str, str]:
 
 
 def _cells(char: str) -> int:
-    """How many columns of a terminal a character takes."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
@@ -240,17 +224,17 @@ def make(
     fix: tuple[Edit, ...] = (),
     choices: tuple[Fix, ...] = (),
 ) -> Diagnostic:
-    """Builds a diagnostic: the severity comes from the catalogue, line and column from the source text.
+    """Builds a diagnostic; the catalogue gives the severity, the source text gives line and column.
 
     Args:
         code: a key of `CATALOGUE`.
         message: the sentence to show.
         span: the place in the source text, in code points.
-        lines: the line index of that text, or the text itself.
-        hint: what to write instead.
-        severity: replaces the severity of the catalogue.
-        fix: the edits that write the hint where it belongs.
-        choices: the ways to repair it where several are likely.
+        lines: the line index of the text, or the text.
+        hint: the replacement.
+        severity: overrides the catalogue.
+        fix: the edits that apply the hint.
+        choices: the fixes, if several are likely.
 
     Raises:
         KeyError: the code is not in the catalogue.
@@ -264,22 +248,21 @@ def make(
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Diagnostics in the order of the text; those of one place keep their order."""
+    """Sorts diagnostics by place; the sort is stable."""
     return tuple(sorted(diagnostics, key=lambda found: (found.origin or found.span).start))
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
     """Whether any of the diagnostics is an error."""
-    return any(found.severity == "error" for found in diagnostics)
+    return any(diagnostic.severity == "error" for diagnostic in diagnostics)
 
 
 @dataclass
 class Reporter:
-    """Collects the diagnostics of one document; errors and advice are limited each by itself.
+    """Collects the diagnostics of one document, with separate limits for errors and advice.
 
     Attributes:
-        torn: whether tags do not pair. What stands where is not known then, so whatever is found from now on
-            has no fix that does more than to write other names: first the tags are repaired.
+        torn: whether tags do not pair. Nesting is uncertain then, so later diagnostics only offer renames.
     """
 
     lines: LineIndex
@@ -300,50 +283,45 @@ class Reporter:
         *,
         of_tags: bool = False,
     ) -> None:
-        """Records one diagnostic, or only counts it once `MAX_DIAGNOSTICS` of its kind are recorded.
+        """Records one diagnostic as for `make`, or counts it after `MAX_DIAGNOSTICS` of its kind.
 
-        Args:
-            code: a key of `CATALOGUE`.
-            message: the sentence to show.
-            span: the place in the source text.
-            hint: what to write instead.
-            fix: the edits that write the hint where it belongs.
-            choices: the ways to repair it where several are likely.
-            of_tags: whether the fix pairs tags, so that it is given while some do not pair.
+        A fix that pairs tags (`of_tags`) is offered despite `torn`.
         """
         is_error = CATALOGUE[code][0] == "error"
-        kept = self.errors if is_error else self.advice
-        if len(kept) < MAX_DIAGNOSTICS:
+        recorded = self.errors if is_error else self.advice
+        if len(recorded) < MAX_DIAGNOSTICS:
             if self.torn and not of_tags:
                 fix, choices = fix if all(map(_renames, fix)) else (), ()
             if len(hint) > _MAX_HINT or (hint in _REMOVALS and not fix):
                 hint, fix = "", ()
-            choices = tuple(Fix(_printable(one.title), one.edits) for one in choices)
-            kept.append(make(code, _printable(message), span, self.lines, hint, fix=fix, choices=choices))
+            choices = tuple(Fix(_printable(choice.title), choice.edits) for choice in choices)
+            recorded.append(make(code, _printable(message), span, self.lines, hint, fix=fix, choices=choices))
         elif is_error:
             self.hidden_errors += 1
         else:
             self.hidden_advice += 1
 
     def adopt(self, other: Reporter, file: str, origin: Span) -> None:
-        """Takes over what was found in an included file; its fixes are edits of another text, so they go."""
-        for found in (*other.errors, *other.advice):
-            kept = self.errors if found.severity == "error" else self.advice
-            if len(kept) < MAX_DIAGNOSTICS:
-                hint = "" if found.hint in _REMOVALS else found.hint
-                kept.append(
-                    replace(found, hint=hint, fix=(), choices=(), file=found.file or file, origin=origin)
+        """Adds the diagnostics of an included file, without fixes."""
+        for diagnostic in (*other.errors, *other.advice):
+            recorded = self.errors if diagnostic.severity == "error" else self.advice
+            if len(recorded) < MAX_DIAGNOSTICS:
+                hint = "" if diagnostic.hint in _REMOVALS else diagnostic.hint
+                recorded.append(
+                    replace(
+                        diagnostic, hint=hint, fix=(), choices=(), file=diagnostic.file or file, origin=origin
+                    )
                 )
             else:
-                self.hidden_errors += found.severity == "error"
-                self.hidden_advice += found.severity != "error"
+                self.hidden_errors += diagnostic.severity == "error"
+                self.hidden_advice += diagnostic.severity != "error"
         self.hidden_errors += other.hidden_errors
         self.hidden_advice += other.hidden_advice
 
     def tear(self) -> None:
-        """Notes whether tags do not pair, by the faults that are recorded.
+        """Sets `torn` if recorded errors show that tags do not pair.
 
-        The fixes go that a repair of tags may make wrong: where a tag is unfinished, those of the others too.
+        Removes fixes that a repair of tags may invalidate.
         """
         codes = {found.code for found in self.errors}
         spoilt = any(found.code == "E109" and found.hint.startswith("<") for found in self.errors)
@@ -361,48 +339,52 @@ class Reporter:
         self.errors = [checked(found) for found in self.errors]
 
     def instead(self, code: str, message: str, span: Span, text: str) -> None:
-        """Records a fault that is gone once `text` stands in its place."""
+        """Records an error whose fix replaces the span with `text`."""
         self.add(code, message, span, text, (Edit(span, text),))
 
     def missing(self, code: str, message: str, span: Span, text: str, place: int) -> None:
-        """Records a fault that is gone once `text` is written at a place."""
+        """Records an error whose fix inserts `text` at a place."""
         self.add(code, message, span, text, (Edit(Span(place, place), text),))
 
     @property
     def full(self) -> bool:
-        """Whether further errors are only counted, so that they need no care for their words."""
+        """Whether further errors are only counted, so that callers can skip their messages."""
         return self.hidden_errors > 0
 
     @property
     def hopeless(self) -> bool:
-        """Whether there are so many errors that reading on helps nobody."""
+        """Whether the document has too many errors to read on."""
         return len(self.errors) + self.hidden_errors >= MAX_ERRORS
 
     def finish(self) -> tuple[Diagnostic, ...]:
-        """All diagnostics in the order of the text; advice has no fix while there are errors."""
-        advice = [replace(one, fix=(), choices=()) for one in self.advice] if self.errors else self.advice
-        found = sort_diagnostics((*self.errors, *advice))
+        """Returns all diagnostics by place; advice has no fix while there are errors."""
+        advice = (
+            [replace(diagnostic, fix=(), choices=()) for diagnostic in self.advice]
+            if self.errors
+            else self.advice
+        )
+        diagnostics = sort_diagnostics((*self.errors, *advice))
         notes: list[Diagnostic] = []
         if self.hidden_errors:
             count = f"{self.hidden_errors} or more" if self.hopeless else f"{self.hidden_errors} more"
-            message = f"{count} errors are not shown; mend the ones above first"
-            notes.append(make("E119", message, found[-1].origin or found[-1].span, self.lines))
+            message = f"{count} errors are not shown; fix the errors above first"
+            notes.append(make("E119", message, diagnostics[-1].origin or diagnostics[-1].span, self.lines))
         if self.hidden_advice:
-            message = f"{self.hidden_advice} more pieces of advice are not shown; see to the ones above first"
-            notes.append(make("W600", message, found[-1].origin or found[-1].span, self.lines))
-        return (*found, *notes)
+            message = (
+                f"{self.hidden_advice} more pieces of advice are not shown; follow the advice above first"
+            )
+            notes.append(make("W600", message, diagnostics[-1].origin or diagnostics[-1].span, self.lines))
+        return (*diagnostics, *notes)
 
 
 def _renames(edit: Edit) -> bool:
-    """Whether an edit writes another name or value in the place of one."""
+    """Whether an edit replaces a name or value with another."""
     return edit.span.start < edit.span.end and bool(edit.text) and edit.text[0] not in "<&"
 
 
-_TEARING: Final = frozenset({"E104", "E105", "E106", "E114"})
-"""The faults with which it is not known what stands in what."""
+_TEARING: Final = frozenset({"E104", "E105", "E106", "E114"})  # errors that make nesting uncertain
 
-_UNFINISHED: Final = frozenset({"E104", "E114"})
-"""The faults that hide tags, or make text of them."""
+_UNFINISHED: Final = frozenset({"E104", "E114"})  # errors that hide tags, or turn them into text
 
 _OF_PAIRS: Final = frozenset({"E105", "E106", "E115"})
 
@@ -411,7 +393,7 @@ _MAX_HINT: Final = 200
 
 
 def _printable(message: str) -> str:
-    """A message of one line that shows what it holds: nothing invisible, nothing that turns the direction."""
+    """Returns a message on one line, shortened, with invisible and direction characters escaped."""
     if len(message) > _MAX_MESSAGE:
         half = _MAX_MESSAGE // 2
         message = f"{message[:half]}…{message[-half:]}"
@@ -424,10 +406,10 @@ _SHOWN: Final = 40
 
 
 def quote_text(said: str) -> str:
-    """The beginning of a text, as the title of a repair shows it."""
+    """Returns the beginning of a text, for the title of a fix."""
     return f"“{said if len(said) <= _SHOWN else said[: _SHOWN - 1] + '…'}”"
 
 
 def quote(value: str, limit: int = 60) -> str:
-    """A value as messages show it: quoted, escaped, and cut when it is long."""
+    """Returns a value for messages: quoted, escaped, and shortened."""
     return repr(value if len(value) <= limit else value[: limit - 1] + "…")

@@ -1,4 +1,4 @@
-"""What is raised where a document must be sound and is not."""
+"""The error raised for invalid documents."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from engine.pml.diagnostics.diagnostic import Diagnostic, quote
 
 
 class PromptError(PromptCacheError):
-    """A document has errors, so nothing can be computed from it.
+    """A document has errors, so it cannot be used.
 
     Attributes:
-        diagnostics: every fault that was found, errors first.
+        diagnostics: every diagnostic, errors first.
     """
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:

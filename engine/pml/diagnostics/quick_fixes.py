@@ -1,4 +1,4 @@
-"""Quick fixes: the edits of a diagnostic applied to its document, and proved by reading it again."""
+"""Applies the edits of a diagnostic and verifies the result by parsing again."""
 
 from __future__ import annotations
 
@@ -6,29 +6,20 @@ from collections.abc import Callable, Sequence
 
 from engine.pml.diagnostics.diagnostic import Diagnostic, Edit, Fix
 
-Diagnose = Callable[[str], Sequence[Diagnostic]]
-"""From the text of a document to all its diagnostics."""
+Diagnose = Callable[[str], Sequence[Diagnostic]]  # returns all diagnostics of a text
 
 
 def apply_edits(source: str, edits: Sequence[Edit]) -> str:
-    """The source with edits that do not overlap; everything outside them stays as it is."""
+    """Returns the source after applying edits that do not overlap."""
     for edit in sorted(edits, key=lambda edit: (edit.span.start, edit.span.end), reverse=True):
         source = source[: edit.span.start] + edit.text + source[edit.span.end :]
     return source
 
 
 def mended(source: str, fault: Diagnostic, diagnose: Diagnose, fix: Fix | None = None) -> str | None:
-    """The source after a fix of one of its diagnostics.
+    """Returns the source after a fix of the diagnostic `fault`, by default its likely fix.
 
-    Args:
-        source: the document.
-        fault: one of its diagnostics.
-        diagnose: finds all diagnostics of a document, as those of `source` were found.
-        fix: one of the diagnostic's `fixes`; without it, the one that is likely.
-
-    Returns:
-        The new source: the fault is gone from its place, or there is one less of its kind, and there are no
-        more errors than before. None where there is no fix, or where it would not keep that promise.
+    None if the fix fails: the diagnostic must go, or fewer of its kind remain, and errors must not increase.
     """
     edits = fix.edits if fix else fault.fix
     if not edits:
@@ -44,9 +35,11 @@ def _holds(
     for edit in edits:
         if edit.span.end <= fault.span.start and edit.span != fault.span:
             place += len(edit.text) - (edit.span.end - edit.span.start)
-    here = sum((found.code, found.span.start) == (fault.code, fault.span.start) for found in before)
-    still = sum((found.code, found.span.start) == (fault.code, place) for found in after)
-    fewer = still < here or _of_kind(after, fault.code) < _of_kind(before, fault.code)
+    earlier = sum(
+        (diagnostic.code, diagnostic.span.start) == (fault.code, fault.span.start) for diagnostic in before
+    )
+    still = sum((diagnostic.code, diagnostic.span.start) == (fault.code, place) for diagnostic in after)
+    fewer = still < earlier or _of_kind(after, fault.code) < _of_kind(before, fault.code)
     return fewer and _errors(after) <= _errors(before)
 
 

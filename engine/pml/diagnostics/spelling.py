@@ -1,4 +1,4 @@
-"""The nearest known name to one that is not known, and whether it is a slip of the finger for it."""
+"""Suggests known names for an unknown one, and detects typos."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Final
 _MAX_LENGTH: Final = 64
 _CUTOFF: Final = 0.6
 _NEAR: Final = 0.75
-_APART: Final = 0.15
-"""By how much one name is nearer than the next to be the only one that is near."""
+_APART: Final = 0.15  # minimum distance between the nearest name and the next
 
-_SHORT: Final = 5
-"""In shorter names one letter often makes another word."""
+_SHORT: Final = 5  # in shorter names, one letter often makes another word
 
 _MOST_SLIPS: Final = 2
 _DOUBLE: Final = re.compile(r"(.)\1")
@@ -22,7 +20,7 @@ _DIGITS: Final = re.compile("[0-9]+")
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether one of two names may be a misspelling of the other."""
+    """Whether one name may be a misspelling of the other."""
     return _ratio(one[:_MAX_LENGTH], other[:_MAX_LENGTH]) >= _CUTOFF
 
 
@@ -31,9 +29,9 @@ def _ratio(one: str, other: str) -> float:
 
 
 def slips(one: str, other: str) -> int:
-    """How many letters have to be added, left out, changed or exchanged with the next; capitals do not count.
+    """Counts letters to add, remove, change or swap with the next; ignores case.
 
-    Numbers tell names apart: names with different ones are no slips of each other.
+    Names with different numbers are never typos of each other.
     """
     left, right = one.casefold(), other.casefold()
     if abs(len(left) - len(right)) > _MOST_SLIPS or _DIGITS.findall(left) != _DIGITS.findall(right):
@@ -51,33 +49,30 @@ def slips(one: str, other: str) -> int:
 
 
 def _is_other_word(name: str, meant: str) -> bool:
-    """Whether a short name is as likely another word: no exchange, doubling or beginning of the one meant."""
+    """Whether a short name is probably another word: no swap, doubling or beginning of `meant`."""
     if min(len(name), len(meant)) >= _SHORT:
         return False
-    one, other = name.casefold(), meant.casefold()
-    if len(one) >= _SHORT - 1 and other.startswith(one):
+    folded, other = name.casefold(), meant.casefold()
+    if len(folded) >= _SHORT - 1 and other.startswith(folded):
         return False
-    return sorted(one) != sorted(other) and _DOUBLE.sub(r"\1", one) != _DOUBLE.sub(r"\1", other)
+    return sorted(folded) != sorted(other) and _DOUBLE.sub(r"\1", folded) != _DOUBLE.sub(r"\1", other)
 
 
 def meant(name: str, near: Sequence[str], words: Container[str] = ()) -> str | None:
-    """The only one of some near names that a slip made `name` of; None where there are two such, or none.
+    """Returns the only near name of which `name` is a typo; None if there are two, or none.
 
-    Args:
-        name: the name that is not known.
-        near: names that are near.
-        words: those of them that are words of the language, or few; a short one of the others may be another.
+    Short names may be different words, unless they are in `words` (such as words of the language).
     """
-    found = sorted((slips(name, other), other) for other in near)
-    if not found or found[0][0] > _MOST_SLIPS:
+    ranked = sorted((slips(name, other), other) for other in near)
+    if not ranked or ranked[0][0] > _MOST_SLIPS:
         return None
-    least, nearest = found[0]
-    rivals = sum(number <= (least if least < _MOST_SLIPS else _MOST_SLIPS + 1) for number, _ in found)
+    least, nearest = ranked[0]
+    rivals = sum(number <= (least if least < _MOST_SLIPS else _MOST_SLIPS + 1) for number, _ in ranked)
     return nearest if rivals == 1 and (nearest in words or not _is_other_word(name, nearest)) else None
 
 
 def likeliest(name: str, near: Sequence[str]) -> str | None:
-    """The first of some near names, where it is clearly nearer than the next; else None."""
+    """Returns the first near name if it is clearly nearer than the next."""
     ratios = [*(_ratio(name, other) for other in near[:2]), 0.0, 0.0]
     if ratios[0] < _NEAR or ratios[0] < ratios[1] + _APART or _is_other_word(name, near[0]):
         return None
@@ -85,22 +80,22 @@ def likeliest(name: str, near: Sequence[str]) -> str | None:
 
 
 class Speller:
-    """Suggests names, within a budget of comparisons, so that a broken document stays cheap to check."""
+    """Suggests names within a budget of comparisons, so that a broken document stays cheap to check."""
 
     def __init__(self, budget: int = 20_000) -> None:
         self._budget = budget
 
     @property
     def is_spent(self) -> bool:
-        """Whether no more names are compared."""
+        """Whether the budget is spent."""
         return self._budget <= 0
 
     def nearest(self, name: str, known: Iterable[str]) -> str | None:
-        """The known name most like `name`, or None when none is near or the budget is spent."""
+        """Returns the known name most like `name`; None if no name is near or the budget is spent."""
         return next(iter(self.near(name, known, 1)), None)
 
     def near(self, name: str, known: Iterable[str], most: int = 4) -> list[str]:
-        """The known names like `name`, the nearest first; none when the budget is spent."""
+        """Returns the known names like `name`, the nearest first; none if the budget is spent."""
         if len(name) > _MAX_LENGTH or self._budget <= 0:
             return []
         names = [candidate for candidate in dict.fromkeys(known) if len(candidate) <= _MAX_LENGTH]
@@ -110,5 +105,5 @@ class Speller:
         folded: dict[str, list[str]] = {}
         for candidate in names:
             folded.setdefault(candidate.casefold(), []).append(candidate)
-        found = difflib.get_close_matches(name.casefold(), folded, n=most, cutoff=_CUTOFF)
-        return [candidate for one in found for candidate in folded[one]]
+        matches = difflib.get_close_matches(name.casefold(), folded, n=most, cutoff=_CUTOFF)
+        return [candidate for match in matches for candidate in folded[match]]

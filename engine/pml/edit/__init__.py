@@ -1,1 +1,1 @@
-"""Edits of documents: picks and arguments, formatting, and documents written from a tree."""
+"""Edits documents: picks and arguments, formatting, and writing documents from trees."""

@@ -1,4 +1,4 @@
-"""One more scaffold in the source of a schema, written at its end by the places of the tree."""
+"""Adds a scaffold at the end of a schema's source."""
 
 from __future__ import annotations
 
@@ -14,15 +14,10 @@ from engine.pml.xml.reader import read
 
 
 def add_scaffold(source: str, modules: Sequence[str], base: Path | None = None) -> str:
-    """The source of a schema with a scaffold of these modules before its end tag; the rest stays as it is.
-
-    Args:
-        source: the schema.
-        modules: paths of the modules to encode together.
-        base: the folder of the schema, for what it reads from files.
+    """Returns the source of a schema with a new scaffold before its end tag; the rest is unchanged.
 
     Raises:
-        PromptCacheError: the schema cannot be read, lacks a module, or has this scaffold already.
+        PromptCacheError: the schema is invalid, lacks a module, or already has this scaffold.
     """
     parsed = parse_schema(source, base=base)
     schema, root = parsed.tree, read(source).root
@@ -31,18 +26,20 @@ def add_scaffold(source: str, modules: Sequence[str], base: Path | None = None) 
         raise PromptCacheError("The schema has errors. Fix them first, then add the scaffold.")
     missing = [path for path in modules if schema.module(path) is None]
     if missing:
-        raise PromptCacheError(f"The schema has no module {quote(missing[0])} any more. Measure again.")
+        raise PromptCacheError(f"The schema has no module {quote(missing[0])}. Measure again.")
     if any(set(scaffold.modules) == set(modules) for scaffold in schema.scaffolds):
         raise PromptCacheError("The schema has this scaffold already.")
     for result in _written(source, root, f'<scaffold modules="{" ".join(modules)}"/>'):
         tree = parse_schema(result, base=base).tree
         if tree is not None and tree.children == schema.children:
             return result
-    raise PromptCacheError("The white space of the schema leaves no place for a scaffold. Write it by hand.")
+    raise PromptCacheError(
+        "The schema has no place for a scaffold without changing its text. Write it by hand."
+    )
 
 
 def _written(source: str, root: Element, scaffold: str) -> Iterator[str]:
-    """The source with the scaffold in it: on a line of its own, or where it meets no white space."""
+    """Yields the source with the scaffold on its own line, or at places without white space."""
     end = root.close_span.start if root.close_span else root.span.end
     yield _on_a_line(source, root, end, scaffold)
     inside = [child.span.end for child in root.children if isinstance(child, Element)]
@@ -51,7 +48,6 @@ def _written(source: str, root: Element, scaffold: str) -> Iterator[str]:
 
 
 def _on_a_line(source: str, root: Element, end: int, scaffold: str) -> str:
-    """The source with the scaffold on a line of its own before the end tag."""
     newline = "\r\n" if "\r\n" in source else "\n"
     before = source[:end].rstrip(" \t")
     own = source[len(before) : end]
@@ -62,7 +58,7 @@ def _on_a_line(source: str, root: Element, end: int, scaffold: str) -> str:
 
 
 def _indent(source: str, root: Element) -> str:
-    """The indentation of the first child that begins a line; two spaces where none does."""
+    """Returns the indentation of the first child that begins a line, or two spaces."""
     for element in walk(root):
         if element.parent is not root:
             continue

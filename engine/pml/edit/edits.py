@@ -1,8 +1,7 @@
-"""The picker's side of a prompt: picks and arguments written into the source, and read back from it.
+"""Edits a prompt's picks and arguments in its source, and reads them back.
 
-The edits touch the smallest stretch of the source and keep free text, comments and layout. What is imported
-afterwards follows from what was before: picking adds the module and the modules round it, and takes away what
-a union does not allow beside them; un-picking takes away the module and all inside it.
+Edits replace the smallest possible range and preserve free text, comments and layout. Picking adds the module
+and its ancestors, and removes rivals in their unions. Un-picking removes the module and its nested imports.
 """
 
 from __future__ import annotations
@@ -18,17 +17,16 @@ from engine.pml.xml.elements import Attribute, Element
 from engine.pml.xml.entities import forbidden_character
 from engine.pml.xml.escaping import escaped_text, escaped_value
 
-_LONG: Final = 60
-"""A new argument longer than this is written as an element of its own."""
+_LONG: Final = 60  # longer new arguments become elements
 
 
 @dataclass(frozen=True)
 class Picks:
-    """What a prompt imports.
+    """The imports of a prompt.
 
     Attributes:
-        paths: the imported modules in the order of the schema, ancestors included.
-        arguments: the arguments that are given, by path and name.
+        paths: the imported modules in schema order, including ancestors.
+        arguments: the arguments by path and name.
     """
 
     paths: tuple[str, ...]
@@ -36,7 +34,7 @@ class Picks:
 
 
 def read_picks(prompt_source: str, schema: Schema) -> Picks:
-    """What a prompt imports from a schema; nothing where the source has no `<prompt>` element."""
+    """Returns the imports of a prompt; empty without a `<prompt>` element."""
     try:
         page = Page(prompt_source, schema)
     except PromptEditError:
@@ -46,19 +44,10 @@ def read_picks(prompt_source: str, schema: Schema) -> Picks:
 
 
 def set_pick(prompt_source: str, schema: Schema, path: str, on: bool) -> str:
-    """Imports a module in the source of a prompt, or takes its import away.
-
-    Args:
-        prompt_source: the source; a blank one becomes a new prompt.
-        schema: the schema.
-        path: the module.
-        on: whether it is to be imported.
-
-    Returns:
-        The new source; the same one where nothing is to be changed.
+    """Returns the source of a prompt with or without the import of a module; a blank source becomes a prompt.
 
     Raises:
-        PromptEditError: the schema has no such module, or the source is too broken to be edited.
+        PromptEditError: the module is unknown, or the source is too broken to edit.
     """
     require_module(schema, path)
     if not prompt_source.strip(" \t\r\n\ufeff"):
@@ -71,32 +60,26 @@ def set_pick(prompt_source: str, schema: Schema, path: str, on: bool) -> str:
     result = _pick(page, path) if on else _unpick(page, path)
     if (path in Page(result, schema).picks) != on:
         raise PromptEditError(
-            f"The prompt has a fault that hides {quote(path)}. Mend it in the editor first."
+            f"The prompt has an error that hides {quote(path)}. Fix it in the editor first."
         )
     return result
 
 
 def set_argument(prompt_source: str, schema: Schema, path: str, name: str, value: str | None) -> str:
-    """Gives an argument in the source of a prompt, or takes it away; a module not yet imported is imported.
+    """Returns the source of a prompt with an argument, and its module imported; None removes the argument.
 
-    Args:
-        prompt_source: the source; a blank one becomes a new prompt.
-        schema: the schema.
-        path: the module.
-        name: the parameter.
-        value: the argument, or None to take it away.
-
-    Returns:
-        The new source; the same one where nothing is to be changed.
+    A blank source becomes a prompt.
 
     Raises:
-        PromptEditError: the schema has no such parameter, the value has a character that XML forbids, or the
-            source is too broken to be edited.
+        PromptEditError: the parameter is unknown, the value has a character that XML forbids, or the source
+            is too broken to edit.
     """
     require_module(schema, path)
     module = schema.module(path)
     if module is None or name not in {param.name for param in module.params()}:
-        raise PromptEditError(f"Module {quote(path)} has no parameter {quote(name)}. Use one that it has.")
+        raise PromptEditError(
+            f"Module {quote(path)} has no parameter {quote(name)}. Use one of its parameters."
+        )
     if value is not None and forbidden_character(value) is not None:
         raise PromptEditError(f"The argument {quote(name)} has a character that XML forbids. Remove it.")
     if value is None and not prompt_source.strip(" \t\r\n\ufeff"):
@@ -110,7 +93,7 @@ def set_argument(prompt_source: str, schema: Schema, path: str, name: str, value
     result = _argument(page, path, name, value)
     if Page(result, schema).arguments.get(path, {}).get(name) != value:
         raise PromptEditError(
-            f"The prompt has a fault that hides {quote(path)}. Mend it in the editor first."
+            f"The prompt has an error that hides {quote(path)}. Fix it in the editor first."
         )
     return result
 
@@ -118,9 +101,6 @@ def set_argument(prompt_source: str, schema: Schema, path: str, name: str, value
 def _blank_prompt(schema: Schema) -> str:
     name = f' schema="{escaped_value(schema.name)}"' if schema.name else ""
     return f"<prompt{name}>\n</prompt>\n"
-
-
-# Picks
 
 
 def _pick(page: Page, path: str) -> str:
@@ -131,7 +111,7 @@ def _pick(page: Page, path: str) -> str:
 
 
 def _rival(page: Page, path: str) -> str | None:
-    """The imported module that shares a union with the module of a path, or with one round it."""
+    """Returns the imported module that shares a union with a module or one of its ancestors."""
     member = path
     while member:
         union = page.schema.union_of(member)
@@ -143,7 +123,7 @@ def _rival(page: Page, path: str) -> str | None:
 
 
 def _replace_rival(page: Page, rival: str, path: str) -> str:
-    """Writes the new import where the rival's stands; text and comments inside the rival move into it."""
+    """Replaces the rival's import with the new one; text and comments move into it."""
     places = page.under(rival)
     while len(places) > 1:
         page = Page(page.remove(places[-1].element), page.schema)
@@ -160,7 +140,7 @@ def _replace_rival(page: Page, rival: str, path: str) -> str:
 
 
 def _names_in_place(page: Page, place: Place, path: str) -> list[str] | None:
-    """The elements to write for a path where another import stands, or None where it cannot stand there."""
+    """Returns the elements to write for a path in place of another import; None if it does not fit there."""
     parent = place.element.parent
     host = page.path_of(parent) if parent is not None else None
     if host is None or (host and not path.startswith(host + "/")):
@@ -174,19 +154,19 @@ def _names_in_place(page: Page, place: Place, path: str) -> list[str] | None:
 
 def _rewrite(page: Page, place: Place, names: list[str]) -> str:
     element = page.sound(place.element)
-    kept = page.remains(element)
-    text = page.chain(names, page.indent_of(element), kept)
+    inside = page.remains(element)
+    text = page.chain(names, page.indent_of(element), inside)
     return page.replace(element.span.start, element.span.end, text)
 
 
 def _write_import(page: Page, path: str) -> str:
-    """Writes the import of a path into the innermost import round it that is written, or into the prompt."""
+    """Writes the import of a path into the innermost written ancestor, or into the prompt."""
     host, host_path = page.root, ""
     parent = path.rpartition("/")[0]
     while parent:
-        found = page.written(parent)
-        if found is not None:
-            host, host_path = found, parent
+        element = page.written(parent)
+        if element is not None:
+            host, host_path = element, parent
             break
         parent = parent.rpartition("/")[0]
     names = path.removeprefix(host_path + "/" if host_path else "").split("/")
@@ -196,7 +176,7 @@ def _write_import(page: Page, path: str) -> str:
 
 
 def _unpick(page: Page, path: str) -> str:
-    """Removes what imports a module; what was imported round it stays imported."""
+    """Removes the imports of a module; its ancestors stay imported."""
     parent = path.rpartition("/")[0]
     places = page.under(path)
     while places:
@@ -210,7 +190,6 @@ def _unpick(page: Page, path: str) -> str:
 
 
 def _still_imported(page: Page, parent: str, without: Place) -> bool:
-    """Whether a module stays imported when one element is removed."""
     if not parent:
         return True
     inside = without.element.span
@@ -221,21 +200,18 @@ def _still_imported(page: Page, parent: str, without: Place) -> bool:
     )
 
 
-# Arguments
-
-
 def _argument(page: Page, path: str, name: str, value: str | None) -> str:
-    """Writes one argument: in the place of the first there is, taking further ones away."""
-    given = _given(page, path, name)
-    while len(given) > 1 or (given and value is None):
-        host, written = given[-1]
+    """Writes one argument at the place of its first occurrence and removes the others."""
+    places = _given(page, path, name)
+    while len(places) > 1 or (places and value is None):
+        host, written = places[-1]
         page = Page(_without(page, host, written), page.schema)
-        given = _given(page, path, name)
+        places = _given(page, path, name)
     if value is None:
         return page.source
     multiline = "\n" in value
-    if given:
-        host, written = given[0]
+    if places:
+        host, written = places[0]
         if isinstance(written, Element):
             span = page.sound(written).span
             comments = page.remains(written) if written.children else ""
@@ -256,24 +232,23 @@ def _argument(page: Page, path: str, name: str, value: str | None) -> str:
 
 
 def _given(page: Page, path: str, name: str) -> list[tuple[Element, Attribute | Element]]:
-    """Where an argument is given, in the order in which it counts."""
-    found: list[tuple[Element, Attribute | Element]] = []
+    """Returns the places of an argument in order of priority."""
+    places: list[tuple[Element, Attribute | Element]] = []
     for place in page.places:
         if place.path != path:
             continue
         attribute = place.element.get(name)
         if attribute is not None:
-            found.append((place.element, attribute))
+            places.append((place.element, attribute))
         for child in place.element.children:
             if isinstance(child, Element) and child.tag == "arg":
                 key = child.get("name")
                 if key is not None and key.value == name:
-                    found.append((place.element, child))
-    return found
+                    places.append((place.element, child))
+    return places
 
 
 def _without(page: Page, host: Element, written: Attribute | Element) -> str:
-    """The source without an argument."""
     if isinstance(written, Element):
         return page.remove(written)
     before = page.source[host.span.start : written.span.start]
@@ -287,6 +262,6 @@ def _quoted(page: Page, attribute: Attribute, value: str) -> str:
 
 
 def _element(page: Page, host: Element, name: str, value: str, comments: str = "") -> str:
-    """An argument as an element; it says so where its white space has to be kept."""
+    """Returns an argument as an element, with `xml:space` if its white space matters."""
     keep = ' xml:space="preserve"' if not page.preserved(host) and normalise(value) != value else ""
     return f'<arg name="{name}"{keep}>{escaped_text(value)}{comments}</arg>'

@@ -1,7 +1,7 @@
-"""The canonical form of a document: indentation, one way of writing each tag, and not one token changed.
+"""Formats a document: indentation and canonical tags, without changing a token.
 
-Lines of text are never joined or broken, comments stay where they are, and what `xml:space="preserve"` covers
-keeps every character. White space is added only where the white-space rules make nothing of it.
+Lines of text are never joined or split. Comments stay in place. Text under `xml:space="preserve"` is
+unchanged. White space is added only where the white-space rules ignore it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from engine.pml.xml.names import PATH, ROLES
 from engine.pml.xml.reader import Document, read
 
 INDENT: Final = "  "
-WIDTH: Final = 100
-"""A turn or an argument of one line stays on the line of its tags up to this many characters."""
+WIDTH: Final = 100  # longer one-line turns and arguments get lines of their own
 
 _INLINE: Final = ("param", "parameter")
 _SHORT: Final = ("arg", *ROLES)
@@ -36,16 +35,13 @@ _COMMENT: Final = re.compile("<!--.*?-->", re.DOTALL)
 
 
 class FormatError(PromptCacheError):
-    """A document that cannot be formatted without changing what it means."""
+    """A document that cannot be formatted without changing its meaning."""
 
 
 def format_source(source: str) -> str:
-    """Returns the canonical form of a schema or prompt.
+    """Returns the canonical form of a schema or prompt, which may have errors of names and structure.
 
-    The form is idempotent, and the formatted document has the same tree, so it gives the same token ids.
-
-    Args:
-        source: the document. Faults of names and structure do not matter, as long as it is well-formed.
+    Formatting is idempotent and preserves the tree, so the token ids stay the same.
 
     Raises:
         PromptError: the document is not well-formed.
@@ -55,13 +51,11 @@ def format_source(source: str) -> str:
     for result in _layouts(document):
         if _tree(result) == _tree(document.text):
             return result
-    raise FormatError(
-        "no other form of this document means exactly the same, so it is left as it is; please report it"
-    )
+    raise FormatError("this document cannot be formatted without changing its meaning; please report it")
 
 
 def first_layout(source: str) -> str:
-    """Returns a document as it is formatted where that changes nothing, which whoever asks has to check.
+    """Returns the formatted document without checking that its tree is unchanged.
 
     Raises:
         PromptError: the document is not well-formed.
@@ -71,7 +65,7 @@ def first_layout(source: str) -> str:
 
 
 def _layouts(document: Document) -> Iterator[str]:
-    """The forms of a document that may be its canonical one, the best first."""
+    """Yields candidates for the canonical form, the best first."""
     if document.report.errors:
         raise PromptError(document.report.finish())
     kind = document_kind(document.text)
@@ -105,21 +99,19 @@ class _Paragraph:
 
     @property
     def silent(self) -> bool:
-        """Whether it holds comments only."""
+        """Whether it has only comments and white space."""
         return not _COMMENT.sub("", self.raw).strip(SPACE)
 
     @property
     def before(self) -> str:
-        """The white space at the start."""
         return self.raw[: len(self.raw) - len(self.raw.lstrip(SPACE))]
 
     @property
     def after(self) -> str:
-        """The white space at the end."""
         return self.raw[len(self.raw.rstrip(SPACE)) :]
 
     def lines(self) -> list[str]:
-        """The lines without the indentation that they share and without white space at both ends."""
+        """Returns the lines without their common indentation and without white space at both ends."""
         first, *rest = self.raw.split("\n")
         if not first.strip(SPACE):
             indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in rest if line.strip(SPACE)]
@@ -132,10 +124,8 @@ class _Paragraph:
 class _Printer:
     """Prints one document.
 
-    Args:
-        document: what was read.
-        is_prompt: attributes of imports are arguments, so they stay in their order.
-        careful: compare the content of each element, and keep it as it is written where it would change.
+    Attributes of a prompt's imports are arguments and stay in order. A `careful` printer leaves the content
+    of an element unchanged if formatting would change it.
     """
 
     def __init__(self, document: Document, is_prompt: bool, careful: bool) -> None:
@@ -145,7 +135,7 @@ class _Printer:
         self._printed: dict[int, str] = {}
 
     def print(self, root: Element) -> str:
-        """Returns the whole document; what stands round the root keeps its lines."""
+        """Returns the whole document; text around the root keeps its lines."""
         for element, depth, preserve in reversed(list(_walk(root))):
             self._printed[id(element)] = self._element(element, depth, preserve)
         around = (self._text[: root.span.start].removeprefix("\ufeff"), self._text[root.span.end :])
@@ -159,20 +149,18 @@ class _Printer:
         return f"{opening}{inner}</{tag}>" if inner else opening
 
     def _attributes(self, element: Element) -> list[tuple[str, str]]:
-        found = list(element.attributes.values())
+        attributes = list(element.attributes.values())
         if self._is_prompt and element.tag not in ("prompt", "arg", *ROLES):
-            return [(attribute.name, attribute.value) for attribute in found]
-        named = [(self._attribute_name(element, one), one) for one in found]
+            return [(attribute.name, attribute.value) for attribute in attributes]
+        named = [(self._attribute_name(element, item), item) for item in attributes]
         rank = {name: place for place, name in enumerate(_ORDER)}
         named.sort(key=lambda pair: rank.get(pair[0], len(rank)))
-        return [(name, _value(name, one.value)) for name, one in named]
+        return [(name, _value(name, item.value)) for name, item in named]
 
     def _attribute_name(self, element: Element, attribute: Attribute) -> str:
         spelled = _SPELLED.get(attribute.name, attribute.name)
         is_param = element.tag in _INLINE and not self._is_prompt
         return spelled if is_param and spelled not in element.attributes else attribute.name
-
-    # Content
 
     def _verbatim(self, element: Element) -> str:
         pieces = [
@@ -218,7 +206,7 @@ class _Printer:
         yield _Paragraph("".join(pieces))
 
     def _laid_out(self, element: Element, parts: list[_Paragraph | Element], depth: int, mini: bool) -> str:
-        """The content on lines of its own wherever white space means nothing there, or means a line break."""
+        """Returns the content on lines of its own if white space is ignored there or means a line break."""
         inline = self._one_line(element, parts, depth)
         if inline:
             return inline
@@ -234,14 +222,14 @@ class _Printer:
                 sides = (True, True)
             closing = "\n" + INDENT * depth if place == last else ""
             if place == 0 and element.tag not in _LOOSE and not part.before and not part.silent:
-                out.append(part.raw.rstrip(SPACE))  # lines behind a tag have no indentation to judge by
+                out.append(part.raw.rstrip(SPACE))  # lines after a tag have unknown indentation
                 out.append(_space(part.after, indent, sides[1]) if last else closing if part.after else "")
                 continue
             out.append(self._paragraph(part, indent, sides, first=place == 0, closing=closing))
         return "" if len(parts) == 1 and not "".join(out).strip(SPACE) else "".join(out)
 
     def _free(self, element: Element, parts: list[_Paragraph | Element], place: int, step: int) -> bool:
-        """Whether white space on one side of a paragraph is nothing, whatever it is."""
+        """Whether white space on one side of a paragraph is ignored."""
         if element.tag == "union" and not self._is_prompt:
             return True
         at = place + step
@@ -260,7 +248,6 @@ class _Printer:
     def _paragraph(
         self, part: _Paragraph, indent: str, free: tuple[bool, bool], *, first: bool, closing: str
     ) -> str:
-        """A paragraph with the white space round it."""
         head, tail = _space(part.before, indent, free[0]), _space(part.after, indent, free[1])
         if first:
             head = head.removeprefix("\n") if head.startswith("\n\n") else head
@@ -273,7 +260,7 @@ class _Printer:
         return head + text + (closing or tail)
 
     def _one_line(self, element: Element, parts: list[_Paragraph | Element], depth: int) -> str:
-        """The content, where it is one line of text that stands or fits beside its tags; else empty."""
+        """Returns the content if it is one line that fits with its tags, else ""."""
         if element.tag in ("schema", "prompt") or len(parts) != 1 or not isinstance(parts[0], _Paragraph):
             return ""
         lines = parts[0].lines()
@@ -287,7 +274,7 @@ class _Printer:
 
 
 def _space(written: str, indent: str, free: bool) -> str:
-    """The white space beside a paragraph: what is written, but a line break wherever it means nothing."""
+    """Returns the white space next to a paragraph: as written, or a line break if it is ignored."""
     seam = separator(written)
     if free:
         return "\n" + indent if seam == "\n\n" else indent
@@ -295,7 +282,7 @@ def _space(written: str, indent: str, free: bool) -> str:
 
 
 def _walk(root: Element) -> Iterator[tuple[Element, int, bool]]:
-    """Every element with its depth and whether its white space is kept, parents first."""
+    """Yields every element with its depth and `preserve`, parents first."""
     pending = [(root, 0, preserves(root, False))]
     while pending:
         element, depth, preserve = pending.pop()
@@ -315,7 +302,6 @@ def _value(name: str, value: str) -> str:
 
 
 def _common(indents: list[str]) -> str:
-    """The indentation that all lines begin with."""
     if not indents:
         return ""
     low, high = min(indents), max(indents)

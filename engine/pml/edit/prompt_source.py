@@ -1,7 +1,7 @@
-"""A prompt's source laid open for editing: its elements, what they import, and edits that keep its layout.
+"""Parses a prompt's source for editing: its elements, their modules, and edits that preserve its layout.
 
-Every edit is a replacement of the smallest stretch of source. Indentation, line ends and the way of writing
-(on one line, or a line for each import) are taken from what is there.
+Every edit replaces the smallest possible range. Indentation, line ends and style (one line, or one line for
+each import) follow the source.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from engine.pml.xml.reader import read
 
 
 class PromptEditError(PromptCacheError):
-    """A prompt that cannot be edited as asked; the text says why and what to do."""
+    """The prompt cannot be edited; the message gives the reason and the fix."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """An element of the source that means a module."""
+    """An element of the source and the path of its module."""
 
     path: str
     element: Element
 
 
 class Page:
-    """One prompt source, read and resolved against a schema.
+    """One prompt source, parsed and resolved against a schema.
 
     Attributes:
         source: the text.
-        schema: the schema it is resolved against.
+        schema: the schema.
         root: the `<prompt>` element.
-        places: the elements that mean modules, in document order.
+        places: the elements that name modules, in document order.
         picks: paths of the imported modules.
         arguments: the arguments by path and name.
 
@@ -51,10 +51,10 @@ class Page:
         document = read(source)
         tree = build_prompt(document)
         if tree is None or document.root is None or document.root.tag != "prompt":
-            found = document.report.finish()
-            reason = f" (line {found[0].line}: {found[0].message})" if found else ""
+            diagnostics = document.report.finish()
+            reason = f" (line {diagnostics[0].line}: {diagnostics[0].message})" if diagnostics else ""
             raise PromptEditError(
-                f"The prompt has no <prompt> element to edit{reason}. Mend it in the editor first."
+                f"The prompt has no <prompt> element to edit{reason}. Fix it in the editor first."
             )
         self.source = source
         self.schema = schema
@@ -65,42 +65,40 @@ class Page:
         self.places = [Place(site.path, elements[site.node.span.start]) for site in resolution.sites]
         self.picks = resolution.picks.keys()
         self.arguments = {
-            path: {name: argument.value for name, argument in given.items()}
-            for path, given in resolution.arguments.items()
-            if given
+            path: {name: argument.value for name, argument in arguments.items()}
+            for path, arguments in resolution.arguments.items()
+            if arguments
         }
         self._paths = {id(place.element): place.path for place in self.places}
         self._newline = "\r\n" if "\r\n" in source else "\n"
 
     def path_of(self, element: Element) -> str | None:
-        """The path of the module that an element means; empty for the root."""
+        """Returns the path of an element's module; empty for the root."""
         return "" if element is self.root else self._paths.get(id(element))
 
     def written(self, path: str) -> Element | None:
-        """The first element that is written for exactly this module."""
+        """Returns the first element written for exactly this module."""
         return next((place.element for place in self.places if place.path == path), None)
 
     def under(self, path: str) -> list[Place]:
-        """The outermost elements that mean this module or one inside it."""
-        found: list[Place] = []
+        """Returns the outermost elements that name this module or a nested one."""
+        places: list[Place] = []
         end = -1
         for place in self.places:
             if place.element.span.start >= end and (place.path == path or place.path.startswith(path + "/")):
-                found.append(place)
+                places.append(place)
                 end = place.element.span.end
-        return found
-
-    # Edits
+        return places
 
     def replace(self, start: int, end: int, text: str) -> str:
-        """The source with one stretch replaced."""
+        """Returns the source with one range replaced."""
         return self.source[:start] + text + self.source[end:]
 
     def sound(self, element: Element) -> Element:
-        """The element, if its tags are complete.
+        """Returns the element if its tags are complete.
 
         Raises:
-            PromptEditError: a tag of it is not finished, so nobody can tell where it ends.
+            PromptEditError: a tag is unfinished, so the element's end is unknown.
         """
         finished = self.source.endswith(">", element.open_span.start, element.open_span.end)
         if not finished or not element.closed:
@@ -109,12 +107,10 @@ class Page:
         return element
 
     def insert(self, host: Element, order: int | None, write: Callable[[str | None], str]) -> str:
-        """Inserts an element into another.
+        """Inserts an element into `host`.
 
-        Args:
-            host: the element to insert into.
-            order: the place of the new import in the schema, or None for an argument, which comes first.
-            write: gives the text to insert for an indentation, or for None, on one line.
+        `order` is the index of the new import in the schema; None puts an argument first. `write` returns the
+        text for an indentation, or for None on one line.
         """
         before, after = self._neighbours(host, order)
         flat = self._preserved(host)
@@ -137,7 +133,7 @@ class Page:
         return self._insert_first(host, flat, write)
 
     def _insert_first(self, host: Element, flat: bool, write: Callable[[str | None], str]) -> str:
-        """Inserts into an element that holds no import yet, right after its start tag."""
+        """Inserts after the start tag of an element without imports."""
         source = self.source
         inner = host.inner()
         own = self._indent(host.span.start)
@@ -160,11 +156,11 @@ class Page:
         return self.replace(inner.start, inner.start, f"{lead}{write(child)}")
 
     def remove(self, element: Element) -> str:
-        """Removes an element, but not the text and comments inside it, with the line it leaves empty."""
+        """Removes an element and its empty line, but not the text and comments inside it."""
         self.sound(element)
-        kept = self.remains(element)
-        if kept:
-            return self.replace(element.span.start, element.span.end, self._spaced(element, kept))
+        inside = self.remains(element)
+        if inside:
+            return self.replace(element.span.start, element.span.end, self._spaced(element, inside))
         parent = element.parent
         if parent is not None and parent is not self.root and self._collapses(parent, element):
             return self.replace(parent.open_span.end - 1, parent.span.end, "/>")
@@ -178,7 +174,7 @@ class Page:
         return self.replace(start, end, "")
 
     def remains(self, element: Element) -> str:
-        """The free text and the comments inside an element, as they are written."""
+        """Returns the free text and the comments inside an element, as written."""
         parts: list[str] = []
         pending: list[Element | Chars] = [element]
         while pending:
@@ -196,12 +192,12 @@ class Page:
     def _spaced(self, element: Element, text: str) -> str:
         before = self.source[element.span.start - 1 : element.span.start]
         after = self.source[element.span.end : element.span.end + 1]
-        left = "" if before in SPACE or before == ">" else " "
-        right = "" if after in SPACE or after == "<" else " "
-        return left + text + right
+        lead = "" if before in SPACE or before == ">" else " "
+        tail = "" if after in SPACE or after == "<" else " "
+        return lead + text + tail
 
     def _collapses(self, parent: Element, element: Element) -> bool:
-        """Whether an element holds nothing but `element`, so that without it `<a/>` says the same."""
+        """Whether an element contains only `element`, so that it becomes `<a/>` without it."""
         if self._preserved(parent) or not parent.closed or parent.empty_tag:
             return False
         if not self.source.endswith(">", parent.open_span.start, parent.open_span.end):
@@ -213,7 +209,7 @@ class Page:
         )
 
     def _with_line(self, element: Element) -> tuple[int, int]:
-        """The span of an element, with its line where nothing else stands on it."""
+        """Returns the span of an element, with its line if it is alone there."""
         start, end = element.span.start, element.span.end
         indent = self._indent(start)
         rest = re.compile(r"[ \t]*(\r\n|\n|\r|\Z)").match(self.source, end)
@@ -221,10 +217,8 @@ class Page:
             return start, end
         return start - len(indent), rest.end()
 
-    # Layout
-
     def _neighbours(self, host: Element, order: int | None) -> tuple[Element | None, Element | None]:
-        """The import to insert before, or else the element to insert after."""
+        """Returns the import to insert before, or else the element to insert after."""
         last: Element | None = None
         for child in host.children:
             if not isinstance(child, Element):
@@ -239,7 +233,7 @@ class Page:
         return None, last
 
     def unit(self) -> str:
-        """One step of indentation as this prompt has it; two spaces where it shows none."""
+        """Returns one step of indentation of this prompt, by default two spaces."""
         for element in walk(self.root):
             if element.parent is None or element is self.root:
                 continue
@@ -254,7 +248,7 @@ class Page:
         return "  "
 
     def chain(self, names: list[str], indent: str | None, inside: str = "") -> str:
-        """Elements nested in one another, on lines of their own or on one line."""
+        """Returns nested elements, on lines of their own or on one line."""
         *outer, last = names
         text = f"<{last}>{inside}</{last}>" if inside else f"<{last}/>"
         for depth in range(len(outer) - 1, -1, -1):
@@ -267,25 +261,24 @@ class Page:
         return text
 
     def _indent(self, offset: int) -> str | None:
-        """The white space before an offset, if nothing else stands before it on its line."""
+        """Returns the white space before an offset, or None if other text precedes it on its line."""
         start = max(self.source.rfind("\n", 0, offset), self.source.rfind("\r", 0, offset)) + 1
         before = self.source[start:offset]
         return None if before.strip(" \t") else before
 
     def indent_of(self, element: Element) -> str | None:
-        """The indentation of an element that begins a line, for text that replaces it; else None."""
+        """Returns the indentation for text that replaces an element; None if the element begins no line."""
         return None if self._preserved(element.parent) else self._indent(element.span.start)
 
     def _preserved(self, element: Element | None) -> bool:
-        """Whether white space inside an element is part of the text."""
         outward: list[Element] = []
         while element is not None:
             outward.append(element)
             element = element.parent
-        kept = False
+        preserve = False
         for ancestor in reversed(outward):
-            kept = preserves(ancestor, kept)
-        return kept
+            preserve = preserves(ancestor, preserve)
+        return preserve
 
     def preserved(self, element: Element) -> bool:
         """Whether white space inside an element is part of the text."""
@@ -293,7 +286,7 @@ class Page:
 
 
 def walk(root: Element) -> Iterator[Element]:
-    """An element and all elements inside it, in document order."""
+    """Yields an element and all elements inside it, in document order."""
     pending = [root]
     while pending:
         element = pending.pop()
@@ -306,10 +299,10 @@ def _is_comment(node: Element | Chars) -> bool:
 
 
 def require_module(schema: Schema, path: str) -> None:
-    """Checks that a path is one of the schema's.
+    """Checks that the schema has a module.
 
     Raises:
-        PromptEditError: it is not.
+        PromptEditError: it has no such module.
     """
     if schema.module(path) is None:
-        raise PromptEditError(f"The schema has no module {quote(path)}. Pick one that it has.")
+        raise PromptEditError(f"The schema has no module {quote(path)}. Pick one of its modules.")

@@ -1,4 +1,4 @@
-"""The question of a prompt, written into its source: the text that it ends with."""
+"""Writes the question of a prompt, which is its last text."""
 
 from __future__ import annotations
 
@@ -12,26 +12,18 @@ from engine.pml.xml.names import ROLES
 
 
 def set_question(prompt_source: str, schema: Schema, text: str) -> str:
-    """Writes a text in the place of a prompt's last one, which is its question.
+    """Returns the source of a prompt with another last text, which is its question.
 
-    The last text is what stands between two tags, in a turn or in the prompt itself; white space at its ends
-    stays. Where the prompt has none, the text goes to the end of its last turn, or to its own end.
-
-    Args:
-        prompt_source: the source.
-        schema: the schema.
-        text: the new text.
-
-    Returns:
-        The new source.
+    The last text lies between two tags, in a turn or directly in the prompt; white space at its ends stays.
+    In a prompt without text, the new text goes to the end of its last turn, or to its own end.
 
     Raises:
-        PromptEditError: the text has a character that XML forbids, or the source is too broken to be edited.
+        PromptEditError: the text has a character that XML forbids, or the source is too broken to edit.
     """
     if forbidden_character(text) is not None:
         raise PromptEditError("The text has a character that XML forbids. Remove it.")
     page = Page(prompt_source, schema)
-    hosts = [one for one in walk(page.root) if one is page.root or one.tag in ROLES]
+    hosts = [element for element in walk(page.root) if element is page.root or element.tag in ROLES]
     runs = [run for host in hosts for run in _runs(host)]
     if runs:
         run = max(runs, key=lambda run: run[0].span.start)
@@ -48,11 +40,11 @@ def set_question(prompt_source: str, schema: Schema, text: str) -> str:
 
 
 def _runs(host: Element) -> list[list[Chars]]:
-    """Stretches of text between two elements, those of nothing but white space or comments left out."""
+    """Returns the ranges of text between elements, except those of white space and comments only."""
     runs: list[list[Chars]] = [[]]
     for child in host.children:
         if isinstance(child, Element):
             runs.append([])
         else:
             runs[-1].append(child)
-    return [run for run in runs if any(one.kind != "comment" and one.text.strip(SPACE) for one in run)]
+    return [run for run in runs if any(piece.kind != "comment" and piece.text.strip(SPACE) for piece in run)]

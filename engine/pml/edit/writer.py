@@ -1,7 +1,7 @@
-"""From a tree back to a document: for schemas and prompts that a program or another format gave.
+"""Writes schemas and prompts from other sources as documents.
 
-Every text survives to the character. Where the white-space rules would change one, its element is written
-with `xml:space="preserve"`; everywhere else the document is laid out as the formatter does it.
+Every character of a text survives. If the white-space rules would change a text, its element gets
+`xml:space="preserve"`. The rest is laid out like the formatter's output.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from engine.pml.xml.names import ROLES
 
 
 class WriteError(PromptCacheError):
-    """A tree that no document can spell."""
+    """A tree that no document can represent."""
 
 
 def write_schema(schema: Schema) -> str:
     """Returns a document that `parse_schema` reads as this schema.
 
-    Neighbouring texts count as one. The text of a module with `src` is left to its file.
+    Adjacent texts count as one. The text of a module with `src` stays in its file.
 
     Raises:
-        WriteError: a name, a text or a value cannot stand in a document, or the elements are nested too deep.
+        WriteError: a name, text or value is not allowed in a document, or elements are nested too deep.
     """
     source = _Writer().write(schema)
     wanted = _normal(schema)
@@ -47,10 +47,10 @@ def write_schema(schema: Schema) -> str:
 
 
 def require_document(schema: Schema) -> None:
-    """Does nothing for a schema that `write_schema` can write.
+    """Checks that `write_schema` can write a schema.
 
     Raises:
-        WriteError: no document can spell it.
+        WriteError: no document can represent it.
     """
     _require(parse_schema(_Writer().write(schema)), _normal(schema))
 
@@ -61,16 +61,16 @@ def _require(parsed: Parsed[Schema], wanted: Schema) -> None:
 
 
 def _reads(parsed: Parsed[Schema], wanted: Schema) -> bool:
-    """Whether a document is read as a schema, the texts of files left out."""
+    """Whether a document is read as a schema, ignoring the texts of files."""
     tree = parsed.tree if _readable(parsed, ("E209",)) else None
     return tree is not None and bool(_normal(tree) == wanted)
 
 
 def write_prompt(prompt: Prompt) -> str:
-    """Returns a document that `parse_prompt` reads as this prompt; neighbouring texts count as one.
+    """Returns a document that `parse_prompt` reads as this prompt; adjacent texts count as one.
 
     Raises:
-        WriteError: a name, a text or a value cannot stand in a document, or the elements are nested too deep.
+        WriteError: a name, text or value is not allowed in a document, or elements are nested too deep.
     """
     source = _Writer().write(prompt)
     parsed = parse_prompt(source)
@@ -80,15 +80,12 @@ def write_prompt(prompt: Prompt) -> str:
 
 
 def written_alike(one: Schema, other: Schema) -> bool:
-    """Whether two schemas have the same document: neighbouring texts count as one, files by their names."""
+    """Whether two schemas have the same document: adjacent texts count as one, files by their names."""
     return bool(_normal(one) == _normal(other))
 
 
 def self_contained(schema: Schema) -> Schema:
-    """Returns a schema that reads no other files: what its `src` files say is the text of its modules.
-
-    A schema without `src` is returned as it is.
-    """
+    """Returns a schema without `src`: the text of each file becomes the text of its module."""
     nodes = _nodes(schema)
     if not any(isinstance(node, Module) and node.src is not None for node in nodes):
         return schema
@@ -105,16 +102,18 @@ def self_contained(schema: Schema) -> Schema:
 
 
 def _readable(parsed: Parsed[Any], allowed: tuple[str, ...] = ()) -> bool:
-    return all(found.severity != "error" or found.code in allowed for found in parsed.diagnostics)
+    return all(entry.severity != "error" or entry.code in allowed for entry in parsed.diagnostics)
 
 
 def _reason(parsed: Parsed[Any], allowed: tuple[str, ...] = ()) -> str:
-    faults = [one for one in parsed.diagnostics if one.severity == "error" and one.code not in allowed]
-    return f"{faults[0].code}, {faults[0].message}" if faults else "a value in it would be read differently"
+    faults = [
+        entry for entry in parsed.diagnostics if entry.severity == "error" and entry.code not in allowed
+    ]
+    return f"{faults[0].code}, {faults[0].message}" if faults else "a value would be read differently"
 
 
 def _normal(root: Any) -> Any:
-    """The tree with neighbouring texts joined, empty ones dropped, and the text of files left out."""
+    """Returns the tree with adjacent texts joined, without empty texts and texts of files."""
     done: dict[int, Any] = {}
     for node in reversed(_nodes(root)):
         if isinstance(node, Module) and node.src is not None:
@@ -128,7 +127,7 @@ def _normal(root: Any) -> Any:
 
 
 def _spelled(node: Any, children: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The children without seams that no document spells: of what stands last, and of an empty module."""
+    """Removes separators that no document writes: after the last child or in an empty module."""
     if isinstance(node, Module) and len(children) == 1 and _is_seam(children[0]):
         return ()
     if not children or not isinstance(node, (Schema, Module, Role)):
@@ -147,17 +146,17 @@ def _unseamed(node: Any) -> Any:
 
 
 def _nodes(root: Any) -> list[Any]:
-    """Every node but texts, parents first."""
-    found, pending = [], [root]
+    """Returns every node except texts, parents first."""
+    nodes, pending = [], [root]
     while pending:
         node = pending.pop()
-        found.append(node)
+        nodes.append(node)
         pending.extend(child for child in _children(node) if not isinstance(child, Text))
-    return found
+    return nodes
 
 
 def _children(node: Any) -> tuple[Any, ...]:
-    """The children that are written inside a node's tags, which its own seam is not."""
+    """Returns the children written inside a node's tags, without its own separator."""
     if isinstance(node, Union):
         return node.members
     if isinstance(node, Param) or (isinstance(node, Module) and node.src is not None):
@@ -167,7 +166,7 @@ def _children(node: Any) -> tuple[Any, ...]:
 
 
 def _joined(children: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The children with neighbouring texts as one, with the seam between them, which is always read."""
+    """Returns the children with adjacent texts joined, including the separator between them."""
     result: list[Any] = []
     for child in children:
         if isinstance(child, Text) and not child.seam:
@@ -187,7 +186,7 @@ def _is_seam(node: Any) -> bool:
 
 
 def _seam_of(node: Any) -> str:
-    """The seam that is written behind the end tag of a node; none where no white space gives what it has."""
+    """Returns the separator to write after a node's end tag; "" if no white space gives it."""
     modules = node.members if isinstance(node, Union) else (node,) if isinstance(node, Module) else ()
     filled = [module for module in modules if module.children and not module.turns()]
     own = [seam.text if (seam := own_seam(module)) else "" for module in filled]
@@ -195,11 +194,11 @@ def _seam_of(node: Any) -> str:
         module.children[:-1] if text else module.children for module, text in zip(filled, own, strict=True)
     ]
     ends = [children[-1] if children else None for children in texts]
-    return next((one for one in SEAMS if [missing(one, end) for end in ends] == own), "")
+    return next((seam_text for seam_text in SEAMS if [missing(seam_text, end) for end in ends] == own), "")
 
 
 class _Writer:
-    """Writes every element without a space that is not its own; the formatter adds the layout."""
+    """Writes every element without extra white space; the formatter adds the layout."""
 
     def write(self, root: Schema | Prompt) -> str:
         modes = self._modes(root)
@@ -220,7 +219,7 @@ class _Writer:
         return written[id(root)]
 
     def _modes(self, root: Schema | Prompt) -> dict[int, tuple[bool, bool]]:
-        """Whether the white space of every node is kept, and whether that of its parent is."""
+        """Returns whether each node and its parent preserve white space."""
         modes: dict[int, tuple[bool, bool]] = {}
         pending: list[tuple[Any, bool]] = [(root, False)]
         while pending:
@@ -233,7 +232,7 @@ class _Writer:
 
 
 def _must_preserve(node: Any, children: tuple[Any, ...], inherited: bool) -> bool:
-    """Whether an element keeps white space: where it must, or where its parent does and it is one line."""
+    """Whether an element must preserve white space, or is one line and inherits it."""
     texts = [child.text for child in children if isinstance(child, Text)]
     if len(texts) == len(children) and not any("\n" in text for text in texts) and inherited:
         return True
@@ -241,7 +240,7 @@ def _must_preserve(node: Any, children: tuple[Any, ...], inherited: bool) -> boo
 
 
 def _survives(node: Any, children: tuple[Any, ...]) -> bool:
-    """Whether the white-space rules leave the texts and seams of an element as they are."""
+    """Whether the white-space rules leave the texts and separators of an element unchanged."""
     element = Element("", NOWHERE, NOWHERE, NOWHERE)
     wanted: list[Text | str] = []
     for child in children:
@@ -255,34 +254,34 @@ def _survives(node: Any, children: tuple[Any, ...]) -> bool:
         if seam:
             element.children.append(Chars(seam, NOWHERE))
         wanted += [tag, Text(seam, NOWHERE, seam=True)] if seam else [tag]
-    if isinstance(node, (Prompt, Import)):  # what begins a line by itself
+    if isinstance(node, (Prompt, Import)):  # the separator at the start of a line
         places = [place for place in range(len(wanted)) if not place or wanted[place - 1] in ROLES]
         begins = [place for place in places if isinstance(wanted[place], Text)]
         if any(wanted[place] != Text("\n", NOWHERE, seam=True, implied=True) for place in begins):
             return False
-        wanted = [one for place, one in enumerate(wanted) if place not in begins]
+        wanted = [item for place, item in enumerate(wanted) if place not in begins]
     return _as_read(element) == wanted
 
 
 def _as_read(element: Element) -> list[Text | str]:
-    """Texts, seams and tags of an element, as the rules read them."""
-    found: list[Text | str] = []
+    """Returns texts, separators and tags of an element as the rules read them."""
+    items: list[Text | str] = []
     for item in contents(element, "", False):
         if isinstance(item, Element):
-            found.append(item.tag)
+            items.append(item.tag)
             continue
-        seams = (item.before if found else "", item.after)
+        seams = (item.before if items else "", item.after)
         before, after = (Text(seam, NOWHERE, seam=True) for seam in seams)
-        found += [one for one in (before, Text(item.text, NOWHERE), after) if one.text]
-    return found
+        items += [text for text in (before, Text(item.text, NOWHERE), after) if text.text]
+    return items
 
 
 def _tag(node: Any) -> tuple[str, list[tuple[str, str]], str]:
-    """The tag of a node, its attributes, and what stands first inside it."""
+    """Returns the tag of a node, its attributes, and the first text inside it."""
     match node:
         case Schema():
             scaffolds = [
-                start_tag("scaffold", [("modules", " ".join(one.modules))], True) for one in node.scaffolds
+                start_tag("scaffold", [("modules", " ".join(item.modules))], True) for item in node.scaffolds
             ]
             return "schema", [("name", node.name)], "".join(scaffolds)
         case Prompt():
@@ -306,11 +305,11 @@ def _tag(node: Any) -> tuple[str, list[tuple[str, str]], str]:
 
 
 def _import_tag(node: Import) -> tuple[str, list[tuple[str, str]], str]:
-    """Arguments stand in attributes, except what has several lines and what repeats a name."""
+    """Returns an import's tag; arguments are attributes unless one has several lines or a repeated name."""
     names = [argument.name for argument in node.arguments]
-    plain = len(set(names)) == len(names) and all("\n" not in one.value for one in node.arguments)
+    plain = len(set(names)) == len(names) and all("\n" not in item.value for item in node.arguments)
     if plain:
-        return node.name, [(one.name, one.value) for one in node.arguments], ""
+        return node.name, [(item.name, item.value) for item in node.arguments], ""
     inner = ""
     for argument in node.arguments:
         value = escaped_text(argument.value)

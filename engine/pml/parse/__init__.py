@@ -1,1 +1,1 @@
-"""From elements to checked schemas and prompts, and a prompt bound to its schema."""
+"""Builds checked schemas and prompts from elements, and binds prompts to schemas."""

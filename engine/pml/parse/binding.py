@@ -1,23 +1,19 @@
-"""A prompt bound to its schema: the flat sequence of parts in the order in which the model reads them.
+"""Binds a prompt to its schema: the sequence of parts in the model's reading order.
 
 The rules of the order:
 
-1. The schema is walked in order. Its anonymous text and its roles are always part of the result.
-2. Places stay, contents are permuted: within one schema, role or module, the places of imported modules (a
-   union is one place) are filled with the imports in the order of the prompt. No module leaves its role.
-3. Text of the prompt right after an import follows that import's module; text before the first import
-   stands right before that import's module.
-4. What follows the last import directly under the prompt goes to the end. There, bare text joins the last
-   turn if that is a user turn and nothing follows it; after another turn it becomes a user turn of its own. A
-   role tag is a new turn. In a schema without roles there are no turns, and the text just follows.
-5. Text nested in an import: after the nested import that it follows, before the first nested import, or at
-   the end of the module where it nests none.
-6. An import written directly under the prompt whose module lies deeper imports the modules round it too.
-7. A separator between two texts of one turn is read (`engine.pml.whitespace.separators`).
-8. A module of whole turns brings its turns with it. Such modules are permuted among themselves (rule 2), and
-   text that would stand beside their turns goes to the end (rule 4).
-9. A turn without any text does not exist: neither one of the schema of which nothing is imported, nor an
-   empty one of the prompt.
+1. The schema is read in order. Its anonymous text and its roles are always included. 2. Places stay, contents
+are permuted: within one schema, role or module, the imports fill the places of imported modules in the order
+of the prompt. A union is one place. No module leaves its role. 3. Text of the prompt right after an import
+follows that import's module. Text before the first import precedes that import's module. 4. Text and turns
+after the last top-level import go to the end. Bare text there joins the last turn if that is a user turn and
+nothing follows it. After another turn it becomes a new user turn. A role tag is a new turn. A schema without
+roles has no turns, and the text just follows. 5. Text nested in an import follows the nested import before
+it, or precedes the first nested import. Without nested imports it goes to the end of the module. 6. A
+top-level import of a nested module also imports the enclosing modules. 7. A separator between two texts of
+one turn is read (`engine.pml.whitespace.separators`). 8. A module of whole turns includes its turns. Such
+modules are permuted among themselves (rule 2). Text next to their turns goes to the end (rule 4). 9. A turn
+without any text is dropped, both in the schema and in the prompt.
 """
 
 from __future__ import annotations
@@ -50,10 +46,10 @@ class Bound:
     """A prompt bound to a schema.
 
     Attributes:
-        schema: the schema; the nodes in the parts are its own.
-        parts: in the order in which they are read.
-        imports: paths of the imported modules in the order of the prompt, ancestors included.
-        diagnostics: in the order of the prompt's text, which their places refer to.
+        schema: the schema that owns the nodes in the parts.
+        parts: in reading order.
+        imports: paths of the imported modules in prompt order, including ancestors.
+        diagnostics: in the order of the prompt's text.
     """
 
     schema: Schema
@@ -68,15 +64,12 @@ class Bound:
 
 
 def bind(schema: Schema, prompt: Prompt, earlier: Sequence[Schema] = ()) -> Bound:
-    """Binds a prompt to a schema by the rules of this module.
+    """Binds a prompt to a schema by the rules of this module; with errors, the parts are incomplete.
 
     Args:
-        schema: the schema; its look-up tables are built at the first use and kept with it.
+        schema: the schema; its look-up tables are built at the first use.
         prompt: the prompt.
-        earlier: what the schema said before, the latest first: it tells which module an old name means.
-
-    Returns:
-        The parts and the diagnostics. With errors the parts hold what could be bound.
+        earlier: earlier versions of the schema, the latest first, to resolve old names.
     """
     report = Reporter(prompt.lines, torn=prompt.torn)
     resolution = Resolver(schema, prompt, report, earlier).resolve()
@@ -88,12 +81,12 @@ def bind(schema: Schema, prompt: Prompt, earlier: Sequence[Schema] = ()) -> Boun
 
 
 def _advise(schema: Schema, resolution: Resolution, report: Reporter) -> None:
-    """Name the parameters that stay empty."""
+    """Reports parameters without a value."""
     for path, node in resolution.picks.items():
         module = schema.module(path)
-        given = resolution.arguments.get(path, {})
+        arguments = resolution.arguments.get(path, {})
         for param in module.params() if module else ():
-            if param.default is None and param.name not in given:
+            if param.default is None and param.name not in arguments:
                 message = (
                     f'{quote(param.name)} of {quote(path)} stays empty; give an argument, {param.name}="…"'
                 )
@@ -101,7 +94,7 @@ def _advise(schema: Schema, resolution: Resolution, report: Reporter) -> None:
 
 
 class _Emitter:
-    """Walks the schema with the imports in their places; the tree's depth costs no stack."""
+    """Walks the schema iteratively, with the imports in their places."""
 
     def __init__(self, schema: Schema, resolution: Resolution) -> None:
         self._schema = schema
@@ -115,7 +108,7 @@ class _Emitter:
             queue.reverse()
 
     def parts(self) -> Iterator[Unsettled]:
-        """The parts that come from the schema, with the prompt's text between them."""
+        """Yields the parts of the schema, with the prompt's text between them."""
         picks = self._resolution.picks
         pending: list[Unsettled | _Content] = []
         pending.extend(_Content(child, self._schema, "") for child in reversed(self._schema.children))
@@ -154,15 +147,15 @@ class _Emitter:
         yield from _new(resolution.after.get(path, ()))
 
     def _argument(self, param: Param, path: str) -> ArgumentText:
-        given = self._resolution.arguments.get(path, {}).get(param.name)
-        if given is None:
+        argument = self._resolution.arguments.get(path, {}).get(param.name)
+        if argument is None:
             return ArgumentText(param, path, param.default or "", False, None)
-        return ArgumentText(param, path, given.value, True, given.span)
+        return ArgumentText(param, path, argument.value, True, argument.span)
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A child of the schema still to be walked."""
+    """A child of the schema that is not walked yet."""
 
     node: Text | Param | Module | Union | Role
     container: Schema | Role | Module
@@ -179,7 +172,7 @@ def _new(texts: list[Text] | tuple[Text, ...]) -> Iterator[NewText]:
 
 
 def _add_tail(parts: list[Unsettled], tail: list[Text | Role], *, turns: bool) -> list[Unsettled]:
-    """Adds what follows the last import, in turns where the schema has turns."""
+    """Adds the text after the last import, in turns if the schema has turns."""
     for item in tail:
         if isinstance(item, Role):
             turns = True
@@ -200,7 +193,7 @@ def _add_tail(parts: list[Unsettled], tail: list[Text | Role], *, turns: bool) -
 
 
 def _last_turn(parts: list[Unsettled]) -> Unsettled | None:
-    """The last part, once turns of others than the user at the end are gone that have no text."""
+    """Returns the last part, after dropping empty non-user turns at the end."""
     while parts and isinstance(last := parts[-1], RoleClose) and last.role != "user":
         start = max(place for place, part in enumerate(parts) if isinstance(part, RoleOpen))
         if any(map(_says_something, parts[start:])) or _is_told_of(last):
@@ -210,7 +203,7 @@ def _last_turn(parts: list[Unsettled]) -> Unsettled | None:
 
 
 def _is_told_of(part: RoleClose) -> bool:
-    """Whether a turn is one even without text: of a tool, or with calls of tools."""
+    """Whether a turn counts without text: a tool's turn, or one with tool calls."""
     return part.role == "tool" or bool(part.node.fields)
 
 
@@ -221,9 +214,9 @@ def _says_something(part: Unsettled) -> bool:
 
 
 def _with_words(parts: list[Part]) -> Iterator[Part]:
-    """The parts without turns that have no text; a line break parts what such a turn would part."""
+    """Yields the parts without empty turns; a line break replaces an empty turn between texts."""
     turn: list[Part] = []
-    last: Part | None = None  # text that stands in no turn
+    last: Part | None = None  # text outside turns
     gone: RoleClose | None = None
     for part in parts:
         if isinstance(part, RoleOpen) or turn:

@@ -1,7 +1,7 @@
-"""Schemas that a schema includes: which file an `<include>` means, whether it can stand there, and its nodes.
+"""Resolves `<include>`: finds the file, checks that it fits, and returns its nodes.
 
-What is included stands in the tree as if it were written in the place of the `<include>`, and its nodes have
-the span of that. A module of an included file with `src` has its text from beside that file.
+The included content replaces the `<include>` in the tree, and its nodes have the span of the `<include>`. A
+`src` in an included file is relative to that file.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ from engine.pml.xml.names import ROLES
 from engine.pml.xml.reader import Document, read
 from engine.pml.xml.scanner import MAX_DEPTH
 
-MAX_INCLUDES: Final = 256
-"""The most `<include>` that a schema may have, those of included files counted too."""
+MAX_INCLUDES: Final = 256  # `<include>` elements of a schema, including those of included files
 
-MAX_CHAIN: Final = 16
-"""The most files that may include one another in a row."""
+MAX_CHAIN: Final = 16  # files that include one another in a row
 
 
 @dataclass
 class _Reading:
-    """What all files of one schema share.
+    """State that all files of one schema share.
 
     Attributes:
-        base: the folder of the schema; None where it lies in none.
+        base: the folder of the schema, or None.
         sources: reads the files.
-        included: every path that an `<include>` names, in the order of reading, from the schema's folder.
-        size: bytes of what was included so far.
+        included: every path of an `<include>`, relative to the schema, in reading order.
+        size: bytes of the included text so far.
     """
 
     base: Path | None
@@ -46,18 +44,18 @@ class _Reading:
     size: int = 0
 
     def real(self, path: str) -> str:
-        """What a path means, links followed; only to be compared, as links can change before it is read."""
+        """Resolves links in a path, for comparison only: links may change before the file is read."""
         return os.path.realpath(self.base / path) if path and self.base else path
 
 
 @dataclass(frozen=True)
 class SchemaFile:
-    """A document that is read for a schema: the schema itself, or one that it includes.
+    """A document of a schema: the schema itself, or an included one.
 
     Attributes:
         text: its text.
-        path: where it lies, from the schema's folder; empty for the schema itself.
-        depth: how many elements its own elements are nested in.
+        path: its path relative to the schema; empty for the schema itself.
+        depth: the nesting depth of its elements.
         above: the file that includes it.
     """
 
@@ -69,82 +67,76 @@ class SchemaFile:
 
     @classmethod
     def of(cls, text: str, base: Path | None) -> SchemaFile:
-        """The file of a schema itself, whose other files lie in a folder."""
+        """Returns the file of a schema with its folder."""
         return cls(text, _Reading(base))
 
     @property
     def included(self) -> tuple[str, ...]:
-        """The paths of all that was included so far, missing files too, each once."""
+        """The paths of all includes so far, even missing files, without repeats."""
         return tuple(dict.fromkeys(self.reading.included))
 
     def beside(self, src: str) -> str:
-        """A path that this file names, from the schema's folder."""
+        """Returns a path of this file relative to the schema's folder."""
         return posixpath.join(posixpath.dirname(self.path), src)
 
     def read(self, src: str) -> str:
-        """The text of a file that this one names.
+        """Reads a file that this file names.
 
         Raises:
-            SourceError: it leads out of the folder, or cannot be read as text.
+            SourceError: the path leaves the folder, or the file is not readable text.
         """
         require_inside(src)
         return self.reading.sources.read(self.beside(src), self.reading.base)
 
     def where(self, file: str, line: int) -> str:
-        """A line of a file of this schema, as a message on this file names it."""
+        """Describes a line of a file of this schema, for a message about this file."""
         if file == self.path:
             return f"at line {line}"
         return f"at line {line} of {quote(file) if file else 'the schema that includes it'}"
 
     def include(self, src: str, element: Element, turns: bool) -> tuple[SchemaFile, Document, Element]:
-        """A schema that this file includes, read as far as its elements.
-
-        Args:
-            src: its path, as this file writes it.
-            element: the `<include>`.
-            turns: whether turns may stand there.
-
-        Returns:
-            The file, the document with its faults, and its root.
+        """Reads an included schema; returns the file, the document with its errors, and its root.
 
         Raises:
-            SourceError: it cannot be read, or cannot be included there.
+            SourceError: the file is not readable or not allowed there, such as one with turns unless `turns`.
         """
         require_inside(src)
         path = posixpath.normpath(self.beside(src))
         reading = self.reading
         reading.included.append(path)
         chain = list(self._chain())
-        if reading.real(path) in (reading.real(one.path) for one in chain):
+        if reading.real(path) in (reading.real(item.path) for item in chain):
             raise _circle(chain, path)
         if len(chain) > MAX_CHAIN:
             raise _refusal(path, f"more than {MAX_CHAIN} files include one another; include it further up")
         if len(reading.included) > MAX_INCLUDES:
             raise _refusal(path, f"a schema includes at most {MAX_INCLUDES} files; put some of them into one")
         text = reading.sources.read(path, reading.base)
-        if chain[-1].text == text and "/" not in path:  # the schema itself, whose name nobody knows
+        if chain[-1].text == text and "/" not in path:  # the schema itself, whose name is unknown
             raise _circle(chain, path)
         reading.size += len(text.encode("utf-8", "surrogatepass"))
         if reading.size > MAX_BYTES:
-            raise _refusal(path, "what a schema includes has at most 5 MB together; split the schema")
+            raise _refusal(
+                path, "the included files of a schema have at most 5 MB in total; split the schema"
+            )
         document = read(text)
         depth = self.depth + _depth_of(element)
         root = _root_of(document, path, src)
         if depth + _height_of(root) > MAX_DEPTH:
             raise _refusal(path, f"elements would nest more than {MAX_DEPTH} deep; include it further out")
-        role = next((one for one in _elements(root) if one.tag in ROLES), None)
+        role = next((item for item in _elements(root) if item.tag in ROLES), None)
         if role is not None and not turns:
             line = document.report.lines.line(role.span.start)
             where = element.parent.tag if element.parent is not None else "it"
             reason = (
-                f"its turn <{role.tag}> at line {line} may not stand in <{where}>; include it directly in "
-                "the schema, or take the tags of its turns away"
+                f"its turn <{role.tag}> at line {line} is not allowed in <{where}>; include it directly in "
+                "the schema, or remove the tags of its turns"
             )
             raise _refusal(path, reason)
         return SchemaFile(text, reading, path, depth, self), document, root
 
     def _chain(self) -> Iterator[SchemaFile]:
-        """This file, the one that includes it, and so on."""
+        """Yields this file, the file that includes it, and so on."""
         file: SchemaFile | None = self
         while file is not None:
             yield file
@@ -152,15 +144,15 @@ class SchemaFile:
 
 
 def placed(nodes: Sequence[Any], span: Span) -> list[Any]:
-    """Nodes of an included schema as nodes of the one that includes it, at the place of its `<include>`."""
-    found: list[Any] = []
+    """Copies nodes of an included schema to the place of its `<include>`."""
+    inner: list[Any] = []
     pending = list(nodes)
     while pending:
         node = pending.pop()
-        found.append(node)
+        inner.append(node)
         pending.extend(_below(node))
     done: dict[int, Any] = {}
-    for node in reversed(found):
+    for node in reversed(inner):
         below = tuple(done[id(child)] for child in _below(node))
         if isinstance(node, Text):
             new: Any = replace(node, span=span)
@@ -177,9 +169,9 @@ def placed(nodes: Sequence[Any], span: Span) -> list[Any]:
 
 
 def placed_scaffolds(scaffolds: Iterable[Scaffold], path: str, span: Span) -> list[Scaffold]:
-    """Scaffolds of a schema that is included in the module with a path, or directly in the schema."""
+    """Moves scaffolds of an included schema to the module that includes it."""
     above = f"{path}/" if path else ""
-    return [Scaffold(tuple(above + module for module in one.modules), span) for one in scaffolds]
+    return [Scaffold(tuple(above + module for module in scaffold.modules), span) for scaffold in scaffolds]
 
 
 def _below(node: Any) -> tuple[Any, ...]:
@@ -189,22 +181,22 @@ def _below(node: Any) -> tuple[Any, ...]:
 
 
 def _root_of(document: Document, path: str, src: str) -> Element:
-    """The root of a document that is to be included; `src` is how its path is written.
+    """Returns the root of an included document; `src` is its path as written.
 
     Raises:
-        SourceError: it is no schema.
+        SourceError: it is not a schema.
     """
-    foreign = next((one for one in document.report.errors if one.code == "E121"), None)
+    foreign = next((error for error in document.report.errors if error.code == "E121"), None)
     if foreign is not None:
-        what = foreign.message.partition(";")[0]
-        raise _refusal(path, f'{what}; to have its text, write <module name="…" src="{src}"/>')
+        kind = foreign.message.partition(";")[0]
+        raise _refusal(path, f'{kind}; to include its text, write <module name="…" src="{src}"/>')
     root = document.root
     if root is None:
-        found = document.report.errors[0].message if document.report.errors else "the document is empty"
-        raise _refusal(path, found)
+        reason = document.report.errors[0].message if document.report.errors else "the document is empty"
+        raise _refusal(path, reason)
     if root.tag != "schema":
         shown = quote(root.tag)[1:-1]
-        raise _refusal(path, f'its root is <{shown}>; name a document that begins with <schema name="…">')
+        raise _refusal(path, f'its root is <{shown}>; name a document that starts with <schema name="…">')
     return root
 
 
@@ -213,9 +205,9 @@ def _refusal(path: str, reason: str) -> SourceError:
 
 
 def _circle(chain: list[SchemaFile], path: str) -> SourceError:
-    """What is said of files that include one another in a circle, the innermost first in the chain."""
-    files = [*(one.path or "this schema" for one in reversed(chain)), path]
-    return _refusal(path, f"it would include itself, {' → '.join(files)}; take one of these includes away")
+    """Returns the error for a circular include; the chain starts with the innermost file."""
+    files = [*(file.path or "this schema" for file in reversed(chain)), path]
+    return _refusal(path, f"it would include itself, {' → '.join(files)}; remove one of these includes")
 
 
 def _elements(element: Element) -> Iterator[Element]:
@@ -223,7 +215,6 @@ def _elements(element: Element) -> Iterator[Element]:
 
 
 def _depth_of(element: Element) -> int:
-    """How many elements an element is nested in."""
     depth = 0
     while element.parent is not None:
         element, depth = element.parent, depth + 1
@@ -231,7 +222,7 @@ def _depth_of(element: Element) -> int:
 
 
 def _height_of(root: Element) -> int:
-    """How deep elements are nested in an element, itself not counted."""
+    """Returns the nesting depth below an element."""
     height, level = 0, list(_elements(root))
     while level:
         height += 1

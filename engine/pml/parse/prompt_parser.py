@@ -1,4 +1,4 @@
-"""From a prompt document to its tree. What a prompt imports is checked against a schema by `binding`."""
+"""Parses a prompt document into its tree. `binding` checks its imports against a schema."""
 
 from __future__ import annotations
 
@@ -17,27 +17,19 @@ from engine.pml.xml.suggestions import escaped, meant_attribute, meant_choice, m
 
 
 def document_kind(source: str) -> Literal["schema", "prompt"] | None:
-    """What a document is by its root element: a schema, a prompt, or neither."""
+    """Returns the kind of a document by its root element."""
     tag = Scanner(source, Reporter(LineIndex(source))).first_tag()
     return cast(Literal["schema", "prompt"], tag) if tag in ("schema", "prompt") else None
 
 
 def parse_prompt(source: str | bytes) -> Parsed[Prompt]:
-    """Parses a prompt.
-
-    Args:
-        source: the document, as text or as the bytes of a file.
-
-    Returns:
-        The tree, made of whatever can be understood, and every diagnostic that needs no schema. Never raises
-        on what the document says.
-    """
+    """Parses a prompt, as far as possible, with every diagnostic that needs no schema."""
     document = read(source)
     return Parsed(build_prompt(document), document.report.finish(), document.text)
 
 
 def build_prompt(document: Document) -> Prompt | None:
-    """The tree of a document that has been read; its further faults go to the document's reporter."""
+    """Builds the tree of a document; further errors go to the document's reporter."""
     if document.root is None:
         return None
     return _PromptBuilder(document.text, document.report).build(document.root)
@@ -45,8 +37,6 @@ def build_prompt(document: Document) -> Prompt | None:
 
 @dataclass(slots=True)
 class _Frame(Frame):
-    """With the arguments that are given in it."""
-
     arguments: list[Argument] = field(default_factory=list)
 
 
@@ -80,7 +70,7 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             return
         if frame.kind == "role" or frame.preserve:
             before, after, begins = "", "", False
-        else:  # what begins an import or a prompt, or follows a turn, begins a line
+        else:  # text at the start of an import or prompt, or after a turn, begins a line
             begins = not frame.children or isinstance(frame.children[-1], Role)
             before, after = "\n" if begins else run.before, run.after
         seam = Text(before, run.span, True, implied=begins)
@@ -107,17 +97,17 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             return self._role(frame, element)
         if tag in RESERVED:
             remedy, hint, fix = self._of_schema(frame, element)
-            message = f"<{tag}> belongs to a schema and may not stand in a prompt; {remedy}"
+            message = f"<{tag}> belongs to a schema and is not allowed in a prompt; {remedy}"
             self._report.add("E206", message, element.tag_span, hint, fix)
-            # What an unclosed parameter has swallowed is read as following it; reading it here too would
-            # double the work with each of them.
+            # The content of an unclosed parameter is read as text after it. Reading it here too would
+            # double the work for each one.
             swallowed = tag in INLINE and not element.closed
             return None if swallowed else self._transparent(frame, element)
         if frame.kind == "role":
             message = (
-                f"<{tag}> may not stand in <{frame.element.tag}>: a role of a prompt holds text only, and "
-                "modules bring their roles from the schema; move the import out of it, or write "
-                f"&lt;{tag} where it is text"
+                f"<{tag}> is not allowed in <{frame.element.tag}>: a role of a prompt contains only text, "
+                "and modules have their roles in the schema; move the import out, or write "
+                f"&lt;{tag} for literal text"
             )
             hint, fix = f"it before <{frame.element.tag}>", self._before_roles(element)
             if any(isinstance(child, Chars) and child.text.strip() for child in element.children):
@@ -132,7 +122,7 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         return inner
 
     def _of_schema(self, frame: _Frame, element: Element) -> tuple[str, str, tuple[Edit, ...]]:
-        """What to write for an element of a schema: in words, as a hint and as edits."""
+        """Returns what to write for an element of a schema: in words, as a hint and as edits."""
         tag, name = element.tag, element.get("name")
         if tag == "module" and name and NAME.fullmatch(name.value):
             if frame.kind == "role" or not element.closed:
@@ -143,10 +133,10 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             return "an argument is an <arg>", "arg", element.renamed("arg")
         if tag == "scaffold" and element.closed and not element.children:
             return "remove it", NOTHING, (Edit(element.span, ""),)
-        return "import modules by their names, <name/>, and take its tags away", TAGS, unwrapped(element)
+        return "import modules by name, <name/>, and remove its tags", TAGS, unwrapped(element)
 
     def _before_roles(self, element: Element) -> tuple[Edit, ...]:
-        """The edits that move an import before the first turn of the prompt."""
+        """Returns the edits that move an import before the first turn of the prompt."""
         first = self._first_role
         if (
             first is None
@@ -162,7 +152,7 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             return self._frame(element, "role", frame.preserve)
         where = frame.element.tag
         message = (
-            f"<{element.tag}> may not stand in <{where}>: a role stands directly in the prompt; move it out"
+            f"<{element.tag}> is not allowed in <{where}>: a role must be directly in the prompt; move it out"
         )
         hint, fix = TAGS, unwrapped(element)
         if frame.kind == "import" and element.closed and self._end is not None:
@@ -175,7 +165,7 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         name = element.get("name")
         value = self._argument_text(frame, element)
         if frame.kind != "import":
-            message = "<arg> may stand only in the import whose argument it gives; move it into that element"
+            message = "<arg> is allowed only in the import with its parameter; move it into that import"
             self._report.add("E206", message, element.tag_span)
         elif name is None or not name.value.strip():
             message = 'the attribute name of <arg> is missing; write <arg name="…">'
@@ -189,11 +179,11 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             if isinstance(item, Run):
                 parts.append(item.text)
             else:
-                message = f"<{item.tag}> may not stand in <arg>, which holds text only; write &lt; for '<'"
+                message = (
+                    f"<{item.tag}> is not allowed in <arg>, which contains only text; write &lt; for '<'"
+                )
                 self._report.add("E206", message, item.tag_span, f"&lt;{item.tag}", escaped(item))
         return "".join(parts)
-
-    # Attributes
 
     def _check_attributes(self, element: Element, known: tuple[str, ...]) -> None:
         for name, attribute in list(element.attributes.items()):

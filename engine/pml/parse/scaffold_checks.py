@@ -1,4 +1,4 @@
-"""What is wrong with the scaffolds of a schema: modules that it does not have, and scaffolds of no use."""
+"""Checks the scaffolds of a schema: unknown modules and useless scaffolds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,9 @@ from engine.pml.xml.names import PATH
 def check_scaffolds(
     schema: Schema, scaffolds: Sequence[tuple[Scaffold, Span]], text: str, report: Reporter, above: str = ""
 ) -> None:
-    """Reports what is wrong with scaffolds.
+    """Reports errors in scaffolds, each given with the span of its list of paths in `text`.
 
-    Args:
-        schema: the schema, with all its modules.
-        scaffolds: each with the place of its list of paths.
-        text: the document that these places count in.
-        report: takes the faults.
-        above: what stands before the paths in the schema: the path of the module that includes them, with /.
+    `above` is the prefix of the paths: the path of the including module and a slash, or "".
     """
     speller = Speller()
     for scaffold, span in scaffolds:
@@ -35,7 +30,7 @@ def check_scaffolds(
                 near = meant[0].path if len(meant) == 1 else None
                 near = near or speller.nearest(above + path, schema.index.by_path)
                 near = near.removeprefix(above) if near else None
-                remedy = f"did you mean {quote(near)}?" if near else "name modules by their paths"
+                remedy = f"did you mean {quote(near)}?" if near else "use the paths of modules"
                 message = f"the schema has no module {quote(path)}; {remedy}"
                 place = Span(*word.span())
                 report.add("E306", message, place, near or "", swap(place, near))
@@ -43,7 +38,7 @@ def check_scaffolds(
         if clash is not None:
             first, second = clash
             both = f"{quote(first)} and {quote(second)}"
-            message = f"{both} are members of one union, so no prompt imports both; keep one"
+            message = f"{both} are members of the same union, so no prompt imports both; keep one"
             report.add("W606", message, span)
         elif len(named) == 1 and known:
             message = "a scaffold of one module changes nothing; name another, or remove it"
@@ -53,7 +48,7 @@ def check_scaffolds(
 
 
 def _clash(schema: Schema, paths: list[str]) -> tuple[str, str] | None:
-    """Two of the paths that lie under different members of one union."""
+    """Returns two paths under different members of one union."""
     chosen: dict[int, tuple[str, str]] = {}
     for path in paths:
         member = path

@@ -1,4 +1,4 @@
-"""Attributes of a schema's elements: which there are, what they may say, and names that can be names."""
+"""Checks the attributes of a schema's elements: known names, allowed values, and valid module names."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from engine.pml.xml.elements import Attribute, Element
 from engine.pml.xml.names import ATTRIBUTES, CACHE, NAME, NAME_RULE, SPACE_MODES
 from engine.pml.xml.suggestions import meant_attribute, meant_choice, removed, usable_name
 
-MAX_PATH: Final = 2000
-"""The longest path of a module, in characters; every module below keeps a copy of its own."""
+MAX_PATH: Final = 2000  # characters in the path of a module; every nested module stores a copy
 
 
 class AttributeReader(TreeBuilder[AnyFrame]):
-    """A builder of schemas that knows the attributes of its elements."""
+    """A builder of schemas that checks attributes."""
 
     def _attributes(self, element: Element, kind: str) -> dict[str, Attribute]:
-        """The attributes of an element by their right names; faulty ones are reported."""
+        """Returns the attributes of an element by their corrected names; reports errors."""
         known = ATTRIBUTES[kind]
         result: dict[str, Attribute] = {}
         for name, attribute in element.attributes.items():
@@ -39,7 +38,7 @@ class AttributeReader(TreeBuilder[AnyFrame]):
                 if near:
                     result[near] = element.attributes.get(near) or attribute
         element.attributes.update(
-            {name: found for name, found in result.items() if name not in element.attributes}
+            {name: attribute for name, attribute in result.items() if name not in element.attributes}
         )
         return result
 
@@ -53,18 +52,18 @@ class AttributeReader(TreeBuilder[AnyFrame]):
             self._report.add("E204", message, span, right or "", swap(span, right))
 
     def _required(self, element: Element, attributes: dict[str, Attribute], name: str) -> Attribute | None:
-        found = attributes.get(name)
-        if found is not None and found.value.strip():
-            return found
+        actual = attributes.get(name)
+        if actual is not None and actual.value.strip():
+            return actual
         parent, bare = element.parent, element.empty_tag and not element.attributes
         if bare and parent is not None and parent.tag == element.tag and not parent.closed:
             hint = f"</{element.tag}>"
             message = f"a second <{element.tag}/> has no {name}; to close the first, write {hint}"
             self._report.add("E202", message, element.tag_span, hint, (Edit(element.span, hint),))
             return None
-        what = "is missing" if found is None else "is empty"
+        what = "is missing" if actual is None else "is empty"
         message = f'the attribute {name} of <{element.tag}> {what}; write {name}="…"'
-        self._report.add("E202", message, element.tag_span if found is None else found.span, f'{name}="…"')
+        self._report.add("E202", message, element.tag_span if actual is None else actual.span, f'{name}="…"')
         return None
 
     def _check_name(self, what: str, name: Attribute) -> bool:

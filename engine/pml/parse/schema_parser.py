@@ -1,4 +1,4 @@
-"""From a schema document to its tree, with the diagnostics of structure, names and advice."""
+"""Parses a schema document into its tree, with diagnostics of structure, names and advice."""
 
 from __future__ import annotations
 
@@ -44,34 +44,25 @@ from engine.pml.xml.suggestions import (
     unwrapped,
 )
 
+# used names, with the file ("" for the schema itself) and the line
 Names: TypeAlias = dict[str, tuple[str, int]]
-"""Names that are taken, with the file (empty for the schema's own) and the line."""
 
 _LENGTH: Final = re.compile(r"0*[1-9][0-9]{0,6}")
 _OF_FIRST: Final = ("len", "length", "default", "scaffold")
 _REPEAT_LENGTH: Final = 40
 _WHERE: Final = {
-    "param": "a parameter belongs inside a module",
-    "union": "a union holds modules only; put the inner union inside a module",
-    "scaffold": "a scaffold stands directly in the schema",
-    "schema": "a document holds one schema, as its root",
-    "prompt": "a prompt is a document of its own",
-    "arg": "an argument belongs inside an import of a prompt",
-    "include": "what it includes stands in the schema, a role or a module",
+    "param": "a parameter must be inside a module",
+    "union": "a union contains only modules; put the inner union inside a module",
+    "scaffold": "a scaffold must be directly in the schema",
+    "schema": "a document has one schema, its root",
+    "prompt": "a prompt needs its own document",
+    "arg": "an argument must be inside an import of a prompt",
+    "include": "an include must be in the schema, a role or a module",
 }
 
 
 def parse_schema(source: str | bytes, *, base: Path | None = None) -> Parsed[Schema]:
-    """Parses a schema.
-
-    Args:
-        source: the document, as text or as the bytes of a file.
-        base: the folder that `src` files are looked up in; without it, `src` is a fault.
-
-    Returns:
-        The tree, made of whatever can be understood, and every diagnostic of the document. Never raises on
-        what the document says.
-    """
+    """Parses a schema, as far as possible, with every diagnostic; `src` needs the folder `base`."""
     document = read(source)
     tree = None
     if document.root is not None:
@@ -82,17 +73,13 @@ def parse_schema(source: str | bytes, *, base: Path | None = None) -> Parsed[Sch
 
 @dataclass(slots=True)
 class _Frame(Frame):
-    """With the names that are taken in it, and what its advice needs."""
-
     path: str = ""
     names: Names = field(default_factory=dict)
     params: dict[str, Param] = field(default_factory=dict)
     members: int = 0
     unread: bool = False
-    written: str = ""
-    """The last seam that is written in it."""
-    outermost: bool = False
-    """Whether whole turns may stand in it: it is the schema, or a module or union at its top level."""
+    written: str = ""  # the last separator written in it
+    outermost: bool = False  # whole turns are allowed: the schema, or its top-level modules and unions
 
 
 class _SchemaBuilder(AttributeReader[_Frame]):
@@ -101,7 +88,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         self._file = file
         self._scaffolds: list[tuple[Scaffold, Span]] = []
         self._included: list[Scaffold] = []
-        self._texts = texts  # of modules, with their paths, in all files
+        self._texts = texts  # texts of modules in all files, with their paths
         self._end: int | None = None
 
     def build(self, root: Element) -> Schema | None:
@@ -131,11 +118,8 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         return schema
 
     def _all_scaffolds(self) -> tuple[Scaffold, ...]:
-        """The scaffolds, those of included files too, in the order of the document."""
-        found = [*self._included, *(scaffold for scaffold, _ in self._scaffolds)]
-        return tuple(sorted(found, key=lambda scaffold: scaffold.span.start))
-
-    # The walk
+        scaffolds = [*self._included, *(scaffold for scaffold, _ in self._scaffolds)]
+        return tuple(sorted(scaffolds, key=lambda scaffold: scaffold.span.start))
 
     def _frame(self, element: Element, kind: str, preserve: bool, path: str, names: Names) -> _Frame:
         preserve = preserves(element, preserve)
@@ -147,7 +131,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             frame.written = add_run(frame.children, run) or frame.written
         elif run.text.strip():
             message = (
-                f"text {quote(run.text.strip(), 30)} stands in a union, which holds modules only; move it out"
+                f"text {quote(run.text.strip(), 30)} is in a union, which contains only modules; move it out"
             )
             edits = moved(self._text, run.span, frame.element.open_span.start)
             choices = (Fix("Move it before <union>: every prompt then reads it", edits),) if edits else ()
@@ -180,20 +164,20 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             return None
         rule = TURNS_RULE if tag in ROLES else _WHERE[tag]
         inside = frame.element.tag
-        message = f"<{element.tag}> may not stand in <{inside}>: {rule}"
+        message = f"<{element.tag}> is not allowed in <{inside}>: {rule}"
         hint, fix = self._elsewhere(frame, element, tag)
         choices: tuple[Fix, ...] = ()
         if tag in ROLES and fix:
             choices, hint, fix = (Fix(f"Remove the tags: the text is then part of <{inside}>", fix),), "", ()
         if tag in ROLES and frame.kind != "union" and frame.path:
-            message += f"; move module {quote(frame.path)} directly into the schema, or take its tags away"
+            message += f"; move module {quote(frame.path)} directly into the schema, or remove its tags"
         elif hint == TAGS or choices:
-            message += "; take its tags away, or move it"
+            message += "; remove its tags, or move it"
         self._report.add("E206", message, element.tag_span, hint, fix, choices)
         return None if tag in ("param", "scaffold", "arg", "include") else self._transparent(frame, element)
 
     def _elsewhere(self, frame: _Frame, element: Element, tag: str) -> tuple[str, tuple[Edit, ...]]:
-        """What puts a misplaced element where it may stand, as a hint and as edits."""
+        """Returns the fix for a misplaced element, as a hint and as edits."""
         name = element.get("name")
         if tag == "param":
             return in_module(element, name.value if name else "", frame.names)
@@ -208,13 +192,13 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         return TAGS, unwrapped(element, "\n" if apart else "")
 
     def _may_be_known(self, scaffold: Element) -> bool:
-        """Whether each path of a scaffold ends with a name that is written somewhere."""
+        """Whether each path of a scaffold ends with a name that occurs in the text."""
         modules = scaffold.get("modules")
         names = (path.rpartition("/")[2] for path in modules.value.split()) if modules else ()
         return all(f'name="{name}"' in self._text for name in names)
 
     def _known_tag(self, element: Element, frame: _Frame) -> str | None:
-        """The PML element meant by a tag; an unknown one is reported and read as the nearest."""
+        """Returns the PML element of a tag; an unknown tag is reported and read as the nearest."""
         tag = "param" if element.tag == "parameter" else element.tag
         if tag in ELEMENTS:
             return tag
@@ -227,15 +211,13 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         hint, fix = f"&lt;{element.tag}", escaped(element)
         if near:
             remedy, hint, fix = f"did you mean <{near}>?", near, element.renamed(near)
-        elif frame.kind == "union" and (found := as_module(element, frame.names))[1]:
-            remedy, (hint, fix) = f"to define a module, write {found[0]}", found
+        elif frame.kind == "union" and (fixed := as_module(element, frame.names))[1]:
+            remedy, (hint, fix) = f"to define a module, write {fixed[0]}", fixed
         else:
-            remedy = f'write &lt;{shown} where it is text, and <module name="…"> to define a module'
-        message, same = f"PML has no element <{shown}>; {remedy}", not near and not element.closed
+            remedy = f'write &lt;{shown} for literal text, or <module name="…"> to define a module'
+        message, same = f"<{shown}> is not a PML element; {remedy}", not near and not element.closed
         self._report.add("E205", message, element.tag_span, hint, fix, of_tags=same)
         return "param" if near == "parameter" else near
-
-    # Elements
 
     def _module(self, frame: _Frame, element: Element) -> _Frame:
         frame.members += 1
@@ -258,7 +240,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             message = (
                 f"the text of this module comes from {quote(src.value)}; empty the module, or remove src"
             )
-            remove = Fix("Remove src: the module then says its own text", removed(self._text, src.span))
+            remove = Fix("Remove src: the module then has its own text", removed(self._text, src.span))
             self._report.add("E210", message, src.span, choices=(remove,))
         frame.items = iter(())
         try:
@@ -272,7 +254,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             frame.children.append(Text(content, src.value_span))
 
     def _include(self, frame: _Frame, element: Element) -> None:
-        """Puts the content of another schema in the place of an element."""
+        """Replaces an `<include>` with the content of another schema."""
         src = self._required(element, self._attributes(element, "include"), "src")
         if element.closed:
             self._check_bare(element)
@@ -292,17 +274,17 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         self._report.adopt(document.report, file.path, src.value_span)
 
     def build_in(self, place: _Frame, root: Element) -> tuple[_Frame, tuple[Scaffold, ...]]:
-        """What a schema holds that stands in a place of another, and its scaffolds."""
+        """Returns the content and scaffolds of this schema, for inclusion at `place`."""
         self._end = root.close_span.start if root.close_span else None
         frame = self._frame(root, "schema", False, place.path, place.names)
         frame.outermost = place.outermost and place.kind == "schema"
         self._attributes(root, "schema")
         self._fill(frame)
-        here = Schema("", tuple(frame.children), (), root.span)
+        schema = Schema("", tuple(frame.children), (), root.span)
         above = f"{place.path}/" if place.path else ""
-        check_scaffolds(here, self._scaffolds, self._text, self._report, above)
-        check_schema(here, self._report, self._text)
-        check_blocks(here, self._report)
+        check_scaffolds(schema, self._scaffolds, self._text, self._report, above)
+        check_schema(schema, self._report, self._text)
+        check_blocks(schema, self._report)
         return frame, self._all_scaffolds()
 
     def _finish(self, frame: _Frame) -> Module | Union | Role | None:
@@ -353,7 +335,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         attributes = self._attributes(element, "param")
         name = self._required(element, attributes, "name")
         first = frame.params.get(name.value) if name else None
-        own = [attributes[one] for one in _OF_FIRST if one in attributes]
+        own = [attributes[key] for key in _OF_FIRST if key in attributes]
         length = first.length if first else self._length(element, attributes, frame.params)
         if element.closed:
             self._check_bare(element)
@@ -365,42 +347,42 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             frame.children.append(replace(first, span=element.span, name_span=name.value_span, repeats=True))
             return
         default, scaffold = attributes.get("default"), attributes.get("scaffold")
-        given = attributes.get("len") or attributes.get("length")
+        written = attributes.get("len") or attributes.get("length")
         param = Param(
             name.value,
             length,
             default.value if default else None,
             scaffold.value if scaffold else None,
             element.span,
-            length_span=given.value_span if given else None,
+            length_span=written.value_span if written else None,
             name_span=name.value_span,
         )
         frame.params[name.value] = param
         frame.children.append(param)
 
     def _say_twice(self, first: Param, element: Element, name: Attribute, own: list[Attribute]) -> None:
-        """Reports a parameter that is defined again, and not repeated."""
+        """Reports a parameter that is defined again instead of repeated."""
         line = self._report.lines.line((first.name_span or first.span).start)
-        removing = " and ".join(one.name for one in own)
+        removing = " and ".join(attribute.name for attribute in own)
         message = (
             f"parameter {quote(name.value)} is already defined at line {line}; remove {removing} to repeat "
             "its argument, or rename one"
         )
-        fix = tuple(edit for one in own for edit in removed(self._text, one.span))
-        here = element.span
-        if self._text[first.span.start : first.span.end] == self._text[here.start : here.end]:
-            between = self._text[first.span.end : here.start]
-            fix = fix if between.strip(" \t\r\n") else (Edit(here, ""),)
+        fix = tuple(edit for attribute in own for edit in removed(self._text, attribute.span))
+        second = element.span
+        if self._text[first.span.start : first.span.end] == self._text[second.start : second.end]:
+            between = self._text[first.span.end : second.start]
+            fix = fix if between.strip(" \t\r\n") else (Edit(second, ""),)
         self._report.add("E304", message, name.value_span, NOTHING, fix)
 
     def _length(self, element: Element, attributes: dict[str, Attribute], earlier: dict[str, Param]) -> int:
         short, long = attributes.get("len"), attributes.get("length")
         if short and long:
-            message = "len and length are two names of one thing; keep one"
+            message = "len and length are the same attribute; keep one"
             fix = removed(self._text, long.span) if short.value == long.value else ()
             self._report.add("E204", message, long.span, NOTHING, fix)
-        given = short or long
-        if given is None:
+        written = short or long
+        if written is None:
             name = attributes.get("name")
             near = self._speller.nearest(name.value, earlier) if name else None
             if name and near:
@@ -413,14 +395,14 @@ class _SchemaBuilder(AttributeReader[_Frame]):
                 "E202", message, element.tag_span, 'len="10"', (Edit(Span(place, place), ' len="10"'),)
             )
             return 1
-        value = given.value.strip()
+        value = written.value.strip()
         if not _LENGTH.fullmatch(value):
             right = str(nearest_length(value))
             message = (
-                f"the length {quote(given.value)} is not a whole number of tokens from 1 up to "
-                f'{MAX_LENGTH:,}; write {given.name}="{right}"'
+                f"the length {quote(written.value)} is not a whole number of tokens from 1 to "
+                f'{MAX_LENGTH:,}; write {written.name}="{right}"'
             )
-            self._report.instead("E204", message, given.value_span, right)
+            self._report.instead("E204", message, written.value_span, right)
             return 1
         return int(value)
 
@@ -435,33 +417,31 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             )
 
     def _check_bare(self, element: Element) -> None:
-        """A parameter or scaffold holds nothing."""
-        found = contents(element, self._text, False)
-        items = [item for item in found if isinstance(item, Element) or item.text]
+        """Reports content of an element that must be empty."""
+        inner = contents(element, self._text, False)
+        items = [item for item in inner if isinstance(item, Element) or item.text]
         end, tag = element.span.end, element.tag
         attribute = {"scaffold": "modules", "include": "src"}.get(tag, "default")
         for item in items:
             behind = moved(self._text, item.span, end)
             if isinstance(item, Element):
-                message = f"<{item.tag}> may not stand in <{tag}>, which is empty; move it out"
-                self._report.add("E206", message, item.tag_span, f"it behind <{tag}>", behind)
+                message = f"<{item.tag}> is not allowed in <{tag}>, which must be empty; move it out"
+                self._report.add("E206", message, item.tag_span, f"it after <{tag}>", behind)
                 continue
-            hint, fix = f"it behind <{tag}>", behind
+            hint, fix = f"it after <{tag}>", behind
             remedy = "move it out"
             if len(items) == 1 and attribute not in element.attributes:
                 hint, place = f'{attribute}="{escaped_value(item.text)}"', element.tag_span.end
                 fix = (Edit(Span(place, place), f" {hint}"), Edit(item.span, ""))
                 remedy = f'write {attribute}="…", or {remedy}'
-            message = f"text {quote(item.text, 30)} stands in <{tag}>, which is empty; {remedy}"
+            message = f"text {quote(item.text, 30)} is in <{tag}>, which must be empty; {remedy}"
             self._report.add("E207", message, item.span, hint, fix)
-
-    # Names
 
     def _check_module_name(self, name: Attribute, names: Names) -> bool:
         if not self._check_name("module", name):
             return False
         if name.value in RESERVED:
-            message = f"{quote(name.value)} is an element of PML, so no module can have that name; rename it"
+            message = f"{quote(name.value)} is an element of PML, so modules cannot have that name; rename it"
             self._report.instead("E303", message, name.value_span, unlike(f"{name.value}-text", names))
             return False
         if name.value in names:

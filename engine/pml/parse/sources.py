@@ -1,4 +1,4 @@
-"""Reading the files that `src` names, without leaving the schema's folder."""
+"""Reads `src` files without leaving the schema's folder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from engine.files.text_files import MAX_BYTES, TextFileError, decode, read_strea
 from engine.pml.diagnostics.diagnostic import quote
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-MAX_TOTAL: Final = 8 * MAX_BYTES
-"""The most that all `src` files of one schema may have together, in bytes."""
+MAX_TOTAL: Final = 8 * MAX_BYTES  # bytes of all `src` files of one schema
 
 
 class SourceError(PromptCacheError):
-    """A `src` file cannot be read.
+    """A `src` file is not readable.
 
     Attributes:
         code: a code of the catalogue of diagnostics.
@@ -31,9 +30,9 @@ class SourceError(PromptCacheError):
 
 
 class Sources:
-    """Reads the `src` files of one schema: each path once, and nothing any more beyond `MAX_TOTAL` bytes.
+    """Reads the `src` files of one schema: each path once, up to `MAX_TOTAL` bytes.
 
-    A file counts as often as it is asked for: each module holds its text.
+    A file counts once for each use, because each module stores its text.
     """
 
     def __init__(self) -> None:
@@ -41,43 +40,37 @@ class Sources:
         self._known: dict[tuple[Path | None, str], tuple[str, int]] = {}
 
     def read(self, src: str, base: Path | None) -> str:
-        """As `read_source`; a text that goes beyond the bound is a fault, and so is each one after it."""
+        """Reads a file like `read_source`; raises an error for each file beyond the limit."""
         if self._left >= 0:
             known = self._known.get((base, src))
             if known is None:
-                found = read_source(src, base)
-                known = self._known[base, src] = found, len(found.encode("utf-8"))
+                content = read_source(src, base)
+                known = self._known[base, src] = content, len(content.encode("utf-8"))
             text, size = known
             self._left -= size
             if self._left >= 0:
                 return text
         message = (
-            f"src {quote(src)} is too much: the src files of a schema have at most 40 MB together, each "
-            "counted as often as it is named; split the schema into several"
+            f"src {quote(src)} exceeds the limit: the src files of a schema have at most 40 MB in total, "
+            "counted once per use; split the schema into several"
         )
         raise SourceError("E209", message)
 
 
 def read_source(src: str, base: Path | None) -> str:
-    """The text of a `src` file, verbatim.
-
-    Args:
-        src: the path as the schema writes it.
-        base: the schema's folder, or None where the schema is not in a file.
+    """Reads the text of a `src` file, verbatim; `base` is the schema's folder, if any.
 
     Raises:
-        SourceError: it leads out of the folder, or cannot be read as text.
+        SourceError: the path leaves the folder, or the file is not readable text.
     """
     require_inside(src)
     if base is None:
-        message = (
-            f"src {quote(src)} cannot be read: the schema lies in no folder; save it beside the file first"
-        )
+        message = f"src {quote(src)} cannot be read: the schema has no folder; save it next to the file first"
         raise SourceError("E209", message)
     try:
         return _read(open_beneath(base, src), src)
     except OutsideError:
-        message = f"src {quote(src)} is a link out of the schema's folder; copy the file into it"
+        message = f"src {quote(src)} links outside the schema's folder; copy the file into it"
         raise SourceError("E208", message) from None
     except TextFileError as error:
         raise SourceError("E209", f"src {quote(src)} {error.what}; {error.remedy}") from None
@@ -87,10 +80,10 @@ def read_source(src: str, base: Path | None) -> str:
 
 
 def require_inside(src: str) -> None:
-    """Refuses a path that says of itself that it leads out of the folder.
+    """Rejects a path that leaves the schema's folder.
 
     Raises:
-        SourceError: it is absolute, goes up, or is no path of a file.
+        SourceError: the path is absolute, goes up, or is not a file path.
     """
     fault = _path_fault(src)
     if fault is not None:
@@ -101,15 +94,15 @@ def _path_fault(src: str) -> str | None:
     if not src.strip():
         return "is empty"
     if any(ord(char) < 0x20 or 0xD800 <= ord(char) <= 0xDFFF for char in src):
-        return "holds a character that no file name has"
+        return "has a character that file names cannot have"
     if _ADDRESS.match(src):
-        return "is an address, and schemas read files only"
+        return "is a URL, but schemas read only files"
     if "\\" in src:
         return "has a backslash (write / between folders)"
     if src.startswith(("/", "~")) or src[1:2] == ":":
         return "is an absolute path"
     if ".." in src.split("/"):
-        return "goes up with '..'"
+        return "contains '..'"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The walk through a document's elements in which the trees of schemas and prompts are built."""
+"""Walks a document's elements and builds the trees of schemas and prompts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Frame:
 
     Attributes:
         element: the element.
-        kind: what it is read as.
-        items: what of it is still to be read.
-        preserve: its white space is kept.
-        children: the nodes made so far.
-        builds: a node is made of it when it ends.
+        kind: how it is read.
+        items: its unread content.
+        preserve: whether white space is preserved.
+        children: the nodes so far.
+        builds: whether it becomes a node at its end.
     """
 
     element: Element
@@ -40,12 +40,7 @@ AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
 
 class TreeBuilder(ABC, Generic[AnyFrame]):
-    """Builds a tree from elements, however deep they nest, and reports what is wrong with them.
-
-    Args:
-        text: the text of the document.
-        report: takes the faults.
-    """
+    """Builds a tree from elements without recursion, and reports errors."""
 
     def __init__(self, text: str, report: Reporter) -> None:
         self._text = text
@@ -54,15 +49,15 @@ class TreeBuilder(ABC, Generic[AnyFrame]):
 
     @abstractmethod
     def _text_run(self, frame: AnyFrame, run: Run) -> None:
-        """Takes a text of an element."""
+        """Adds a text run to a frame."""
 
     @abstractmethod
     def _element(self, frame: AnyFrame, element: Element) -> AnyFrame | None:
-        """Takes an element in another; the answer is the frame to fill next, where its children are read."""
+        """Adds an element to a frame; returns a new frame if its children must be read."""
 
     @abstractmethod
     def _finish(self, frame: AnyFrame) -> object | None:
-        """Makes the node of a frame that is filled; None where it is none."""
+        """Returns the node of a complete frame, or None."""
 
     def _fill(self, root: AnyFrame) -> None:
         stack = [root]
@@ -79,13 +74,13 @@ class TreeBuilder(ABC, Generic[AnyFrame]):
                 stack.append(inner)
 
     def _transparent(self, frame: AnyFrame, element: Element) -> AnyFrame:
-        """Reads the children of a faulty element as if the element were not there."""
+        """Reads the children of an invalid element as children of the frame."""
         preserve = preserves(element, frame.preserve)
         items = iter(contents(element, self._text, preserve))
         return replace(frame, element=element, items=items, preserve=preserve, builds=False)
 
     def _is_root(self, root: Element, tag: Literal["schema", "prompt"], opening: str) -> bool:
-        """Whether a root element can be read as that of a schema or prompt; reports any other tag."""
+        """Whether a root element can be read as a schema or prompt; reports any other tag."""
         if root.tag == tag:
             return True
         if root.tag in ("schema", "prompt"):
@@ -97,7 +92,7 @@ class TreeBuilder(ABC, Generic[AnyFrame]):
             self._report.add("E201", message, root.tag_span, tag, root.renamed(tag))
             return True
         begin, end = '<schema name="my-schema">' if tag == "schema" else "<prompt>", f"</{tag}>"
-        message += f"; put all of it into {begin}…{end}"
+        message += f"; wrap the document in {begin}…{end}"
         foreign = tag == "prompt" and root.tag in RESERVED and root.tag not in ROLES
         fix = () if foreign or end in self._text else enclosed(self._text, begin, end)
         self._report.add("E201", message, root.tag_span, f"{begin}…</{tag}>", fix)

@@ -1,4 +1,4 @@
-"""What the rules of a schema say about whole turns in modules, which a prompt may import or leave out."""
+"""Checks whole turns in modules of a schema."""
 
 from __future__ import annotations
 
@@ -8,40 +8,30 @@ from engine.pml.diagnostics.diagnostic import Reporter, Span, quote
 from engine.pml.tree.tree import Role
 from engine.pml.xml.suggestions import wrapped
 
-TURNS_RULE: Final = (
-    "a role stands directly in the schema or in a module at its top level, and in no other role"
-)
+TURNS_RULE: Final = "a role must be directly in the schema or in a top-level module, and not in another role"
 
 
 def check_turns(path: str, children: tuple[Any, ...], report: Reporter) -> tuple[Any, ...]:
-    """Reports what stands beside the turns of a module, each stretch of it once.
+    """Reports content next to the turns of a module, each contiguous range once; returns the content.
 
-    White space beside them is nothing, wherever white space is kept.
-
-    Args:
-        path: the path of the module.
-        children: what it holds.
-        report: takes the faults.
-
-    Returns:
-        What the module holds.
+    White space next to turns is removed, even preserved white space.
     """
     if not any(isinstance(child, Role) for child in children):
         return children
-    held = tuple(child for child in children if not _is_space(child))
+    content = tuple(child for child in children if not _is_space(child))
     stretch: list[Span] = []
-    for child in (*held, None):
+    for child in (*content, None):
         if child is not None and not isinstance(child, Role):
             stretch.append(child.span)
         elif stretch:
             span = Span(stretch[0].start, stretch[-1].end)
             message = (
-                f"module {quote(path)} holds whole turns, and this stands beside them; put it into a turn of "
+                f"module {quote(path)} contains whole turns and this content; put it into a turn of "
                 "its own, or into a module of its own"
             )
             report.add("E212", message, span, "<user>…</user>", wrapped(span, "<user>", "</user>"))
             stretch = []
-    return held
+    return content
 
 
 def _is_space(child: Any) -> bool:

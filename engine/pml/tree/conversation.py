@@ -1,4 +1,4 @@
-"""A bound prompt as the conversation that it spells."""
+"""Converts a bound prompt to the turns of a conversation."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from engine.pml.tree.parts import Part, RoleClose, RoleOpen, part_text
 
 @dataclass(frozen=True)
 class Message:
-    """Text of one turn, or with no role text that stands in no turn."""
+    """The text of one turn, or text outside turns if `role` is None."""
 
     role: str | None
     text: str
 
 
 def conversation(parts: Iterable[Part]) -> tuple[Message, ...]:
-    """The turns that the parts of a bound prompt spell, and the text between turns, in reading order."""
-    found: list[Message] = []
+    """Returns the turns in the parts of a bound prompt and the text between them, in reading order."""
+    messages: list[Message] = []
     role: str | None = None
     texts: list[str] = []
 
     def close() -> None:
         if texts or role is not None:
-            found.append(Message(role, "".join(texts)))
+            messages.append(Message(role, "".join(texts)))
         texts.clear()
 
     for part in parts:
@@ -34,4 +34,4 @@ def conversation(parts: Iterable[Part]) -> tuple[Message, ...]:
         elif text := part_text(part):
             texts.append(text)
     close()
-    return tuple(found)
+    return tuple(messages)

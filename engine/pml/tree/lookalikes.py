@@ -1,4 +1,4 @@
-"""Names that look alike and are two, such as those with an accent in one character or in a second one."""
+"""Finds names that look alike but use different characters."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from engine.pml.tree.tree import Schema
 
 
 def advise_on_lookalikes(schema: Schema, report: Reporter) -> None:
-    """Tells of siblings whose names differ in nothing that a reader sees.
+    """Reports siblings whose names look the same.
 
-    Names are compared as they are written, so these are two; a prompt can only name the one whose characters
-    it has.
+    Names are compared as written, so they differ for the parser. A prompt must use the exact characters.
     """
     for siblings in schema.index.members.values():
         _compare({name: module.name_span for name, module in siblings.items()}, "modules", report)
@@ -29,14 +28,14 @@ def _compare(names: dict[str, Span], what: str, report: Reporter) -> None:
         other = seen.setdefault(normalize("NFKC", name), name)
         if other != name:
             message = (
-                f"two {what} beside each other look like {quote(other)} and have other characters, "
+                f"two sibling {what} look like {quote(other)} but use different characters, "
                 f"{_characters(other, name)}; rename one"
             )
             report.add("W615", message, span)
 
 
 def _characters(left: str, right: str) -> str:
-    """The first characters in which two names differ, by their numbers."""
+    """Returns the code points of the first characters that differ."""
     same = next((at for at, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), None)
     start = min(len(left), len(right)) if same is None else same
     pieces = (name[start : start + 2] for name in (left, right))

@@ -1,4 +1,4 @@
-"""What a bound prompt consists of, in the order in which a model reads it."""
+"""Defines the parts of a bound prompt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.pml.tree.tree import Param, Role, Text
 
 @dataclass(frozen=True)
 class SchemaText:
-    """Text of the schema; `module` is the path of the module it stands in, empty for anonymous text."""
+    """Text of the schema; `module` is the path of its module, or empty for anonymous text."""
 
     node: Text
     module: str
@@ -19,7 +19,7 @@ class SchemaText:
 
 @dataclass(frozen=True)
 class ArgumentText:
-    """The place of a parameter: the argument if one is given, else the default, else nothing."""
+    """The value of a parameter: its argument, else its default, else an empty text."""
 
     param: Param
     module: str
@@ -30,7 +30,7 @@ class ArgumentText:
 
 @dataclass(frozen=True)
 class NewText:
-    """Text of the prompt; `seam` where it sets a text apart from what is beside it, `implied` if by rule."""
+    """Text of the prompt; `seam` if it separates texts, `implied` if a rule adds it."""
 
     text: str
     span: Span
@@ -40,7 +40,7 @@ class NewText:
 
 @dataclass(frozen=True)
 class RoleOpen:
-    """The start of a turn; `new` where the prompt adds the turn, `module` the path of what brings it."""
+    """The start of a turn; `new` if the prompt adds it, else `module` is the path of its module."""
 
     role: str
     node: Role
@@ -50,7 +50,7 @@ class RoleOpen:
 
 @dataclass(frozen=True)
 class RoleClose:
-    """The end of a turn, told like its start."""
+    """The end of a turn; fields as in `RoleOpen`."""
 
     role: str
     node: Role
@@ -63,14 +63,14 @@ Part: TypeAlias = SchemaText | ArgumentText | NewText | RoleOpen | RoleClose
 
 @dataclass(frozen=True)
 class ModuleStart:
-    """Where an imported module begins, while it is not settled yet which seams are read."""
+    """The start of an imported module; used until `binding` chooses the separators."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class ModuleSeam:
-    """The own seam of an imported module, while it is not settled yet whether it is read."""
+    """The separator after an imported module; used until `binding` chooses the separators."""
 
     path: str
     part: SchemaText
@@ -78,13 +78,13 @@ class ModuleSeam:
 
 @dataclass(frozen=True)
 class ModuleEnd:
-    """Where an imported module ends, before its own seam."""
+    """The end of an imported module, before its separator."""
 
     path: str
 
 
 def part_text(part: Part) -> str:
-    """The text of one part; the borders of turns have none."""
+    """Returns the text of one part; turn boundaries have none."""
     match part:
         case SchemaText(node):
             return node.text
@@ -94,12 +94,12 @@ def part_text(part: Part) -> str:
 
 
 def is_seam(part: Part) -> bool:
-    """Whether a part is white space that sets others apart."""
+    """Whether a part is white space that separates others."""
     return part.node.seam if isinstance(part, SchemaText) else isinstance(part, NewText) and part.seam
 
 
 def node_of(part: Part) -> Text | Param | None:
-    """The text or parameter of the schema that a part comes from; None of a part of the prompt."""
+    """Returns the schema's text or parameter behind a part, or None for text of the prompt."""
     if isinstance(part, ArgumentText):
         return part.param
     return part.node if isinstance(part, SchemaText) else None

@@ -1,6 +1,6 @@
-"""Which modules of a schema a prompt imports, with which arguments, and where its own text belongs.
+"""Resolves the imports and arguments of a prompt and assigns its own text to places.
 
-`binding` turns the answer into the order in which a prompt is read; `page` finds by it what to edit.
+`binding` derives the reading order from the result; `page` derives edits from it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from engine.pml.tree.unknown_imports import UnknownImports
 from engine.pml.xml.names import NAME
 from engine.pml.xml.suggestions import wrapped
 
-_MOST_EDITS: Final = 100
-"""The most places that one fix changes."""
+_MOST_EDITS: Final = 100  # places that one fix may change
 
 
 @dataclass(frozen=True)
 class Site:
-    """An element of the prompt and the module that it means."""
+    """An element of the prompt and the path of its module."""
 
     path: str
     node: Import
@@ -34,17 +33,17 @@ class Site:
 
 @dataclass
 class Resolution:
-    """The imports of a prompt, resolved.
+    """The resolved imports of a prompt.
 
     Attributes:
-        picks: the imported modules by path, ancestors first, in the order of the prompt; the value is the
-            element that imports it, which for an ancestor that is not written is a deeper one.
-        arguments: the arguments by path and name; of an argument given twice, the first.
-        sites: every element that means a module, also one that may not stand where it does.
+        picks: the imported modules by path, ancestors first, in prompt order. The value is the element that
+            imports the module; for an implied ancestor it is a deeper element.
+        arguments: the arguments by path and name; the first one wins.
+        sites: every element that names a module, even a misplaced one.
         before: text of the prompt directly before a module, by its path.
         after: text of the prompt directly after a module, by its path.
-        ending: text at the end of a module of which nothing nested is imported.
-        tail: what follows the last import of the prompt, and text that would stand beside a module's turns.
+        ending: text at the end of a module without nested imports.
+        tail: everything after the last import, and text next to a module's turns.
     """
 
     picks: dict[str, Import] = field(default_factory=dict)
@@ -58,17 +57,16 @@ class Resolution:
 
 @dataclass
 class _Level:
-    """One import whose children are being read."""
+    """One import and its unread children."""
 
     children: Iterator[Import | Text]
     path: str
     node: Import | None = None
     leading: list[Text] = field(default_factory=list)
     last: str | None = None
-    cut: bool = False
-    """Whether something stands in it that it cannot hold, so that it ends before that."""
+    cut: bool = False  # it has a misplaced child and ends before it
+    # node, message, hint, whether to wrap it
     misplaced: list[tuple[Import, str, str, bool]] = field(default_factory=list)
-    """Imports that belong directly under the prompt: message and hint, and whether others go round them."""
 
 
 class Resolver:
@@ -84,12 +82,12 @@ class Resolver:
         self._source = prompt.source
         self._written: dict[str, Import] = {}
         self._chosen: dict[int, str] = {}
-        self._beside: list[Text] = []  # turns of a module
+        self._beside: list[Text] = []  # text next to a module's turns
         self._result = Resolution()
         self._earlier = earlier
 
     def resolve(self) -> Resolution:
-        """Resolves the prompt; its faults go to the reporter."""
+        """Resolves the prompt and reports its errors."""
         self._check_schema()
         top = self._prompt.children
         imports = [place for place, child in enumerate(top) if isinstance(child, Import)]
@@ -112,12 +110,12 @@ class Resolver:
         return self._result
 
     def _move(self, texts: list[Text]) -> None:
-        """Lets texts that cannot stand where they are follow at the end, on a line of their own."""
+        """Moves text that must not stand next to turns to the end, on its own line."""
         first = next((text for text in texts if not text.seam), None)
         if first is not None:
             message = (
-                f"{quote(first.text, 30)} stands beside whole turns, so it is read at the end of the prompt; "
-                "write it behind the last import"
+                f"{quote(first.text, 30)} is next to whole turns, so it is read at the end of the prompt; "
+                "write it after the last import"
             )
             self._report.add("W617", message, first.span)
             self._beside.append(self._line_break(texts[0]))
@@ -171,10 +169,8 @@ class Resolver:
             return _Level(iter(node.children), path, node)
         earlier = self._written.setdefault(path, node)
         if earlier is not node:
-            first, again = (self._report.lines.line(one.name_span.start) for one in (earlier, node))
-            message = (
-                f"module {quote(path)} is imported at line {first} and again at line {again}; remove one"
-            )
+            first, again = (self._report.lines.line(element.name_span.start) for element in (earlier, node))
+            message = f"module {quote(path)} is imported at lines {first} and {again}; remove one"
             self._report.add("E405", message, node.name_span, NOTHING, self._without_repeat(earlier, node))
         self._arguments(module, node)
         if level.last is None and level.leading:
@@ -187,10 +183,7 @@ class Resolver:
         return _Level(iter(node.children), path, node)
 
     def _without_repeat(self, first: Import, node: Import) -> tuple[Edit, ...]:
-        """The edit that takes an import away which only repeats the one before it.
-
-        With anything between them, either may be the one that stands in its place.
-        """
+        """Returns the edit that removes an import if it only repeats the one directly before it."""
         between = self._source[first.span.end : node.span.start]
         plain = not (node.children or node.arguments) and not between.strip()
         return (Edit(Span(first.span.end, node.span.end), ""),) if plain else ()
@@ -199,10 +192,8 @@ class Resolver:
         module = self._schema.module(path)
         return module is not None and bool(module.turns())
 
-    # Names
-
     def _find(self, level: _Level, node: Import) -> Module | None:
-        """The module that an import means, or None after its fault is reported."""
+        """Returns the module that an import names, or None after reporting an error."""
         index, parent = self._schema.index, level.path
         direct = index.members.get(parent, {}).get(node.name)
         if direct is not None:
@@ -217,7 +208,7 @@ class Resolver:
             return others[0]
         places = " or ".join(quote(module.path) for module in others[:3])
         message = f"the name {quote(node.name)} could be {places}; nest the import as in the schema"
-        rounds = [(one.path, self._round(node, one.path.rpartition("/")[0])) for one in others[:3]]
+        rounds = [(other.path, self._round(node, other.path.rpartition("/")[0])) for other in others[:3]]
         choices = tuple(Fix(f"Write {_nested(path)}", edits) for path, edits in rounds)
         known = all(edits for _, edits in rounds)
         self._report.add(
@@ -231,7 +222,7 @@ class Resolver:
         module = (inside or others)[0]
         above = self._schema.parent_of(module.path)
         where = f"in {quote(above)}" if above else "at the top level of the schema"
-        message = f"module {quote(node.name)} stands {where}, not directly in {quote(parent)}"
+        message = f"module {quote(node.name)} is {where}, not directly in {quote(parent)}"
         fix: tuple[Edit, ...] = ()
         torn = host is not None and host.unclosed is not None
         if torn and host is not None:
@@ -253,7 +244,7 @@ class Resolver:
         return module if len(inside) == 1 or len(others) == 1 else None
 
     def _closed_before(self, host: Import, node: Import) -> tuple[str, tuple[Edit, ...]]:
-        """What closes an import before one that it cannot hold; no edits where text stands between."""
+        """Returns the tag that closes an import before a misplaced child; no edits if text precedes it."""
         place = host.unclosed or 0
         if host.children and host.children[0] is node:
             return f"<{host.name}/>", (Edit(Span(place - 1, place - 1), "/"),)
@@ -291,17 +282,16 @@ class Resolver:
 
     @cached_property
     def _names(self) -> Counter[str]:
-        """The names of all imports of the prompt, and how often each is there."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         waiting = list(self._imports)
         while waiting:
             node = waiting.pop()
-            found[node.name] += 1
+            counts[node.name] += 1
             waiting.extend(child for child in node.children if isinstance(child, Import))
-        return found
+        return counts
 
     def _round(self, node: Import, path: str) -> tuple[Edit, ...]:
-        """The edits that write the imports of a path round an import, where none of them is written yet."""
+        """Returns the edits that wrap an import in those of a path, unless one of them exists already."""
         names = path.split("/")
         if any(name in self._names for name in names):
             return ()
@@ -309,13 +299,15 @@ class Resolver:
         return wrapped(node.span, "".join(f"<{name}>" for name in names), closed)
 
     def _outward(self, level: _Level) -> tuple[Edit, ...]:
-        """The edits that move misplaced imports behind the one directly under the prompt that they are in.
+        """Returns the edits that move misplaced imports after the top-level import that contains them.
 
-        All of a level move together, so that their order stays.
+        All imports of a level move together and keep their order.
         """
         nodes, host = [node for node, *_ in level.misplaced], level.node
         place = bisect_right(self._starts, nodes[0].span.start) - 1
-        holds_text = host is None or any(isinstance(one, Text) and not one.seam for one in host.children)
+        holds_text = host is None or any(
+            isinstance(child, Text) and not child.seam for child in host.children
+        )
         unclear = any(round_it or self._names[node.name] > 1 for node, _, _, round_it in level.misplaced)
         if not self._source or place < 0 or holds_text or unclear or len(nodes) > _MOST_EDITS:
             return ()
@@ -326,14 +318,14 @@ class Resolver:
         return (*(Edit(node.span, "") for node in nodes), Edit(Span(end, end), written))
 
     def _check_schema(self) -> None:
-        given, name = self._prompt.schema, self._schema.name
-        if given is not None and name and given != name:
-            message = f"the prompt names schema {quote(given)}, but {quote(name)} is open; change one name"
+        wanted, name = self._prompt.schema, self._schema.name
+        if wanted is not None and name and wanted != name:
+            message = f"the prompt names schema {quote(wanted)}, but {quote(name)} is open; change one name"
             span = self._prompt.schema_span
             self._report.add("E401", message, span, name, swap(span, name) if NAME.fullmatch(name) else ())
 
     def _behind(self, roles: list[Role], place: int) -> tuple[Edit, ...]:
-        """The edits that move turns behind the last import, in their order."""
+        """Returns the edits that move turns after the last import."""
         if not self._source or len(roles) > _MOST_EDITS:
             return ()
         texts = (self._source[role.span.start : role.span.end] for role in roles)
@@ -342,16 +334,14 @@ class Resolver:
     def _role_too_early(self, role: Role, last: object, fix: tuple[Edit, ...]) -> None:
         line = self._report.lines.line(last.name_span.start) if isinstance(last, Import) else 1
         message = (
-            f"<{role.role}> stands before the last import (line {line}), but a role of a prompt is a "
-            "new turn at its end; move it below the imports"
+            f"<{role.role}> precedes the last import (line {line}), but a role of a prompt is a "
+            "new turn at its end; move it after the imports"
         )
         span = Span(role.span.start, role.span.start + len(role.role) + 1)
-        self._report.add("E409", message, span, "it behind the imports", fix)
-
-    # Picks
+        self._report.add("E409", message, span, "it after the imports", fix)
 
     def _pick(self, path: str, node: Import) -> bool:
-        """Imports a module and its ancestors; False where a union has another member already."""
+        """Imports a module and its ancestors; False if another member of its union is imported."""
         missing: list[str] = []
         current = path
         while current and current not in self._result.picks:
@@ -369,34 +359,34 @@ class Resolver:
 
     def _clash(self, path: str, other: str, node: Import) -> None:
         lines = self._report.lines
-        here = lines.line(node.name_span.start)
-        there = lines.line(self._result.picks[other].name_span.start)
+        line = lines.line(node.name_span.start)
+        other_line = lines.line(self._result.picks[other].name_span.start)
         message = (
-            f"{quote(path)} (line {here}) and {quote(other)} (line {there}) are members of one union, "
-            "of which a prompt imports one; remove one of the two"
+            f"{quote(path)} (line {line}) and {quote(other)} (line {other_line}) are members of the same "
+            "union, so a prompt can import only one; remove one"
         )
         self._report.add("E406", message, node.name_span)
 
     def _arguments(self, module: Module, node: Import) -> None:
         params = {param.name for param in module.params()}
-        given = self._result.arguments.setdefault(module.path, {})
+        arguments = self._result.arguments.setdefault(module.path, {})
         for argument in node.arguments:
             if argument.name not in params:
                 self._unknown_argument(module, node, argument, params)
-            elif argument.name in given:
-                line = self._report.lines.line(given[argument.name].span.start)
+            elif argument.name in arguments:
+                line = self._report.lines.line(arguments[argument.name].span.start)
                 message = f"the argument {quote(argument.name)} is already given at line {line}; keep one"
-                same = argument.value == given[argument.name].value
+                same = argument.value == arguments[argument.name].value
                 fix = (Edit(argument.span, ""),) if same else ()
                 self._report.add("E408", message, argument.span, NOTHING, fix)
             else:
-                given[argument.name] = argument
+                arguments[argument.name] = argument
 
     def _unknown_argument(self, module: Module, node: Import, argument: Argument, params: set[str]) -> None:
-        given = {other.name for other in node.arguments}
-        left = sorted(params - given)
-        found = self._speller.near(argument.name, left)
-        sure, near = meant(argument.name, found, left), next(iter(found), None)
+        written = {other.name for other in node.arguments}
+        unused = sorted(params - written)
+        near_names = self._speller.near(argument.name, unused)
+        sure, near = meant(argument.name, near_names, unused), next(iter(near_names), None)
         if near:
             remedy = f"did you mean {quote(near)}?"
         else:
@@ -412,7 +402,7 @@ class Resolver:
 
 
 def _nested(path: str) -> str:
-    """The import of a path as it is written, ancestors round it."""
+    """Returns the import of a path, wrapped in its ancestors."""
     *outer, last = path.split("/")
     opened = "".join(f"<{name}>" for name in outer)
     closed = "".join(f"</{name}>" for name in reversed(outer))

@@ -1,7 +1,7 @@
 """The syntax tree of schemas and prompts.
 
-Nodes are immutable. Their spans are left out of equality, so documents that mean the same have equal trees.
-Comparing, hashing and printing never descend by recursion: a tree may be 256 elements deep.
+Nodes are immutable. Equality ignores spans. Comparing, hashing and printing do not recurse, because a tree
+may be 256 elements deep.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from typing import Any, Generic, Literal, TypeVar
 from engine.pml.diagnostics.diagnostic import Diagnostic, LineIndex, Span, has_errors
 
 RoleName = Literal["system", "user", "assistant"]
-TurnName = Literal["system", "user", "assistant", "tool"]
-"""Who speaks in a conversation; no document has a turn of a tool."""
+TurnName = Literal["system", "user", "assistant", "tool"]  # no document has a turn of a tool
 
 
 class _Branch:
-    """A node with children below it: compared by a walk, hashed and printed without its children."""
+    """A node with children: compared iteratively; hash and repr ignore the children."""
 
     def _own(self) -> tuple[Any, ...]:
-        """What is compared besides the children."""
+        """Returns the compared values, without the children."""
         raise TypeError(f"{type(self).__name__} must define what is compared")
 
     def _below(self) -> tuple[Any, ...]:
-        """The child nodes."""
         raise TypeError(f"{type(self).__name__} must define its children")
 
     def __eq__(self, other: object) -> bool:
@@ -59,12 +57,12 @@ class _Branch:
 
 @dataclass(frozen=True)
 class Text:
-    """A run of text, its white space already normalised.
+    """A run of text with normalised white space.
 
-    A *seam* is the white space that sets something apart from what follows it. The last child of a module is
-    its own seam, which is gone with it; that of a text stands behind the text. A seam is `implied` where its
-    module is the last of its container, so that only a prompt can put something behind it, and where a text
-    begins a line because it is the first in a prompt or import.
+    A *seam* is the white space that separates a node from the next one. The last child of a module is its own
+    seam, which is removed together with the module. The seam of a text follows it. A seam is `implied` in two
+    cases: its module is the last of its container, so only a prompt can add text after it; or its text is the
+    first in a prompt or import and begins a line.
     """
 
     text: str
@@ -75,10 +73,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter of a module: room for an argument of at most `length` tokens.
+    """A parameter of a module: space for an argument of at most `length` tokens.
 
-    One that `repeats` stands for the argument of an earlier one in its module, and is like that one in
-    length, default and scaffold.
+    A parameter that `repeats` takes the argument of an earlier one in its module, with the same length,
+    default and scaffold.
     """
 
     name: str
@@ -86,10 +84,8 @@ class Param:
     default: str | None
     scaffold: str | None
     span: Span = field(compare=False)
-    length_span: Span | None = field(default=None, compare=False)
-    """The value of `len`, where it is written."""
-    name_span: Span | None = field(default=None, compare=False)
-    """The value of `name`, where it is written."""
+    length_span: Span | None = field(default=None, compare=False)  # value of `len`
+    name_span: Span | None = field(default=None, compare=False)  # value of `name`
     repeats: bool = False
 
 
@@ -100,9 +96,9 @@ class Module(_Branch):
     Attributes:
         name: the name as written.
         path: names from the outermost module to this one, joined with `/`.
-        children: what it holds, in document order: whole turns, or what a turn may hold.
-        cache: False where the module is always computed and never stored.
-        src: the file its text was read from, relative to the schema.
+        children: whole turns, or the content of a turn, in document order.
+        cache: False if the module is always computed and never stored.
+        src: the file of its text, relative to the schema.
         span: the whole element.
         name_span: the value of the `name` attribute.
     """
@@ -122,16 +118,16 @@ class Module(_Branch):
         return self.children
 
     def params(self) -> tuple[Param, ...]:
-        """The parameters of this module itself and of its turns, in document order, each once."""
+        """Returns the parameters of this module and its turns in document order, without repeats."""
         return tuple(child for child in self.contents() if isinstance(child, Param) and not child.repeats)
 
     def contents(self) -> tuple[Text | Param | Module | Union, ...]:
-        """What it holds, in document order, and in place of its turns what they hold."""
+        """Returns the children in document order, with turns replaced by their children."""
         inner = (child.children if isinstance(child, Role) else (child,) for child in self.children)
         return tuple(child for children in inner for child in children)
 
     def turns(self) -> tuple[Role, ...]:
-        """The whole turns that it brings, in document order; none of a module that is part of a turn."""
+        """Returns the module's whole turns in document order."""
         return tuple(child for child in self.children if isinstance(child, Role))
 
 
@@ -154,8 +150,8 @@ class Union(_Branch):
 class Role(_Branch):
     """A turn of the conversation: of a schema or prompt, or of a module at the top level of a schema.
 
-    Only a turn of a module holds parameters, which are that module's. The turns of a conversation may have
-    fields, which no document has: JSON of what a message has beside its text, as calls of tools.
+    Only a turn of a module has parameters, which belong to the module. `fields` is JSON of a message's other
+    data, such as tool calls; turns of documents have none.
     """
 
     role: TurnName
@@ -172,14 +168,13 @@ class Role(_Branch):
 
 @dataclass(frozen=True)
 class Scaffold:
-    """Modules (by path) that are encoded together, besides each alone."""
+    """Modules (by path) that are encoded together and also separately."""
 
     modules: tuple[str, ...]
     span: Span = field(compare=False)
 
 
-Container = Any
-"""A Schema, Role or Module: a node whose children have an order."""
+Container = Any  # Schema, Role or Module
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -187,13 +182,13 @@ class Schema(_Branch):
     """The root of a schema document.
 
     Attributes:
-        name: name of the schema, empty where the document has none yet.
-        children: what it holds, in document order, scaffolds left out.
+        name: the schema's name, or empty.
+        children: the content in document order, without scaffolds.
         scaffolds: the scaffolds, in document order.
         span: the whole element.
-        lines: turns spans of this document into lines and columns.
-        included: the files that it includes, from its folder, missing ones too. What they hold is among the
-            children, at the places of what includes it.
+        lines: converts offsets of this document to lines and columns.
+        included: the included files, relative to its folder, even missing ones. Their content replaces the
+            includes among `children`.
     """
 
     name: str
@@ -210,25 +205,25 @@ class Schema(_Branch):
         return self.children
 
     def modules(self) -> tuple[Module, ...]:
-        """All modules in document order, nested ones included."""
+        """Returns all modules in document order, including nested ones."""
         return tuple(self.index.by_path.values())
 
     def module(self, path: str) -> Module | None:
-        """The module with this path."""
+        """Returns the module with this path, if any."""
         return self.index.by_path.get(path)
 
     def find(self, name_or_path: str) -> tuple[Module, ...]:
-        """The module with this path, else every module with this name, in document order."""
+        """Returns the module with this path first, then every module with this name in document order."""
         exact = self.index.by_path.get(name_or_path)
         named = tuple(self.index.by_name.get(name_or_path, ()))
         return named if exact is None else (exact, *(module for module in named if module is not exact))
 
     def union_of(self, path: str) -> Union | None:
-        """The union that a module is a member of."""
+        """Returns the union of a module, if any."""
         return self.index.union_of.get(path)
 
     def parent_of(self, path: str) -> str | None:
-        """The path of the module round a module; None for an outermost or unknown one."""
+        """Returns the path of the enclosing module; None for an outermost or unknown module."""
         return path.rpartition("/")[0] or None if path in self.index.by_path else None
 
     @cached_property
@@ -243,12 +238,12 @@ class SchemaIndex:
     Attributes:
         by_path: modules by path, in document order.
         by_name: modules by name, each list in document order.
-        union_of: the union round a member, by the member's path.
-        container_of: the Schema, Role or Module directly round a module (unions skipped), by path.
-        members: the modules directly in a module, by its path and their names; unions are opened. The path ""
-            is the schema, its roles opened.
-        order: place in document order, by path.
-        turns: every turn in document order, with the path of the module that brings it, or "".
+        union_of: the union by the path of its member.
+        container_of: the Schema, Role or Module that contains a module (unions skipped), by path.
+        members: the direct modules of a module, by its path and their names, including those of unions. The
+            path "" is the schema, including modules in its roles.
+        order: index in document order, by path.
+        turns: every turn in document order, with the path of its module, or "".
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -270,7 +265,7 @@ class SchemaIndex:
 
 
 def _walk(schema: Schema) -> Iterator[tuple[Module, Union | None, Container]]:
-    """Every module of a schema in document order, with its union and its container."""
+    """Yields every module in document order, with its union and container."""
     pending: list[tuple[Any, Union | None, Container]] = [
         (child, None, schema) for child in reversed(schema.children)
     ]
@@ -286,7 +281,7 @@ def _walk(schema: Schema) -> Iterator[tuple[Module, Union | None, Container]]:
 
 
 def _turns(children: tuple[Any, ...]) -> Iterator[tuple[Role, str]]:
-    """The turns among children of the schema, and those in modules and unions among them."""
+    """Yields the turns of the schema and of its top-level modules, with the module's path."""
     for child in children:
         if isinstance(child, Role):
             yield child, ""
@@ -311,13 +306,13 @@ class Import(_Branch):
     """An element of a prompt that imports a module.
 
     Attributes:
-        name: as written.
+        name: the name as written.
         arguments: in document order.
-        children: what it holds, in document order.
+        children: in document order.
         span: the whole element.
         name_span: its name in the start tag.
-        end_span: its name in the end tag, where there is one.
-        unclosed: where its start tag ends, if its end tag is missing.
+        end_span: its name in the end tag, if any.
+        unclosed: the end of its start tag, if its end tag is missing.
     """
 
     name: str
@@ -340,13 +335,13 @@ class Prompt(_Branch):
     """The root of a prompt document.
 
     Attributes:
-        schema: name of the schema it is written for, or None.
-        children: what it holds, in document order.
+        schema: the name of its schema, or None.
+        children: the content in document order.
         span: the whole element.
-        schema_span: the value of the `schema` attribute, or the tag's name where there is none.
-        lines: turns spans of this document into lines and columns.
-        source: the text that the spans count in; empty where the prompt was never in a document.
-        torn: whether tags of the document do not pair, so that it is not sure what stands in what.
+        schema_span: the value of the `schema` attribute, or else the tag's name.
+        lines: converts offsets of this document to lines and columns.
+        source: the text of the document; empty if the prompt has none.
+        torn: whether tags do not pair, so that nesting is uncertain.
     """
 
     schema: str | None
@@ -369,12 +364,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Parsed(Generic[T]):
-    """What a document gave: as much tree as could be made, and every diagnostic.
+    """The result of parsing a document: the tree, as far as possible, and every diagnostic.
 
     Attributes:
-        tree: the tree, or None where the document has no usable root.
-        diagnostics: in the order of the text.
-        source: the text that the spans count in.
+        tree: the tree, or None without a usable root.
+        diagnostics: in document order.
+        source: the text of the document.
     """
 
     tree: T | None

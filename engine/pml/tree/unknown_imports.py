@@ -1,8 +1,7 @@
-"""What an import was meant to be whose name the schema does not have.
+"""Suggests fixes for imports whose name the schema does not define.
 
-A slip of the finger, a role, or a module that had the name before and has its text still, is one thing only.
-Where the schema may have renamed a module, a person chooses: the module, nothing, or text. Where it may have
-been any of several modules, nothing is offered, for each would make another prompt.
+A typo, a role, or a renamed module with unchanged text has a single fix. If a rename is only likely, the user
+chooses between the module, removal and plain text. If several modules are possible, no fix is offered.
 """
 
 from __future__ import annotations
@@ -20,27 +19,24 @@ from engine.pml.diagnostics.spelling import Speller, likeliest, meant
 from engine.pml.tree.tree import Import, Module, Param, Role, Schema, Text, Union
 from engine.pml.xml.names import RESERVED, ROLES
 
-_MOST_EDITS: Final = 100
-"""The most places that one fix changes."""
+_MOST_EDITS: Final = 100  # places that one fix may change
 
-_SHOWN: Final = 80
-"""How far before an import text is looked for in its line, in characters."""
+_SHOWN: Final = 80  # characters before an import to search for text
 
 _ENDING: Final = re.compile(r"[^-_.]{1,3}|[-_.][^-_.]+")
-_BEGINNING: Final = re.compile(r"[^-_.]+[-_.]")
-"""What a name gets that is changed a little: a short ending, or one word."""
+_BEGINNING: Final = re.compile(r"[^-_.]+[-_.]")  # a small change of a name: a short ending or one word
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What is said of an unknown import, and what repairs it.
+    """The likely meaning of an unknown import, and its fixes.
 
     Attributes:
-        words: what it is likely to be, as the end of a sentence.
-        hint: what to write.
-        fix: the edits where one thing is likely.
-        choices: the ways to repair it where several are.
-        is_text: whether it is no tag at all.
+        words: the suggestion, as the end of a sentence.
+        hint: the text to write.
+        fix: the edits, if one fix is likely.
+        choices: the fixes, if several are likely.
+        is_text: whether it is text rather than a tag.
     """
 
     words: str
@@ -51,13 +47,13 @@ class Meaning:
 
 
 class UnknownImports:
-    """Finds what unknown imports of one prompt mean.
+    """Finds the meaning of unknown imports in one prompt.
 
     Args:
         schema: the schema.
-        source: the text of the prompt; empty where it was never in a document.
-        names: the names of all imports of the prompt, and how often each is there.
-        earlier: what the schema said before, the latest first.
+        source: the text of the prompt, if any.
+        names: counts of the prompt's imports.
+        earlier: earlier versions of the schema, the latest first.
     """
 
     def __init__(self, schema: Schema, source: str, names: Counter[str], earlier: Sequence[Schema]) -> None:
@@ -66,23 +62,20 @@ class UnknownImports:
         self._open: dict[str, Sequence[str]] = {}
 
     def meaning(self, parent: str, node: Import, beside: Sequence[Import | Text | Role]) -> Meaning:
-        """What an import means.
+        """Returns the likely meaning of an import in the module `parent` ("" for the prompt).
 
-        Args:
-            parent: the path of the module that it stands in; empty for the prompt.
-            node: the import.
-            beside: the children of what it stands in, itself included.
+        `beside` are the import and its siblings.
         """
         same = None if self._speller.is_spent else self._called_now(parent, node)
         if same is not None:
             return Meaning(f"it is called <{same}/> now", same, _renamed(node, same))
         if self._speller.is_spent:
             return self._choice(parent, node, None, None, ())
-        here = [one for one in self._free(parent) if self._fits(parent, one, node)]
-        known = here if parent else [*here, *(one for one in self._deeper if self._fits("", one, node))]
+        free = [name for name in self._free(parent) if self._fits(parent, name, node)]
+        known = free if parent else [*free, *(name for name in self._deeper if self._fits("", name, node))]
         words = _words(parent, node)
-        found = self._speller.near(node.name, (*known, *words))
-        sure = meant(node.name, found, words)
+        near_names = self._speller.near(node.name, (*known, *words))
+        sure = meant(node.name, near_names, words)
         if sure:
             tag = f"<{sure}>" if sure in RESERVED else f"<{sure}/>"
             return Meaning(f"did you mean {tag}?", sure, _renamed(node, sure))
@@ -91,12 +84,12 @@ class UnknownImports:
             and self._source[node.name_span.start - 2 : node.name_span.start - 1].isalnum()
         ):
             hint = f"&lt;{node.name}"
-            return Meaning(f"write {hint} where it is text", hint, self._as_text(node), is_text=True)
-        found = [one for one in found if one not in words]
-        near = _changed_a_little(node.name, known) or likeliest(node.name, found)
-        if near is None and len(left := self._between(parent, node, beside, here)) == 1:
-            near = left[0]
-        return self._choice(parent, node, near, next(iter(found), None), here)
+            return Meaning(f"write {hint} for literal text", hint, self._as_text(node), is_text=True)
+        near_names = [name for name in near_names if name not in words]
+        near = _changed_a_little(node.name, known) or likeliest(node.name, near_names)
+        if near is None and len(between := self._between(parent, node, beside, free)) == 1:
+            near = between[0]
+        return self._choice(parent, node, near, next(iter(near_names), None), free)
 
     def _choice(
         self, parent: str, node: Import, near: str | None, guess: str | None, free: Sequence[str]
@@ -109,30 +102,28 @@ class UnknownImports:
             title = f"Write <{near}/>: {_shown(module)} is read instead"
             choices.append(Fix(title, _renamed(node, near)))
             if not node.children and not node.arguments and node.unclosed is None:
-                choices.append(Fix(f"Remove {tag}: nothing is read in its place", (Edit(node.span, ""),)))
+                choices.append(Fix(f"Remove {tag}: nothing replaces it", (Edit(node.span, ""),)))
         in_words = (not free and not guess) or self._follows_text(node)
         as_text = self._as_text(node) if near or (in_words and self._only_says(node)) else ()
         if as_text:
             choices.append(Fix(f"Write &lt;{node.name}: the tag is then read as text", as_text))
-        said = near or guess
-        if said is not None:
-            words = f"did you mean <{said}/>?"
+        suggestion = near or guess
+        if suggestion is not None:
+            words = f"did you mean <{suggestion}/>?"
         elif index.by_path:
             known = ", ".join(islice(index.by_name, 3))
-            words = f"it has {known}{' and others' if len(index.by_name) > 3 else ''}"
+            words = f"it has {known}{' and more' if len(index.by_name) > 3 else ''}"
         else:
-            words = "it defines none"
-        if said is None:
-            words += f"; import one of its modules, or write &lt;{node.name} where it is text"
-        return Meaning(words, said or "", (), tuple(choices), node.unclosed is not None)
-
-    # Modules
+            words = "it has no modules"
+        if suggestion is None:
+            words += f"; import one of its modules, or write &lt;{node.name} for literal text"
+        return Meaning(words, suggestion or "", (), tuple(choices), node.unclosed is not None)
 
     def _free(self, parent: str) -> Sequence[str]:
-        """The names of modules in a module that nothing imports, and that a union leaves open."""
+        """Returns the modules of a module that are not imported and not excluded by a union."""
         if parent not in self._open:
             members = self._schema.index.members.get(parent, {})
-            self._open[parent] = [name for name, one in members.items() if self._is_free(one)]
+            self._open[parent] = [name for name, module in members.items() if self._is_free(module)]
         return self._open[parent]
 
     def _is_free(self, module: Module) -> bool:
@@ -143,12 +134,14 @@ class UnknownImports:
 
     @cached_property
     def _deeper(self) -> Sequence[str]:
-        """The names of modules in others that an import directly under the prompt may mean."""
+        """Returns the nested modules that a top-level import may name."""
         named = self._schema.index.by_name.items()
-        return [name for name, (one, *more) in named if not more and "/" in one.path and self._is_free(one)]
+        return [
+            name for name, (first, *more) in named if not more and "/" in first.path and self._is_free(first)
+        ]
 
     def _fits(self, parent: str, name: str, node: Import) -> bool:
-        """Whether a module has what an import gives."""
+        """Whether a module has the parameters and children that an import uses."""
         if not node.arguments and not node.children:
             return True
         index = self._schema.index
@@ -159,14 +152,14 @@ class UnknownImports:
         )
 
     def _called_now(self, parent: str, node: Import) -> str | None:
-        """The name of the module that has the content which a module of this name had before."""
+        """Returns the current name of a module that an earlier schema called `node.name`."""
         path = f"{parent}/{node.name}" if parent else node.name
         for former in self._earlier:
-            found = former.find(path)
-            if len(found) != 1 or node.name in self._schema.index.by_name:
+            matches = former.find(path)
+            if len(matches) != 1 or node.name in self._schema.index.by_name:
                 continue
-            content = _content(found[0])
-            same = [one for one in self._schema.modules() if _content(one) == content]
+            content = _content(matches[0])
+            same = [module for module in self._schema.modules() if _content(module) == content]
             if len(same) == 1 and former.module(same[0].path) is None and self._is_free(same[0]):
                 return same[0].name
         return None
@@ -174,100 +167,95 @@ class UnknownImports:
     def _between(
         self, parent: str, node: Import, beside: Sequence[Import | Text | Role], names: Sequence[str]
     ) -> Sequence[str]:
-        """Those of some modules that stand between the neighbours of an import, if those are in order."""
+        """Returns the `names` between the neighbours of an import, if the neighbours are in order."""
         index = self._schema.index
         siblings = [child for child in beside if isinstance(child, Import)]
         members = index.members.get(parent, {})
         order = {name: index.order[module.path] for name, module in members.items()}
-        known = [order[one.name] for one in siblings if one.name in order]
+        known = [order[other.name] for other in siblings if other.name in order]
         if len(known) < 2 or known != sorted(known):
             return names
-        place = next(at for at, one in enumerate(siblings) if one is node)
-        low = max((order[one.name] for one in siblings[:place] if one.name in order), default=-1)
+        place = next(at for at, other in enumerate(siblings) if other is node)
+        low = max((order[other.name] for other in siblings[:place] if other.name in order), default=-1)
         high = min(
-            (order[one.name] for one in siblings[place:] if one.name in order), default=len(index.order)
+            (order[other.name] for other in siblings[place:] if other.name in order), default=len(index.order)
         )
         return [name for name in names if low < order[name] < high]
 
     def _follows_text(self, node: Import) -> bool:
-        """Whether text stands before an import in its line."""
         start = node.span.start
         before = self._source[max(0, start - _SHOWN) : start].rpartition("\n")[2].strip()
         return before[-1:] not in ("", ">")
 
     def _only_says(self, node: Import) -> bool:
-        """Whether an import holds text and imports nothing."""
+        """Whether an import contains text and imports no module."""
         says, waiting = False, [node]
         while waiting:
-            one = waiting.pop()
-            if one.arguments or one.name in self._schema.index.by_name:
+            tag = waiting.pop()
+            if tag.arguments or tag.name in self._schema.index.by_name:
                 return False
-            says = says or any(isinstance(child, Text) and not child.seam for child in one.children)
-            waiting += [child for child in one.children if isinstance(child, Import)]
+            says = says or any(isinstance(child, Text) and not child.seam for child in tag.children)
+            waiting += [child for child in tag.children if isinstance(child, Import)]
         return says
 
-    # Edits
-
     def _as_text(self, node: Import) -> tuple[Edit, ...]:
-        """The edits that make text of the tags of an unknown import, and of the unknown ones in it."""
+        """Returns the edits that escape the tags of an unknown import and of the unknown ones in it."""
         edits: list[Edit] = []
         waiting = [node]
         while waiting:
-            one = waiting.pop()
-            if one is not node and one.name in self._schema.index.by_name:
+            tag = waiting.pop()
+            if tag is not node and tag.name in self._schema.index.by_name:
                 continue
-            places = [one.name_span.start - 1, *([one.end_span.start - 2] if one.end_span else [])]
+            places = [tag.name_span.start - 1, *([tag.end_span.start - 2] if tag.end_span else [])]
             if any(self._source[place : place + 1] != "<" for place in places) or len(edits) > _MOST_EDITS:
                 return ()
             edits += [Edit(Span(place, place + 1), "&lt;") for place in places]
-            waiting += [child for child in one.children if isinstance(child, Import)]
+            waiting += [child for child in tag.children if isinstance(child, Import)]
         return tuple(edits)
 
 
 def _renamed(node: Import, name: str) -> tuple[Edit, ...]:
-    """The edits that write another name into both tags of an import."""
     return (*swap(node.name_span, name), *(swap(node.end_span, name) if node.end_span else ()))
 
 
 def _words(parent: str, node: Import) -> tuple[str, ...]:
-    """The elements of PML that an import may be a slip of."""
+    """Returns the PML elements of which an import may be a typo."""
     if any(isinstance(child, Import) for child in node.children):
         return ()
-    given = [argument.name for argument in node.arguments]
+    names = [argument.name for argument in node.arguments]
     if parent:
-        return ("arg",) if given == ["name"] else ()
-    return () if given else ROLES
+        return ("arg",) if names == ["name"] else ()
+    return () if names else ROLES
 
 
 def _changed_a_little(name: str, known: Sequence[str]) -> str | None:
-    """The only name that is another with a short ending or one word more, or less."""
-    found = []
+    """Returns the only known name that differs by a short ending or one word."""
+    matches = []
     for other in dict.fromkeys(known):
         short, long = sorted((name, other), key=len)
         if (long.startswith(short) and _ENDING.fullmatch(long, len(short))) or (
             long.endswith(short) and _BEGINNING.fullmatch(long, 0, len(long) - len(short))
         ):
-            found.append(other)
-    return found[0] if len(found) == 1 else None
+            matches.append(other)
+    return matches[0] if len(matches) == 1 else None
 
 
 def _content(module: Module) -> tuple[tuple[str, ...], ...]:
-    """The texts and parameters of a module and of what is nested in it, in order."""
-    found: list[tuple[str, ...]] = []
+    """Returns the texts and parameters of a module, including nested ones, in order."""
+    contents: list[tuple[str, ...]] = []
     pending: list[Text | Param | Module | Union | Role] = [*reversed(module.children)]
     while pending:
         node = pending.pop()
         if isinstance(node, Text):
-            found += [("text", node.text)] if not node.seam else []
+            contents += [("text", node.text)] if not node.seam else []
         elif isinstance(node, Param):
-            found.append(("parameter", node.name))
+            contents.append(("parameter", node.name))
         else:
-            found.append((type(node).__name__,))
+            contents.append((type(node).__name__,))
             pending += reversed(node.members if isinstance(node, Union) else node.children)
-    return tuple(found)
+    return tuple(contents)
 
 
 def _shown(module: Module) -> str:
-    """How the text of a module begins, quoted."""
-    said = " ".join("".join(child.text for child in module.contents() if isinstance(child, Text)).split())
-    return quote_text(said) if said else f"module {quote(module.path)}"
+    text = " ".join("".join(child.text for child in module.contents() if isinstance(child, Text)).split())
+    return quote_text(text) if text else f"module {quote(module.path)}"

@@ -1,4 +1,4 @@
-"""The prompt that imports all of a schema."""
+"""Builds a prompt that imports a whole schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.pml.tree.tree import Argument, Import, Module, Prompt, Role, Schema,
 
 
 def prompt_importing(schema: Schema) -> Prompt:
-    """A prompt that imports every module, of a union the first, with {name} for each parameter."""
+    """Returns a prompt that imports every module (of a union the first), with {name} for each parameter."""
     made: dict[str, Import] = {}
     left_out = {
         member.path
@@ -18,15 +18,15 @@ def prompt_importing(schema: Schema) -> Prompt:
         for member in union.members[1:]
     }
     for module in reversed(schema.modules()):
-        below = (made[one.path] for one in _modules(module.children) if one.path not in left_out)
+        below = (made[inner.path] for inner in _modules(module.children) if inner.path not in left_out)
         values = {param.name: Argument(param.name, f"{{{param.name}}}", NOWHERE) for param in module.params()}
         made[module.path] = Import(module.name, tuple(values.values()), tuple(below), NOWHERE, NOWHERE)
-    imports = tuple(made[one.path] for one in _modules(schema.children) if one.path not in left_out)
+    imports = tuple(made[inner.path] for inner in _modules(schema.children) if inner.path not in left_out)
     return Prompt(schema.name, imports, NOWHERE)
 
 
 def _modules(children: Iterable[object]) -> Iterator[Module]:
-    """The modules among some nodes, unions and turns opened."""
+    """Yields the modules among some nodes, including those in unions and turns."""
     for child in children:
         if isinstance(child, Union):
             yield from child.members

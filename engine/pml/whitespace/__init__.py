@@ -1,1 +1,1 @@
-"""White space: which of it a model reads, and words or Markdown blocks that meet."""
+"""White space: separators between modules, and words or Markdown blocks that touch."""

@@ -1,8 +1,8 @@
-"""Whether two texts that meet read as one: words, sentences, or a mark that has to begin a line.
+"""Detects texts that read as one where they meet: words, sentences, or a mark that must begin a line.
 
-A text is judged by what it ends and begins with, so that many texts that may meet make few cases. What may be
-one name or number is left alone: `GPT` and `4`, `5` and `km`, `3.` and `14`, `file` and `1`. So are words of
-scripts that put no spaces between them.
+Only the end and beginning of a text count, so many texts fall into few cases. Possible names and numbers are
+allowed: `GPT` and `4`, `5` and `km`, `3.` and `14`, `file` and `1`. So are scripts without spaces between
+words.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from typing import Final
 
 _ENDS: Final = frozenset(".,;:!?)]…”»\"'")
 _BEGINS: Final = frozenset("#([“„«\"'")
-_UNSPACED: Final = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF))
-"""Thai and Lao, Burmese, Khmer."""
-_LOOK: Final = 80
-"""How many characters of a text tell what it ends with."""
+_UNSPACED: Final = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF))  # Thai and Lao, Burmese, Khmer
+_LOOK: Final = 80  # characters that determine the end of a text
 
+# Markdown list, quotation, fence or table row
 _BLOCK: Final = re.compile(r"[-*>][ \t]|```|~~~|\|(?!\|)(?:[ \t]|[^\n|]+\|[^\n|]+\|)")
-"""A list, a quotation, a fence or a row of a table in Markdown."""
 _ITEM: Final = re.compile(r"\d{1,3}[.)][ \t]+\S")
 _ITEMS: Final = re.compile(r"\n[ \t]*\d{1,3}[.)][ \t]")
 _COUNT: Final = re.compile(r"\d[\d.,]*[ \t]+[^\W\d_]")
@@ -31,83 +29,71 @@ _DECIMAL: Final = re.compile(r"\d[.,:]\Z")
 _SENTENCE: Final = re.compile(r"(?:[^\W\d_]{4}\.|[!?…])[\"'”»)\]]*\Z")
 _ROW: Final = re.compile(r"[ \t]*\|(?:[ \t][^\n]*[ \t]|[^\n|]+\|[^\n]+)\|\Z")
 _HEADING: Final = re.compile(r"#{1,6}[ \t]+\S")
-_FINISHED: Final = re.compile(r"[.!?…][\"'”»)\]]*\Z")
-"""The end of a sentence."""
+_FINISHED: Final = re.compile(r"[.!?…][\"'”»)\]]*\Z")  # end of a sentence
 _FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _FENCE_END: Final = re.compile(r"(?:\A|\n)[ \t]*(?:```|~~~)\Z")
 
 
 class End(Flag):
-    """What a text ends with."""
+    """The end of a text."""
 
     NOTHING = 0
     SPACE = auto()
     UNSPACED = auto()
     LETTER = auto()
     DIGIT = auto()
-    OTHER = auto()
-    """A numeral that is no digit, such as `²`."""
-    STOP = auto()
-    """What closes a word or a sentence."""
-    WORD = auto()
-    """A word, which is no letter alone and no abbreviation of capitals."""
-    NUMBER = auto()
-    """A number by itself, which is no part of a name."""
-    DECIMAL = auto()
-    """A digit and a mark that may be part of a number."""
+    OTHER = auto()  # a numeral that is not a digit, such as `²`
+    STOP = auto()  # closes a word or sentence
+    WORD = auto()  # a word of several letters, not all capitals
+    NUMBER = auto()  # a number that is not part of a name
+    DECIMAL = auto()  # a digit and a mark that may be part of a number
     SENTENCE = auto()
-    BLOCK = auto()
-    """A line of Markdown that nothing may follow: the end of a fence, or the row of a table."""
+    BLOCK = auto()  # a Markdown line that must end: a fence's end or a table row
 
 
 class Begin(Flag):
-    """What a text begins with."""
+    """The beginning of a text."""
 
     NOTHING = 0
     SPACE = auto()
     UNSPACED = auto()
     LETTER = auto()
     DIGIT = auto()
-    START = auto()
-    """What opens a word, or a heading."""
-    LONG = auto()
-    """A word that is too long for a unit or an ending."""
-    COUNT = auto()
-    """A number and a word behind it."""
-    ITEM = auto()
-    """The number of a list."""
-    BLOCK = auto()
-    """A mark of Markdown that has to begin a line."""
+    START = auto()  # opens a word, or a heading
+    LONG = auto()  # a word too long for a unit or suffix
+    COUNT = auto()  # a number and a word after it
+    ITEM = auto()  # the number of a list item
+    BLOCK = auto()  # a Markdown mark that must begin a line
 
 
 def end_of(text: str) -> End:
-    """What a text that is not empty ends with."""
+    """Classifies the end of a non-empty text."""
     last, tail = text[-1], text[-_LOOK:]
     if last.isspace():
         return End.SPACE
     if _unspaced(last):
         return End.UNSPACED
-    found = End.NOTHING
+    kind = End.NOTHING
     if last.isalpha():
         word = _WORD.search(tail)
-        return End.LETTER | (End.WORD if word and not word[1].isupper() else found)
+        return End.LETTER | (End.WORD if word and not word[1].isupper() else kind)
     if last.isdigit():
-        return End.DIGIT | (End.NUMBER if _NUMBER.search(tail) else found)
+        return End.DIGIT | (End.NUMBER if _NUMBER.search(tail) else kind)
     if last.isalnum():
         return End.OTHER
     if last in _ENDS:
-        found |= End.STOP
-        found |= End.DECIMAL if _DECIMAL.search(tail) else End.NOTHING
-        found |= End.SENTENCE if _SENTENCE.search(tail) else End.NOTHING
+        kind |= End.STOP
+        kind |= End.DECIMAL if _DECIMAL.search(tail) else End.NOTHING
+        kind |= End.SENTENCE if _SENTENCE.search(tail) else End.NOTHING
     elif last == "|":
-        found |= End.BLOCK if _ROW.match(text, text.rfind("\n") + 1) else End.NOTHING
+        kind |= End.BLOCK if _ROW.match(text, text.rfind("\n") + 1) else End.NOTHING
     elif last in "`~" and _FENCE_END.search(tail):
-        found |= End.BLOCK if len(_FENCE.findall(text)) % 2 == 0 else End.NOTHING
-    return found
+        kind |= End.BLOCK if len(_FENCE.findall(text)) % 2 == 0 else End.NOTHING
+    return kind
 
 
 def begin_of(text: str) -> Begin:
-    """What a text that is not empty begins with."""
+    """Classifies the beginning of a non-empty text."""
     first = text[0]
     if first.isspace():
         return Begin.SPACE
@@ -118,16 +104,16 @@ def begin_of(text: str) -> Begin:
         long = word and (len(word[1]) > 3 or word[1].istitle())
         return Begin.LETTER | (Begin.LONG if long else Begin.NOTHING)
     if first.isdigit():
-        found = Begin.DIGIT
-        found |= Begin.ITEM if _ITEM.match(text, 0, _LOOK) else Begin.NOTHING
-        return found | (Begin.COUNT if _COUNT.match(text, 0, _LOOK) else Begin.NOTHING)
+        kind = Begin.DIGIT
+        kind |= Begin.ITEM if _ITEM.match(text, 0, _LOOK) else Begin.NOTHING
+        return kind | (Begin.COUNT if _COUNT.match(text, 0, _LOOK) else Begin.NOTHING)
     if first in _BEGINS:
         return Begin.START
     return Begin.BLOCK if _BLOCK.match(text) else Begin.NOTHING
 
 
 def touch(end: End, begin: Begin) -> bool:
-    """Whether two texts read as one where they meet, by what the first ends and the second begins with."""
+    """Whether two texts with this end and beginning read as one."""
     if joined(end, begin):
         return True
     if (end & End.BLOCK and not begin & Begin.SPACE) or (end & End.SENTENCE and begin & Begin.COUNT):
@@ -138,10 +124,10 @@ def touch(end: End, begin: Begin) -> bool:
 
 
 def joined(end: End, begin: Begin) -> bool:
-    """Whether an argument and what is beside it read as one.
+    """Whether an argument and the text next to it read as one.
 
-    Quotation marks, brackets and commas belong round an argument, so only letters that make one word, digits
-    that make one number, and marks that have to begin a line count.
+    Quotation marks, brackets and commas are normal around an argument. Only letters that join to a word,
+    digits that join to a number, and marks that must begin a line count.
     """
     if begin & Begin.BLOCK:
         return not end & End.SPACE
@@ -151,24 +137,24 @@ def joined(end: End, begin: Begin) -> bool:
 
 
 def begins_block(text: str) -> bool:
-    """Whether a text begins with what has to begin a line: a heading, list, quotation, table or fence."""
+    """Whether a text begins with a block that must begin a line: heading, list, quotation, table or fence."""
     body = text[:_LOOK].lstrip(" \t")
     return any(mark.match(body) for mark in (_HEADING, _BLOCK, _ITEM))
 
 
 def begins_number(text: str) -> bool:
-    """Whether a text begins with a number that may be no list, as that of a day: no other item follows."""
+    """Whether a text begins with a number that may not be a list, such as a date: no other item follows."""
     body = text[:_LOOK].lstrip(" \t")
     return bool(_ITEM.match(body)) and not _ITEMS.search(text)
 
 
 def space_between(left: str, right: str) -> str:
-    """What sets touching texts apart: a line break behind a sentence or beside a block, else a space."""
+    """Returns the white space to insert: a line break after a sentence or next to a block, else a space."""
     ended = end_of(left) & End.BLOCK or _FINISHED.search(left[-_LOOK:])
     return "\n" if ended or begins_block(right) else " "
 
 
 def _unspaced(character: str) -> bool:
-    """Whether a script has no spaces between its words."""
+    """Whether a script has no spaces between words."""
     wide = unicodedata.east_asian_width(character) in "WF"
     return wide or any(first <= ord(character) <= last for first, last in _UNSPACED)

@@ -1,4 +1,4 @@
-"""Words that touch in a schema: modules, defaults and included text that meet without white space."""
+"""Reports words that touch in a schema: modules, defaults and included text without white space between."""
 
 from __future__ import annotations
 
@@ -13,23 +13,16 @@ from engine.pml.tree.tree import Module, Param, Role, Schema, Text, Union
 from engine.pml.whitespace.joined_text import Begin, End, begin_of, end_of, joined, space_between, touch
 from engine.pml.whitespace.schema_places import branches
 
-_Key: TypeAlias = tuple[Any, bool]
-"""What a text begins or ends with, and whether it is the default of a parameter."""
+_Key: TypeAlias = tuple[Any, bool]  # end or beginning of a text, and whether it is a default
+# possible first or last texts of a part of a schema; the nearest for each key
 _Edge: TypeAlias = dict[_Key, str]
-"""What may be read first, or last, of a part of a schema: a text for each key, the nearest."""
 
 _SHOWN: Final = 12
 _INCLUDE: Final = "<include"
 
 
 def check_schema(schema: Schema, report: Reporter, source: str) -> None:
-    """Reports where what some prompts read side by side touches (W613), once for each place to mend it.
-
-    Args:
-        schema: the schema, or what is included in one.
-        report: takes the faults.
-        source: the text that the spans count in.
-    """
+    """Reports texts that may touch in some prompts (W613), once for each place to fix."""
     nodes = list(branches(schema))
     first: dict[int, _Edge] = {}
     last: dict[int, _Edge] = {}
@@ -43,22 +36,22 @@ def check_schema(schema: Schema, report: Reporter, source: str) -> None:
             last[id(node)] = _nearest(_edges(node.children[::-1], last, end_of))
     for node in nodes:
         if not isinstance(node, Union):
-            for place, other, left, right in _meetings(node.children, first, last, source):
-                _report(node.children, place, other, (left, right), report)
+            for place, other, left_text, right in _meetings(node.children, first, last, source):
+                _report(node.children, place, other, (left_text, right), report)
 
 
 def meet(left: str, right: str, *, argument: bool) -> bool:
-    """Whether two texts, none of them empty, touch; `argument` where one stands for a parameter."""
+    """Whether two non-empty texts touch; `argument` if one is a parameter's value."""
     return (joined if argument else touch)(end_of(left), begin_of(right))
 
 
 def words_of(left: str, right: str) -> str:
-    """The words that touch, as a message shows them."""
+    """Returns the touching words for a message."""
     return quote(f"{left[-_SHOWN:]}{right[:_SHOWN]}".replace("\n", " "))
 
 
 def _edges(children: Iterable[Any], known: dict[int, _Edge], judge: Callable[[str], Flag]) -> Iterator[_Edge]:
-    """What may be read first of children; what they end with, if they are turned round."""
+    """Yields the possible first texts of children, or the last ones if the children are reversed."""
     for child in children:
         if isinstance(child, Module | Union):
             yield known[id(child)]
@@ -68,7 +61,7 @@ def _edges(children: Iterable[Any], known: dict[int, _Edge], judge: Callable[[st
 
 
 def _own(node: object, judge: Callable[[str], Flag]) -> _Edge:
-    """The edge of a text or a parameter; none of what only a prompt decides, or sets apart."""
+    """Returns the edge of a text or a parameter's default; empty for separators."""
     if isinstance(node, Param) and node.default:
         return {(judge(node.default), True): node.default}
     return {(judge(node.text), False): node.text} if isinstance(node, Text) and _says(node) else {}
@@ -79,38 +72,38 @@ def _says(text: Text) -> bool:
 
 
 def _nearest(edges: Iterable[_Edge]) -> _Edge:
-    found: _Edge = {}
+    nearest: _Edge = {}
     for edge in edges:
         for key, text in edge.items():
-            found.setdefault(key, text)
-    return found
+            nearest.setdefault(key, text)
+    return nearest
 
 
 def _meetings(
     children: tuple[Any, ...], first: dict[int, _Edge], last: dict[int, _Edge], source: str
 ) -> list[tuple[int, int, str, str]]:
-    """Which children touch a later one, as two places among them and the texts: for each child the nearest.
+    """Returns which children touch a later one, as two indexes and the texts: the nearest for each child.
 
-    Between the two stand modules only, which a prompt may leave out.
+    Only modules lie between the two, which a prompt may leave out.
     """
-    found: list[tuple[int, int, str, str]] = []
+    meetings: list[tuple[int, int, str, str]] = []
     behind: dict[_Key, tuple[int, str]] = {}
     for place in range(len(children) - 1, -1, -1):
         child = children[place]
         ends = last[id(child)] if id(child) in last else _own(child, end_of)
         near = behind and [
             (place, other, left, right)
-            for one, left in ends.items()
-            for two, (other, right) in behind.items()
-            if _keys_meet(one, two) and _apart(children, place, other, source)
+            for key, left in ends.items()
+            for other_key, (other, right) in behind.items()
+            if _keys_meet(key, other_key) and _apart(children, place, other, source)
         ]
         if near:
-            found.append(min(near, key=operator.itemgetter(1)))
+            meetings.append(min(near, key=operator.itemgetter(1)))
         optional = isinstance(child, Module | Union)
         begins = first[id(child)] if id(child) in first else _own(child, begin_of)
-        here = {key: (place, text) for key, text in begins.items()}
-        behind = {**behind, **here} if optional else here
-    return found[::-1]
+        own = {key: (place, text) for key, text in begins.items()}
+        behind = {**behind, **own} if optional else own
+    return meetings[::-1]
 
 
 @cache
@@ -122,10 +115,10 @@ def _keys_meet(one: _Key, two: _Key) -> bool:
 
 
 def _apart(children: tuple[Any, ...], place: int, other: int, source: str) -> bool:
-    """Whether two children are no single text of one file.
+    """Whether two children are not a single text of one file.
 
-    What one file includes has one place here, and is reported with that file. Texts beside each other are one
-    text that its author wrote, unless one of them is included.
+    Included texts of one file share one place and are reported in that file. Adjacent texts are one text of
+    the author unless one of them is included.
     """
     left, right = children[place], children[other]
     if left.span == right.span:
@@ -142,17 +135,17 @@ def _report(
     span = right.name_span if isinstance(right, Module) else right.span
     if other > place + 1:
         message = (
-            f"words touch, {words} is read as one where what stands between them is left out; put a space "
-            "or a line break before what may be left out"
+            f"words run together: {words}, if the modules between them are left out; put a space "
+            "or a line break before these modules"
         )
         report.add("W613", message, span)
         return
     fix, hint = beside(right.span.start, *texts)
-    report.add("W613", f"words touch, {words} is read as one; put {hint}", span, hint, fix)
+    report.add("W613", f"words run together: {words}; put {hint}", span, hint, fix)
 
 
 def beside(place: int, left: str, right: str) -> tuple[tuple[Edit, ...], str]:
-    """The fix that sets two texts apart at a place, and its hint."""
+    """Returns the fix that separates two texts at a place, and its hint."""
     space = space_between(left, right)
     hint = "a space between them" if space == " " else "a line break between them"
     return (Edit(Span(place, place), space),), hint

@@ -1,4 +1,4 @@
-"""Words that touch in a prompt: its own text, its arguments, and what its imports bring together."""
+"""Reports words that touch in a prompt: its own text, its arguments, and adjacent imports."""
 
 from __future__ import annotations
 
@@ -20,16 +20,9 @@ _SPACE: Final = "a space or a line break"
 def check_prompt(
     parts: Sequence[Part], report: Reporter, prompt: Prompt, schema: Schema, found: Resolution
 ) -> None:
-    """Reports where what a prompt reads touches (W613), and blocks of Markdown that lose their line (W616).
+    """Reports touching words (W613) and Markdown blocks that lose their line (W616) in a prompt.
 
-    What stands side by side in the schema is told there.
-
-    Args:
-        parts: as they are read.
-        report: takes the faults.
-        prompt: the prompt.
-        schema: its schema.
-        found: what the prompt imports from it.
+    Texts that are adjacent in the schema are reported there.
     """
     places = PromptPlaces(prompt, schema, found)
     for left, right in touching(parts):
@@ -38,11 +31,11 @@ def check_prompt(
 
 
 def _report(left: Part, right: Part, places: PromptPlaces, report: Reporter) -> None:
-    """Reports two parts that touch, at the one that the prompt can change."""
+    """Reports two touching parts at the one that the prompt can change."""
     if isinstance(left, NewText) and isinstance(right, NewText) and places.one_text(left, right):
         return
     texts = part_text(left), part_text(right)
-    words = f"words touch, {words_of(*texts)} is read as one"
+    words = f"words run together: {words_of(*texts)}"
     if isinstance(right, NewText):
         _add(words, right.span, beside(right.span.start, *texts), report)
     elif isinstance(left, NewText) and not places.ends_import(left):
@@ -54,7 +47,7 @@ def _report(left: Part, right: Part, places: PromptPlaces, report: Reporter) -> 
     elif (node := node_of(left)) is not None and not places.schema.neighbours(node, node_of(right)):
         meeting = places.meeting(left, right)
         remedy = f"write {_SPACE} {places.schema.behind(node, path_of(right))} in the schema"
-        report.add("W613", f"{words}: {meeting}; {remedy}", places.import_of(left, right))
+        report.add("W613", f"{words}, because {meeting}; {remedy}", places.import_of(left, right))
 
 
 def _add(words: str, span: Span, mended: tuple[tuple[Edit, ...], str], report: Reporter) -> None:

@@ -1,4 +1,4 @@
-"""Where parts of a bound prompt meet badly: words that touch, and blocks of Markdown behind other text."""
+"""Finds bad joins between parts of a bound prompt: touching words, and Markdown blocks after other text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.pml.whitespace.schema_places import SchemaPlaces, breaks, first_word
 
 
 def touching(parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
-    """Yields which parts touch, as their places (W613)."""
+    """Yields the indexes of touching parts (W613)."""
     last: int | None = None
     for place, part in enumerate(parts):
         if isinstance(part, RoleOpen | RoleClose) or is_seam(part):
@@ -34,15 +34,15 @@ def touching(parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
 
 
 def off_their_line(parts: Sequence[Part], schema: SchemaPlaces) -> Iterator[tuple[int, int]]:
-    """Yields blocks that begin a line in the schema and not here, with what stands in front (W616).
+    """Yields blocks that begin a line in the schema but not here (W616).
 
-    What touches is told as such.
+    Touching parts are left out; `touching` yields them.
 
     Yields:
-        The places of what stands in front, and of the block.
+        The indexes of the part before the block on its line, and of the block.
     """
-    line: int | None = None  # what stands on the same line
-    last: Part | None = None  # what stands right before
+    line: int | None = None  # the part before on the same line
+    last: Part | None = None  # the part directly before
     for place, part in enumerate(parts):
         text = part_text(part)
         if isinstance(part, RoleOpen | RoleClose):
@@ -57,23 +57,18 @@ def off_their_line(parts: Sequence[Part], schema: SchemaPlaces) -> Iterator[tupl
 
 
 def meetings(parts: Sequence[Part], schema: Schema) -> dict[int, str]:
-    """Says in a sentence what is wrong where parts meet, by the place of the later one.
-
-    Args:
-        parts: as they are read.
-        schema: their schema.
-    """
-    found = {}
+    """Returns a sentence for each bad join, by the index of the later part."""
+    problems = {}
     for left, right in off_their_line(parts, SchemaPlaces(schema)):
         front, block = last_words(part_text(parts[left])), first_words(part_text(parts[right]))
-        found[right] = (
-            f"{quote(block)} begins a line in the schema and is read behind {quote(front)} here; put a line "
+        problems[right] = (
+            f"{quote(block)} begins a line in the schema but follows {quote(front)} here; put a line "
             "break between them"
         )
     for left, right in touching(parts):
         texts = part_text(parts[left]), part_text(parts[right])
-        found[right] = f"words touch, {words_of(*texts)} is read as one; put {beside(0, *texts)[1]}"
-    return found
+        problems[right] = f"words run together: {words_of(*texts)}; put {beside(0, *texts)[1]}"
+    return problems
 
 
 def _touch(left: Part, right: Part) -> bool:
@@ -82,7 +77,7 @@ def _touch(left: Part, right: Part) -> bool:
 
 
 def _moved(front: Part, block: Part, schema: SchemaPlaces) -> bool:
-    """Whether a block begins a line in the schema; a number behind new text may be no list."""
+    """Whether a block begins a line in the schema; a number after new text may not be a list."""
     node = node_of(block)
     number = isinstance(front, NewText) and begins_number(part_text(block))
     return node is not None and schema.begins_line(node)[0] and not number

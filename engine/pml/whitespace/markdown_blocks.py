@@ -1,7 +1,7 @@
-"""Blocks of Markdown that begin a line in a schema, and not where a module before them is left out.
+"""Reports Markdown blocks that begin a line only while the module before them is imported.
 
-The line break in front of a heading may belong to a module. Where that is left out, and a text before it ends
-with a space, the heading is read behind that text.
+The line break before a heading may belong to a module. Without the module, the heading follows the text
+before it on the same line.
 """
 
 from __future__ import annotations
@@ -15,35 +15,24 @@ from engine.pml.whitespace.joined_words import meet
 from engine.pml.whitespace.schema_places import SchemaPlaces, branches, breaks, first_words, last_words
 
 _Part: TypeAlias = Text | Param
+# nearest part that may precede on the same line, by whether it ends with a space
 _Open: TypeAlias = dict[bool, _Part]
-"""What may stand in front on the same line, the nearest: with a space behind it, and without."""
 
 _SPACED: Final = True
 
 
 def check_blocks(schema: Schema, report: Reporter) -> None:
-    """Reports blocks that lose their line in some prompts (W616), once for each text that stands in front.
+    """Reports blocks that lose their line in some prompts (W616), once for each text before them.
 
-    What touches without white space is told as such (W613).
-
-    Args:
-        schema: the schema, or what is included in one.
-        report: takes the faults.
+    Touching texts without white space are reported as W613.
     """
     _Checker(schema, report).check()
 
 
 def remedy(left: _Part, right: _Part, places: SchemaPlaces, where: str = "") -> tuple[str, str]:
-    """What is left out where a block is read behind a text of the schema, and what mends it.
+    """Returns the omitted module between a text of the schema and a block ("" if unknown), and the fix.
 
-    Args:
-        left: the text in front, or a parameter.
-        right: the block.
-        places: where the two stand.
-        where: the words for the place of the remedy, such as " in the schema".
-
-    Returns:
-        The name of what is left out, empty where it is not known, and the remedy.
+    `where` is the place of the fix in words, such as " in the schema".
     """
     gone = places.begins_line(right)[1]
     behind = f"a line break {places.behind(left, places.path(right))}"
@@ -53,12 +42,12 @@ def remedy(left: _Part, right: _Part, places: SchemaPlaces, where: str = "") -> 
         return _called(gone), f"write {behind}{where}"
     each = "each module of " if isinstance(goes_with, Union) else ""
     text = quote(last_words(part_words(left)))
-    into = f"write {text} into {each}{_called(goes_with)} too{where}, so that it goes with it"
+    into = f"write {text} into {each}{_called(goes_with)} too{where}"
     return _called(goes_with), f"{into}, or {behind}"
 
 
 def part_words(part: _Part) -> str:
-    """The text of a part of a schema; of a parameter its default."""
+    """Returns the text of a part of a schema, or a parameter's default."""
     return part.text if isinstance(part, Text) else part.default or ""
 
 
@@ -71,14 +60,14 @@ def _called(node: Module | Union | None) -> str:
 
 
 class _Checker:
-    """Walks a schema with what may stand in front on the same line, whatever modules are left out."""
+    """Walks a schema with the parts that may precede on the same line if modules are left out."""
 
     def __init__(self, schema: Schema, report: Reporter) -> None:
         self._schema = schema
         self._report = report
         self._places = SchemaPlaces(schema)
         self._told: set[int] = set()
-        self._left: dict[int, _Open] = {}  # what a module leaves open, read and with its seam, by identity
+        self._left: dict[int, _Open] = {}  # open line after a module and its separator, by identity
 
     def check(self) -> None:
         nodes = list(branches(self._schema))
@@ -95,7 +84,7 @@ class _Checker:
                 self._walk(node, before)
 
     def _walk(self, container: Any, before: dict[int, _Open]) -> None:
-        """Judges the texts of a container, and says what may stand in front of the modules in it."""
+        """Checks the texts of a container, and records the parts that may precede its modules."""
         line = before.get(id(container), {})
         for child in container.children:
             if isinstance(child, Module | Union):
@@ -132,14 +121,14 @@ class _Checker:
         gone, mended = remedy(left, right, self._places)
         front = f"parameter {quote(left.name)}" if isinstance(left, Param) else quote(last_words(left.text))
         message = (
-            f"{quote(first_words(part_words(right)))} begins a line here, but not where "
-            f"{gone or 'what stands between'} is left out: it is read behind {front}; {mended}"
+            f"{quote(first_words(part_words(right)))} begins a line here, but not if "
+            f"{gone or 'the text between'} is left out: it then follows {front}; {mended}"
         )
         self._report.add("W616", message, right.span)
 
 
 def _behind(part: _Part, line: _Open) -> _Open:
-    """What may stand in front behind a text or a parameter, by what may stand in front before it."""
+    """Returns the parts that may precede on the line after `part`."""
     if isinstance(part, Param):
         return {not _SPACED: part} if part.default else {**line, not _SPACED: part}
     broken = breaks(part.text)
@@ -151,11 +140,11 @@ def _behind(part: _Part, line: _Open) -> _Open:
 
 
 def _nearest(lines: list[_Open]) -> _Open:
-    found: _Open = {}
+    nearest: _Open = {}
     for line in lines:
         for spaced, part in line.items():
-            found.setdefault(spaced, part)
-    return found
+            nearest.setdefault(spaced, part)
+    return nearest
 
 
 def _turns(node: Any) -> bool:

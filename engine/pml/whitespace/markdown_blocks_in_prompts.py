@@ -1,4 +1,4 @@
-"""Blocks of Markdown that begin a line in the schema, and do not in what a prompt reads."""
+"""Reports Markdown blocks that begin a line in the schema but not in a prompt."""
 
 from __future__ import annotations
 
@@ -13,25 +13,17 @@ from engine.pml.whitespace.schema_places import first_words, last_words
 
 
 def check_blocks_of(parts: Sequence[Part], report: Reporter, places: PromptPlaces) -> None:
-    """Reports blocks that lose the line they begin in the schema (W616), unless they touch (W613).
-
-    Args:
-        parts: as they are read.
-        report: takes the faults.
-        places: where they come from.
-    """
+    """Reports blocks that lose their line (W616), unless they touch the text before (W613)."""
     for left, right in off_their_line(parts, places.schema):
         _report(parts[left], parts[right], report, places)
 
 
 def _report(left: Part, right: Part, report: Reporter, places: PromptPlaces) -> None:
-    """Reports a block behind what stands in front of it."""
     node = node_of(right)
     assert node is not None
     block, front = quote(first_words(part_text(right))), quote(last_words(part_text(left)))
     fault = (
-        f"{block}{places.line(right)} begins a line in the schema and is read behind "
-        f"{front}{places.line(left)} here"
+        f"{block}{places.line(right)} begins a line in the schema but follows {front}{places.line(left)} here"
     )
     before = node_of(left)
     if before is not None:

@@ -1,13 +1,13 @@
-"""The white-space rules of PML: from the characters of an element to its text runs and its seams.
+"""The white-space rules of PML: converts an element's characters to text runs and separators.
 
 A *text run* is the text between two elements; a comment does not end it. Runs and the parameters between them
-form one *paragraph*, up to the next other element. A paragraph is dedented as a whole, and white space at its
-ends is no part of it: at the end of a container it is nothing, between a paragraph and another element, or
-between two elements, it is a *seam*. Round a parameter white space stays. Text that begins on the line of the
-tag before it has no indentation to judge by, so nothing is removed from the lines after it.
+form one *paragraph*, up to the next other element. A paragraph is dedented as a whole, without the white
+space at its ends. White space at the end of a container is ignored. Between a paragraph and another element,
+or between two elements, it is a *seam*. White space around a parameter stays. Text that begins on the line of
+the tag before it has no known indentation, so the lines after it stay unchanged.
 
-A seam is two line breaks where there is a blank line, one where there is a line break, else a space. Beside a
-turn it is nothing. A `<scaffold>` counts as a comment. With `xml:space="preserve"` everything is text.
+A seam is two line breaks for a blank line, one for a line break, else a space. It is empty next to a turn. A
+`<scaffold>` counts as a comment. With `xml:space="preserve"` all characters are text.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from typing import Final
 from engine.pml.diagnostics.diagnostic import Span
 from engine.pml.xml.elements import Chars, Element
 
-SPACE: Final = " \t\r\n"
-"""White space as XML has it; a no-break space is text."""
+SPACE: Final = " \t\r\n"  # XML's white space; a no-break space is text
 
 INLINE: Final = ("param", "parameter")
 
@@ -31,13 +30,13 @@ _SILENT: Final = "scaffold"
 
 @dataclass(slots=True)
 class Run:
-    """A text run, normalised, and the seams that the white space round it makes.
+    """A normalised text run and the separators around it.
 
     Attributes:
-        text: the text; empty where there is white space alone.
+        text: the text; empty for white space alone.
         span: its place, without the white space at its ends.
-        before: the seam between it and the element before it, or the start tag.
-        after: the seam between it and the element after it; none before an end tag.
+        before: the separator from the element or start tag before it.
+        after: the separator from the element after it; empty before an end tag.
     """
 
     text: str
@@ -53,55 +52,49 @@ class _Raw:
 
 
 def preserves(element: Element, inherited: bool) -> bool:
-    """Whether white space is kept inside an element."""
+    """Whether white space is preserved inside an element."""
     mode = element.get("xml:space")
     return inherited if mode is None else mode.value == "preserve"
 
 
 def contents(element: Element, source: str, preserve: bool) -> list[Run | Element]:
-    """The children of an element: its elements, and its text runs by the rules above.
-
-    Args:
-        element: the element.
-        source: the text of the document.
-        preserve: whether white space is kept here.
-    """
+    """Returns the children of an element: its elements, and its text runs by the rules above."""
     result: list[Run | Element] = []
     paragraph: list[_Raw | Element] = []
-    left: Element | None = None
+    preceding: Element | None = None
     for item in _raw_items(element, preserve):
         if isinstance(item, Element) and item.tag not in INLINE:
             if item.tag != _SILENT:
-                sides = (_seams(left), _seams(item))
+                sides = (_seams(preceding), _seams(item))
                 result.extend(_paragraph(paragraph, source, preserve, sides))
-                left, paragraph = item, []
+                preceding, paragraph = item, []
             result.append(item)
         else:
             paragraph.append(item)
-    result.extend(_paragraph(paragraph, source, preserve, (_seams(left), False)))
+    result.extend(_paragraph(paragraph, source, preserve, (_seams(preceding), False)))
     return result
 
 
 def separator(space: str) -> str:
-    """The seam that white space makes."""
+    """Returns the separator for white space."""
     breaks = space.count("\n")
     return "\n\n" if breaks > 1 else "\n" if breaks else " " if space else ""
 
 
 def normalise(text: str) -> str:
-    """What the text of an argument becomes: dedented, without white space at its ends."""
+    """Dedents and strips the text of an argument."""
     paragraph = [_Raw(text, [Chars(text, Span(0, len(text)))])]
-    found = _paragraph(paragraph, text, False, (False, False))
-    return "".join(item.text for item in found if isinstance(item, Run))
+    items = _paragraph(paragraph, text, False, (False, False))
+    return "".join(item.text for item in items if isinstance(item, Run))
 
 
 def _seams(element: Element | None) -> bool:
-    """Whether white space beside an element is a seam; None is the start tag."""
+    """Whether white space next to an element is a separator; None is the start tag."""
     return element is None or element.tag not in _BARE
 
 
 def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
-    """Elements and joined text; what an unclosed parameter has swallowed counts as following it."""
+    """Yields elements and joined text; the content of an unclosed parameter counts as text after it."""
     pieces: list[Chars] = []
     pending = list(reversed(element.children))
     while pending:
@@ -124,7 +117,7 @@ def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
 
 
 def _join(pieces: list[Chars], preserve: bool) -> _Raw:
-    """Joins the pieces of a run. A comment on lines of its own takes its line end along."""
+    """Joins the pieces of a run. A comment on its own lines is removed with its line end."""
     parts: list[str] = []
     after_comment = False
     blank_line = spaced = False
@@ -153,7 +146,7 @@ def _join(pieces: list[Chars], preserve: bool) -> _Raw:
 def _paragraph(
     items: list[_Raw | Element] | list[_Raw], source: str, preserve: bool, sides: tuple[bool, bool]
 ) -> Iterator[Run | Element]:
-    """The runs and parameters of a paragraph; `sides` says where white space at its ends is a seam."""
+    """Yields the runs and parameters of a paragraph; `sides` if white space at its ends is a separator."""
     margin = "" if preserve else _margin(items)
     last = len(items) - 1
     for place, item in enumerate(items):
@@ -182,17 +175,15 @@ def _paragraph(
 
 
 def _start(text: str) -> str:
-    """The white space at the start of a text."""
     return text[: len(text) - len(text.lstrip(SPACE))]
 
 
 def _end(text: str) -> str:
-    """The white space at the end of a text."""
     return text[len(text.rstrip(SPACE)) :]
 
 
 def _margin(items: list[_Raw | Element] | list[_Raw]) -> str:
-    """The indentation that all lines of a paragraph have in common."""
+    """Returns the common indentation of all lines of a paragraph."""
     margin: str | None = None
     last = len(items) - 1
     for place, item in enumerate(items):
@@ -215,15 +206,14 @@ def _margin(items: list[_Raw | Element] | list[_Raw]) -> str:
 
 
 def _common(left: str, right: str) -> str:
-    """The beginning that two strings have in common."""
     length = next((at for at, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), None)
     return left[: min(len(left), len(right)) if length is None else length]
 
 
 def _dedent(text: str, margin: str, *, followed: bool) -> str:
-    """Takes the margin off every line but the first; lines of white space alone become empty.
+    """Removes the margin from every line but the first; blank lines become empty.
 
-    The last line of a text that a parameter follows is no such line.
+    If a parameter follows (`followed`), the last line is not blank.
     """
     if "\n" not in text:
         return text
@@ -235,7 +225,7 @@ def _dedent(text: str, margin: str, *, followed: bool) -> str:
 
 
 def _trimmed(pieces: list[Chars], source: str) -> Span:
-    """The place of a run's text, without the comments and white space at its ends."""
+    """Returns the span of a run's text, without comments and white space at its ends."""
     filled = [piece for piece in pieces if piece.kind != "comment" and piece.text.strip(SPACE)]
     if not filled:
         return Span(pieces[0].span.start, pieces[-1].span.end)

@@ -1,4 +1,4 @@
-"""Where the parts of a schema stand: their containers, what is beside them, and whether they begin a line."""
+"""Locates the parts of a schema: their containers, their neighbours, and whether they begin a line."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ _SHOWN: Final = 24
 
 
 class SchemaPlaces:
-    """Finds what stands round and beside the parts of one schema."""
+    """Finds the containers and neighbours of the parts of one schema."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
 
     def behind(self, node: Text | Param, right: str) -> str:
-        """Where in the schema white space belongs to a part, before what stands in the module `right`."""
+        """Describes the place for white space after a part and before text of the module `right`."""
         ended = module_ended(self.path(node), right)
         if ended:
             return self.behind_module(ended)
         if isinstance(node, Param):
-            return f"behind the parameter {quote(node.name)}"
-        return f"behind {quote(last_words(node.text))}"
+            return f"after the parameter {quote(node.name)}"
+        return f"after {quote(last_words(node.text))}"
 
     def behind_module(self, path: str) -> str:
-        """Where in the schema the seam of a module is written; that of the last one is the one before it."""
+        """Describes the place of a module's separator; the last module uses the one before it."""
         module = self._schema.module(path)
         union = self._schema.union_of(path)
         container, index = self._places[id(union or module)]
         last = container.children[index] is _outermost(container, -1)
         if union is not None:
-            return f"{'before' if last else 'behind'} the union of {quote(path)}"
-        return f"before <module> of {quote(path)}" if last else f"behind </module> of {quote(path)}"
+            return f"{'before' if last else 'after'} the union of {quote(path)}"
+        return f"before <module> of {quote(path)}" if last else f"after </module> of {quote(path)}"
 
     def path(self, node: object) -> str:
-        """The path of the module that a part stands in; empty where it stands in none."""
+        """Returns the path of a part's module, or ""."""
         while place := self._places.get(id(node)):
             node = place[0]
             if isinstance(node, Module):
@@ -47,14 +47,14 @@ class SchemaPlaces:
         return ""
 
     def neighbours(self, left: object, right: object) -> bool:
-        """Whether two parts stand side by side in the schema, whatever is imported between the two."""
+        """Whether two parts are adjacent in the schema without any import between them."""
         places = {id(container): index for container, index in self._outward(left, -1)}
         return any(places.get(id(container)) == index - 1 for container, index in self._outward(right, 0))
 
     def begins_line(self, node: object) -> tuple[bool, Module | Union | None]:
-        """Whether a part begins a line where nothing is left out, or its turn, and what ends the line before.
+        """Whether a part begins a line or turn if no module is left out, and what ends the line before.
 
-        The latter is a module or union behind which a line break stands; None where it is something else.
+        The second value is the module or union with the line break; None for anything else.
         """
         while place := self._places.get(id(node)):
             container, index = place
@@ -68,9 +68,9 @@ class SchemaPlaces:
         return True, None
 
     def goes_with(self, left: object, right: object) -> Module | Union | None:
-        """The module or union in front of which a text stands, so that it may go with it.
+        """Returns the module or union that directly follows a text, so that the text may move into it.
 
-        None where no such module stands behind the text, or none that does not hold `right` as well.
+        None if no module follows, or if each one also contains `right`.
         """
         round_right: set[int] = set()
         node = right
@@ -80,18 +80,18 @@ class SchemaPlaces:
         container, index = self._places[id(left)]
         following = container.children[index + 1 :]
         while True:
-            child = next((one for one in following if not (isinstance(one, Text) and one.seam)), None)
+            child = next((item for item in following if not (isinstance(item, Text) and item.seam)), None)
             if not isinstance(child, Module | Union):
                 return None
             inner = child.members if isinstance(child, Union) else (child,)
-            holding = next((one for one in inner if id(one) in round_right), None)
+            holding = next((item for item in inner if id(item) in round_right), None)
             if holding is None:
                 return child
             following = holding.children
 
     @cached_property
     def _places(self) -> dict[int, tuple[Any, int]]:
-        """The container of each part of the schema, by its identity, and its place there."""
+        """The container and index of each part of the schema, by identity."""
         places: dict[int, tuple[Any, int]] = {}
         pending: list[Any] = [self._schema]
         while pending:
@@ -105,20 +105,20 @@ class SchemaPlaces:
         return places
 
     def _outward(self, node: object, end: int) -> list[tuple[Any, int]]:
-        """The containers that a part is the first or last of, and the one round them; with its places."""
-        found: list[tuple[Any, int]] = []
+        """Returns the containers that a part begins or ends, and the next outer one, with its indexes."""
+        containers: list[tuple[Any, int]] = []
         while place := self._places.get(id(node)):
             container, index = place
-            found.append(place)
+            containers.append(place)
             inside = container.children[index] is not _outermost(container, end)
             if inside or not isinstance(container, Module):
                 break
             node = container
-        return found
+        return containers
 
 
 def branches(schema: Schema) -> Iterator[Any]:
-    """The schema and every module, union and turn in it, in the order of the document."""
+    """Yields the schema and every module, union and turn in it, in document order."""
     pending: list[Any] = [schema]
     while pending:
         node = pending.pop()
@@ -128,34 +128,34 @@ def branches(schema: Schema) -> Iterator[Any]:
 
 
 def module_ended(left: str, right: str) -> str:
-    """The outermost module that ends between what two modules bring; "" where none ends."""
-    one, other = left.split("/") if left else [], right.split("/") if right else []
+    """Returns the outermost module that ends between the texts of two modules, or ""."""
+    first, other = left.split("/") if left else [], right.split("/") if right else []
     common = 0
-    while common < min(len(one), len(other)) and one[common] == other[common]:
+    while common < min(len(first), len(other)) and first[common] == other[common]:
         common += 1
-    return "/".join(one[: common + 1]) if common < len(one) else ""
+    return "/".join(first[: common + 1]) if common < len(first) else ""
 
 
 def last_words(text: str) -> str:
-    """The end of the last line of a text, as messages show it."""
+    """Returns the end of a text's last line, for messages."""
     line = text.rstrip(SPACE).rpartition("\n")[2]
     return line if len(line) <= _SHOWN else f"…{line[-_SHOWN:].lstrip()}"
 
 
 def first_words(text: str) -> str:
-    """The beginning of the first line of a text, as messages show it."""
+    """Returns the beginning of a text's first line, for messages."""
     line = text.strip(SPACE).partition("\n")[0]
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN].rstrip()}…"
 
 
 def breaks(text: str) -> bool | None:
-    """Whether a text ends with a line break; None where it is white space without one."""
+    """Whether a text ends with a line break; None for white space without one."""
     body = text.rstrip(SPACE)
     return True if "\n" in text[len(body) :] else False if body else None
 
 
 def _ends_line(node: Any) -> bool | None:
-    """Whether a part ends a line where nothing in it is left out; None where it has no text."""
+    """Whether a part with all its modules ends a line; None without text."""
     if isinstance(node, Text):
         ended = breaks(node.text)
         return False if ended is None and node.seam else ended
@@ -171,6 +171,6 @@ def _ends_line(node: Any) -> bool | None:
 
 
 def _outermost(container: Any, end: int) -> object:
-    """The first or last part of a container, seams left out."""
+    """Returns the first or last part of a container, without separators."""
     children = container.children if end == 0 else reversed(container.children)
     return next(child for child in children if not (isinstance(child, Text) and child.seam))

@@ -1,9 +1,9 @@
-"""Seams: to whom the white space between modules belongs, and which of it a prompt reads.
+"""Assigns the white space between modules, and selects the separators that a prompt reads.
 
-In a schema a seam is a `Text`: the last child of the module that it follows (after a union, of each
-member), or it stands behind the text that it follows. A prompt reads a seam where something stands on either
-side of it within one turn. Where two meet because nothing was read between them, the larger one stands. What
-ends its container has an implied seam, read where a prompt puts something behind it there.
+In a schema a seam is a `Text`: the last child of the module before it (after a union, of each member), or the
+sibling after a text. A prompt reads a seam if its turn has content on both sides. If two meet without text
+between them, the larger one wins. The last part of a container has an implied seam, read only if a prompt
+adds text after it.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ from engine.pml.tree.parts import (
 from engine.pml.tree.tree import Module, Text, Union
 from engine.pml.whitespace.rules import SPACE, Run, separator
 
-SEAMS: Final = ("", " ", "\n", "\n\n")
-"""What white space can make, the smallest first."""
+SEAMS: Final = ("", " ", "\n", "\n\n")  # possible separators, the smallest first
 
+# a part of a prompt before its separators are selected
 Unsettled: TypeAlias = Part | ModuleStart | ModuleEnd | ModuleSeam
-"""A part of a prompt before it is known which seams are read."""
 
 
 def own_seam(module: Module) -> Text | None:
-    """The seam that a module brings along."""
+    """Returns the separator at the end of a module, if any."""
     last = module.children[-1] if module.children else None
     return last if isinstance(last, Text) and last.seam else None
 
 
 def with_seam(node: Any, seam: str, span: Span, *, implied: bool = False) -> Any:
-    """A node of a schema with the seam that follows it; only modules and unions have one of their own.
+    """Adds the separator after a node of a schema; only modules and unions store one.
 
-    Beside a module of whole turns there is nothing to set apart, and behind an empty one neither.
+    Modules of whole turns and empty modules need no separator.
     """
     if isinstance(node, Union):
         members = tuple(with_seam(member, seam, span, implied=implied) for member in node.members)
@@ -57,7 +56,7 @@ def with_seam(node: Any, seam: str, span: Span, *, implied: bool = False) -> Any
 
 
 def _end_with(children: list[Any], seam: str, span: Span, *, implied: bool = False) -> None:
-    """Puts white space behind children: a seam of its own, or one in the place of a smaller one."""
+    """Appends a separator to children, or replaces a smaller one."""
     last = children[-1] if children else None
     if isinstance(last, Text) and last.seam:
         if implied or not larger(seam, last.text):
@@ -74,13 +73,9 @@ def _takes_seam(node: Any) -> bool:
 
 
 def ended(children: list[Any], written: str = "") -> tuple[Any, ...]:
-    """The children of a container; the last of them, if it is a module, with the seam that is implied for it.
+    """Returns the children of a container; a module at the end gets an implied separator.
 
-    That is the seam of the module before it, or of the text before it.
-
-    Args:
-        children: the children so far.
-        written: the last seam as it is written, of which a text that ends with line breaks needs a part only.
+    The implied separator is `written`, the last one in the source, or else that of the module or text before.
     """
     *before, last = children or [None]
     if isinstance(last, Module | Union):
@@ -92,7 +87,7 @@ def ended(children: list[Any], written: str = "") -> tuple[Any, ...]:
 
 
 def _seam_behind(node: Any) -> str:
-    """The seam behind a node as a document writes it: with the line breaks that end its text."""
+    """Returns the separator after a node as written, including the line breaks that end its text."""
     if isinstance(node, Union):
         return next(filter(None, map(_seam_behind, node.members)), "")
     if not isinstance(node, Module):
@@ -101,29 +96,29 @@ def _seam_behind(node: Any) -> str:
     if seam is None:
         return ""
     last = node.children[-2] if len(node.children) > 1 else None
-    there = last.text[len(last.text.rstrip(SPACE)) :] if isinstance(last, Text) else ""
-    return separator(there + seam.text)
+    ending = last.text[len(last.text.rstrip(SPACE)) :] if isinstance(last, Text) else ""
+    return separator(ending + seam.text)
 
 
 def missing(seam: str, last: object) -> str:
-    """What of a seam does not yet stand at the end of a text that keeps its white space."""
+    """Returns the part of a separator that the white space at the end of a text lacks."""
     if not isinstance(last, Text):
         return seam
-    there = last.text[len(last.text.rstrip(SPACE)) :]
-    if last.seam or (there and len(seam) <= there.count("\n")) or (there and seam == " "):
+    ending = last.text[len(last.text.rstrip(SPACE)) :]
+    if last.seam or (ending and len(seam) <= ending.count("\n")) or (ending and seam == " "):
         return ""
-    return seam[there.count("\n") :]
+    return seam[ending.count("\n") :]
 
 
 def add_run(children: list[Any], run: Run) -> str:
-    """Adds a text run of a schema to the children before it, with its seams where they belong.
+    """Adds a text run of a schema to the children before it, and places its separators.
 
     Returns:
-        The last seam that it writes; empty where it writes none.
+        The last separator that it writes, or "".
     """
     takes = bool(children) and _takes_seam(children[-1])
     behind = run.before if takes and not larger(_seam_behind(children[-1]), run.before) else ""
-    if run.before and children and isinstance(children[-1], Text):  # the end of what was included
+    if run.before and children and isinstance(children[-1], Text):  # the end of an included text
         _end_with(children, run.before, run.span)
     elif run.before and children:
         children[-1] = with_seam(children[-1], run.before, run.span)
@@ -135,23 +130,22 @@ def add_run(children: list[Any], run: Run) -> str:
 
 
 def larger(one: str, other: str) -> bool:
-    """Whether a seam stands where it meets another: a blank line before a line break before a space."""
+    """Whether a separator wins over another: a blank line over a line break over a space."""
     return (one.count("\n"), len(one)) > (other.count("\n"), len(other))
 
 
 def _parent(path: str) -> str:
-    """The path of the module round a module; "" for an outermost one."""
     return path.rpartition("/")[0]
 
 
 def settled(items: Iterable[Unsettled]) -> list[Part]:
-    """The parts of a prompt with those seams only that are read."""
-    found: list[Part] = []
+    """Returns the parts of a prompt with only the separators that are read."""
+    parts: list[Part] = []
     pending: Part | None = None
-    place = 0  # of the pending seam, before arguments without text
-    beneath: tuple[Part | None, int] = (None, 0)  # what is pending again where an implied seam has ended
-    over: tuple[Part, int] | None = None  # an implied seam that has just ended
-    read = began = 0  # texts read so far, and when the turn began
+    place = 0  # of the pending separator, before arguments without text
+    beneath: tuple[Part | None, int] = (None, 0)  # pending again after an implied separator ends
+    over: tuple[Part, int] | None = None  # an implied separator that has just ended
+    read = began = 0  # number of texts read, and its value at the start of the turn
     starts: dict[str, int] = {}
     for item in items:
         if isinstance(item, ModuleStart):
@@ -167,7 +161,7 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
         part = item.part if isinstance(item, ModuleSeam) else item
         if isinstance(part, RoleOpen | RoleClose):
             pending, began = None, read
-            found.append(part)
+            parts.append(part)
         elif is_seam(part):
             without = starts[item.path] if isinstance(item, ModuleSeam) else began
             if read in (without, began):
@@ -177,14 +171,14 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
                 implied = isinstance(part, SchemaText) and part.node.implied
                 if implied:
                     beneath = pending, place
-                pending, place = part, len(found)
+                pending, place = part, len(parts)
                 same = over is not None and part_text(over[0]) == part_text(part)
                 if isinstance(item, ModuleSeam) and same and over is not None and not implied:
-                    pending, place = over  # read from a segment that is read anyway
+                    pending, place = over  # from a segment that is read anyway
         else:
             if part_text(part) and pending is not None:
-                found.insert(place, pending)
+                parts.insert(place, pending)
                 pending = None
             read += bool(part_text(part))
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts

@@ -1,1 +1,1 @@
-"""A tolerant XML reader: from bytes to elements with exact places."""
+"""A tolerant XML reader: from bytes to elements with exact spans."""

@@ -1,6 +1,6 @@
-"""The attributes of a start tag, with what people write instead of them and what to write.
+"""Reads the attributes of a start tag and suggests fixes for malformed ones.
 
-Each tag reports one attribute that is none: a tag that went astray says it once.
+At most one malformed attribute is reported per tag.
 """
 
 from __future__ import annotations
@@ -38,22 +38,21 @@ _CURLY: Final = re.compile(
 _FIRST: Final = dict.fromkeys(("schema", "module", "param", "parameter", "arg"), "name") | {
     "prompt": "schema",
     "scaffold": "modules",
-}
-"""The attribute that a value without a name is likely to be of."""
+}  # likely attribute of a value without a name
 
 _KNOWN_PREFIXED: Final = ("xml:space", "xml:lang")
 
 
 @dataclass
 class _Words:
-    """Words in a tag that are no attributes, so that they are text where the tag is not finished.
+    """Words in a tag that are not attributes; they become text if the tag is unfinished.
 
     Attributes:
-        place: where they begin.
-        slash: whether a slash begins them, which ends the tag.
-        errors: how many errors were there before them.
-        attributes: those of the tag before them.
-        number: how many they are.
+        place: the start of the words.
+        slash: whether they start with a slash, which ends the tag.
+        errors: the number of errors before them.
+        attributes: the attributes before them.
+        number: the number of words.
     """
 
     place: int
@@ -63,7 +62,7 @@ class _Words:
     number: int = 0
 
     def undone(self, element: Element, report: Reporter) -> int:
-        """Forgets what was said of the words as attributes; the answer is where the tag ends."""
+        """Removes the diagnostics and attributes of the words and returns the end of the tag."""
         if not report.full:
             del report.errors[self.errors :]
         element.attributes = self.attributes
@@ -72,14 +71,14 @@ class _Words:
 
 
 class AttributeScanner:
-    """Reads the attributes of one element after the other into it."""
+    """Reads attributes into elements."""
 
     def __init__(self, scanned: ScannedText) -> None:
         self._scanned = scanned
         self._text, self._report = scanned.text, scanned.report
 
     def read(self, element: Element, place: int) -> tuple[int, bool]:
-        """Reads from `place` on; the answer is the tag's end and whether its `>` was there."""
+        """Reads from `place` on; returns the tag's end and whether its `>` is present."""
         text, complained, last = self._text, False, place
         words: _Words | None = None
         while True:
@@ -99,25 +98,25 @@ class AttributeScanner:
             self._scanned.count(begin)
             if ending := _LOOSE_END.match(text, begin):
                 if not complained:
-                    message = f"{quote(ending[0])} ends no tag; write />"
+                    message = f"{quote(ending[0])} does not end a tag; write />"
                     self._report.instead("E107", message, Span(*ending.span()), "/>")
                 element.empty_tag = True
                 return ending.end(), True
-            found = _ATTRIBUTE.match(text, begin)
-            if found is None or not found[2]:
+            match = _ATTRIBUTE.match(text, begin)
+            if match is None or not match[2]:
                 words = words or _Words(place, char == "/", len(self._report.errors), {**element.attributes})
-            if found is None:
+            if match is None:
                 last = place = self._junk(element, begin, complained)
                 complained = True
                 continue
-            if begin == place and element.attributes and found[2] and not complained:
-                span = Span(begin, begin + len(found[1]))
-                message = f"a space is missing before the attribute {quote(found[1])}; write one"
+            if begin == place and element.attributes and match[2] and not complained:
+                span = Span(begin, begin + len(match[1]))
+                message = f"a space is missing before the attribute {quote(match[1])}; write one"
                 self._report.add("E107", message, span, "a space", (Edit(Span(begin, begin), " "),))
                 complained = True
-            place, closed = self._attribute(element, found, complained)
-            complained = complained or not found[2]
-            if words is not None and place == begin + len(found[1]):
+            place, closed = self._attribute(element, match, complained)
+            complained = complained or not match[2]
+            if words is not None and place == begin + len(match[1]):
                 words.number += 1
             last = place
             if closed is not None:
@@ -125,7 +124,7 @@ class AttributeScanner:
                 return closed, True
 
     def _junk(self, element: Element, begin: int, complained: bool) -> int:
-        """Steps over what is no attribute; the answer is its end."""
+        """Skips text that is not an attribute; returns its end."""
         value, name = _NAMELESS.match(self._text, begin), _FIRST.get(element.tag)
         if value is not None and name is not None and name not in element.attributes:
             hint, span = f"{name}={value[1]}", Span(begin, value.end())
@@ -138,14 +137,14 @@ class AttributeScanner:
         junk = _JUNK.match(self._text, begin)
         end = value.end() if value else junk.end() if junk else begin + 1
         if not complained:
-            what, span = quote(self._text[begin:end]), Span(begin, end)
-            message = f'{what} is no attribute; remove it, or write name="value"'
-            fix = (Edit(span, " "),) if _GOES_ON.match(self._text, end) else ()  # else it may be text
+            quoted, span = quote(self._text[begin:end]), Span(begin, end)
+            message = f'{quoted} is not an attribute; remove it, or write name="value"'
+            fix = (Edit(span, " "),) if _GOES_ON.match(self._text, end) else ()  # otherwise it may be text
             self._report.add("E107", message, span, NOTHING, fix)
         return end
 
     def _attribute(self, element: Element, found: re.Match[str], complained: bool) -> tuple[int, int | None]:
-        """Reads one attribute: where it ends, and the end of the tag where only a lost quote gives it."""
+        """Reads one attribute; returns its end, and the tag's end if a missing quote determines it."""
         name, begin, name_end = found[1], found.start(), found.start() + len(found[1])
         if not found[2]:
             return self._unequal(element, name, begin, name_end, complained), None
@@ -157,7 +156,7 @@ class AttributeScanner:
             start, end = curly.span(1) if curly[1] is not None else curly.span(2)
             after = curly.end()
             hint = f'{name}="{text[start:end]}"'
-            message = f"the value of the attribute {quote(name)} stands in curly quotes; write {hint}"
+            message = f"the value of the attribute {quote(name)} has curly quotes; write {hint}"
             marks = (Edit(Span(place, place + 1), '"'), Edit(Span(after - 1, after), '"'))
             self._report.add("E107", message, Span(begin, after), hint, marks)
         else:
@@ -166,7 +165,7 @@ class AttributeScanner:
         return after, closed
 
     def _unequal(self, element: Element, name: str, begin: int, name_end: int, complained: bool) -> int:
-        """Reads a name that no `=` follows; the answer is where it ends."""
+        """Reads a name without `=`; returns the end."""
         value, plain = _UNEQUAL.match(self._text, name_end), name.rstrip(":") or name
         if value is not None and plain not in element.attributes:
             hint, span = f"{plain}={value[1]}", Span(begin, value.end())
@@ -182,7 +181,7 @@ class AttributeScanner:
         return name_end
 
     def _bare(self, name: str, begin: int, place: int, found: re.Match[str]) -> tuple[int, int, int]:
-        """Reads a value without quotes: its start and end, and the end of the attribute."""
+        """Reads a value without quotes; returns its start and end, and the end of the attribute."""
         text = self._text
         more = _EQUALS.match(text, place)
         place = more.end() if more else place
@@ -207,7 +206,7 @@ class AttributeScanner:
         return start, end, after
 
     def _quoted(self, name: str, begin: int, place: int, mark: str) -> tuple[int, int, int, int | None]:
-        """Value start, value end, attribute end, and the tag's end where the closing quote is lost."""
+        """Reads a quoted value; returns its start and end, and the ends of its attribute and tag."""
         text, start = self._text, place + 1
         line_end = self._report.lines.next_line(start)
         stop = self._scanned.find(mark, start)
@@ -220,7 +219,7 @@ class AttributeScanner:
             return start, stop, stop + 1, None
         runs_on = text.find(">", start, angle) >= 0 and text[stop + 1 : stop + 2] not in ("", *" \t\r\n/>?")
         if 0 <= stop < line_end and not runs_on:
-            message = f"'<' may not stand in the value of {quote(name)}; write &lt;"
+            message = f"'<' is not allowed in the value of {quote(name)}; write &lt;"
             self._report.instead("E109", message, Span(angle, angle + 1), "&lt;")
             return start, stop, stop + 1, None
         limit = angle if 0 <= angle < line_end else line_end
@@ -235,14 +234,14 @@ class AttributeScanner:
         return start, value_end, after, closed
 
     def _run_on(self, start: int, stop: int) -> int | None:
-        """Where a value ends whose closing quote is missing, so that it runs into the next attribute."""
+        """Returns the end of a value without a closing quote that runs into the next attribute."""
         if self._text[stop + 1 : stop + 2] in ("", *" \t\r\n/>?") or stop - start > _LONGEST_RUN_ON:
             return None
-        found = _RUN_ON.fullmatch(self._text, start, stop)
-        return found.end(1) if found else None
+        match = _RUN_ON.fullmatch(self._text, start, stop)
+        return match.end(1) if match else None
 
     def _unclosed(self, name: str, begin: int, start: int, end: int, mark: str) -> tuple[int, int]:
-        """Reports a value without its closing quote; the answer is the value's end and the attribute's."""
+        """Reports a value without a closing quote; returns the ends of the value and the attribute."""
         if end > start and self._text[end - 1] in _DOUBLE + _SINGLE + "\"'":
             message = f"another quote closes the value of the attribute {quote(name)}; write {mark} there"
             self._report.add("E107", message, Span(begin, end), mark, (Edit(Span(end - 1, end), mark),))

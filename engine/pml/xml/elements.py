@@ -1,4 +1,4 @@
-"""Elements, attributes and characters as they stand in the source text, before they mean anything."""
+"""Elements, attributes and characters of the source text, before interpretation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.pml.diagnostics.diagnostic import Edit, Span
 
 @dataclass(slots=True)
 class Attribute:
-    """An attribute: `span` covers name and value, `value_span` what is between the quotes."""
+    """An attribute: `span` covers name and value, `value_span` the text between the quotes."""
 
     name: str
     value: str
@@ -20,13 +20,13 @@ class Attribute:
 
     @property
     def name_span(self) -> Span:
-        """The name of the element, as it is written."""
+        """The span of the attribute's name."""
         return Span(self.span.start, self.span.start + len(self.name))
 
 
 @dataclass(slots=True)
 class Chars:
-    """Characters between two tags, decoded; a comment or CDATA section is a piece of its own."""
+    """Decoded characters between two tags; a comment or CDATA section is a separate piece."""
 
     text: str
     span: Span
@@ -35,13 +35,12 @@ class Chars:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Element:
-    """An element: `open_span` covers its start tag, `tag_span` the tag's name in it.
+    """An element: `open_span` covers its start tag, `tag_span` the name in it.
 
-    `close_span` covers its end tag, a misspelled one too, and `end_name` is the name in that; None and empty
-    where there is none. `empty_tag` is True
-    for `<a/>`, `closed` is False where the end tag is missing. An element does not keep its parent
-    alive: without cycles, a document goes as soon as it is let go, and the collector has no work with the
-    documents that an editor makes at every key.
+    `close_span` covers its end tag, even a misspelt one, and `end_name` is the name in that tag. They are
+    None and empty without an end tag. `empty_tag` is True for `<a/>`; `closed` is False without an end tag.
+    The reference to the parent is weak: without cycles, documents are freed at once, without the garbage
+    collector.
     """
 
     tag: str
@@ -58,7 +57,7 @@ class Element:
 
     @property
     def parent(self) -> Element | None:
-        """The element round it; None for the root, and where the tree is gone."""
+        """The enclosing element; None for the root, or if the tree is freed."""
         return None if self._parent is None else self._parent()
 
     @parent.setter
@@ -66,14 +65,14 @@ class Element:
         self._parent = ref(element)
 
     def get(self, *names: str) -> Attribute | None:
-        """The first of these attributes that is there."""
+        """Returns the first of these attributes that the element has."""
         for name in names:
             if name in self.attributes:
                 return self.attributes[name]
         return None
 
     def renamed(self, tag: str) -> tuple[Edit, ...]:
-        """The edits that give all its tags another name; none where its end has a third."""
+        """Returns the edits that rename all its tags; empty if its end tag has a third name."""
         start = Edit(self.tag_span, tag)
         if self.close_span is None or self.end_name != self.tag:
             return (start,) if self.close_span is None or self.end_name == tag else ()
@@ -81,7 +80,7 @@ class Element:
         return (start, Edit(Span(name, name + len(self.tag)), tag))
 
     def inner(self) -> Span:
-        """What is between the start tag and the end tag; empty for `<a/>`."""
+        """Returns the span between the start tag and the end tag; empty for `<a/>`."""
         if not self.children:
             return Span(self.open_span.end, self.open_span.end)
         return Span(self.open_span.end, self.children[-1].span.end)

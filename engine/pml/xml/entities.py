@@ -1,4 +1,4 @@
-"""Character references and XML's five entities, in text and in attribute values."""
+"""Decodes character references and XML's five entities in text and attribute values."""
 
 from __future__ import annotations
 
@@ -29,21 +29,16 @@ def is_character(code: int) -> bool:
 
 
 def forbidden_character(text: str) -> str | None:
-    """The first character of a text that no document may hold, not even as a reference."""
-    found = _FORBIDDEN.search(text)
-    return found[0] if found else None
+    """Returns the first character that XML forbids even as a reference."""
+    match = _FORBIDDEN.search(text)
+    return match[0] if match else None
 
 
 def decode(raw: str, start: int, report: Reporter, attribute: bool = False) -> str:
-    r"""The characters that a raw piece of source stands for.
+    r"""Decodes a piece of source text at the offset `start`.
 
-    Line ends become `\n`; in an attribute value, line ends and tabs become spaces, as XML has it.
-
-    Args:
-        raw: the piece of source.
-        start: its offset, for the diagnostics.
-        report: takes the faults; a faulty reference stays in the text as it is written.
-        attribute: whether the piece is an attribute value.
+    Line ends become `\n`. In an attribute value, line ends and tabs become spaces, as XML requires. Invalid
+    references are reported and stay unchanged.
     """
 
     def plain(piece: str) -> str:
@@ -72,7 +67,7 @@ def _resolve(match: re.Match[str], start: int, report: Reporter) -> str:
     if number is not None:
         if is_character(number):
             return chr(number)
-        message = f"{match[0]} stands for no character that XML allows; remove it"
+        message = f"{match[0]} is a character that XML forbids; remove it"
         report.add("E110", message, span, NOTHING, (Edit(span, ""),))
     elif match[3]:
         if match[3] in _FIVE:
@@ -84,14 +79,16 @@ def _resolve(match: re.Match[str], start: int, report: Reporter) -> str:
             else "write &amp; for '&'"
         )
         message = (
-            f"the entity {quote(match[0])} is unknown; PML has &lt; &gt; &amp; &quot; &apos; only: {remedy}"
+            f"the entity {quote(match[0])} is unknown; PML has only &lt; &gt; &amp; &quot; &apos;: {remedy}"
         )
         if len(character) == 1:
             report.instead("E110", message, span, f"&#{ord(character)};")
         else:
             report.add("E110", message, span, "&amp;", swap(mark, "&amp;"))
     elif match[4]:
-        message = f"{quote(match[0])} is no character reference; write &#N; with a number, or &amp; for '&'"
+        message = (
+            f"{quote(match[0])} is not a character reference; write &#N; with a number, or &amp; for '&'"
+        )
         report.add("E110", message, span, "&amp;", swap(mark, "&amp;"))
     elif unfinished := _UNFINISHED.match(match.string, match.start()):
         hint, end = f"{unfinished[0]};", start + unfinished.end()

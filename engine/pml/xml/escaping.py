@@ -1,6 +1,6 @@
-"""Texts and values as a document writes them, by the standard library's escapes.
+"""Escapes texts and values for a document.
 
-A `>` stays as it is where XML allows it, as people write it.
+A `>` stays unescaped if XML allows it.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ def escaped_text(value: str) -> str:
 
 
 def escaped_value(value: str, mark: str = '"') -> str:
-    """Returns the value of an attribute, to stand between two `mark`s, single or double quotes."""
+    """Returns the value of an attribute, for use between two `mark`s (single or double quotes)."""
     return escape(value, _VALUE | {mark: _MARKS[mark]}).replace("&gt;", ">")

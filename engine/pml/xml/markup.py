@@ -1,4 +1,4 @@
-"""Markup that is no element: comments, CDATA sections, declarations and processing instructions."""
+"""Reads comments, CDATA sections, declarations and processing instructions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Span, quote, swap
 from engine.pml.xml.elements import Chars
 from engine.pml.xml.scanned_text import ScannedText
 
-MAX_DASHES: Final = 100
-"""The most places of one comment that one fix mends."""
+MAX_DASHES: Final = 100  # most places in one comment that a fix changes
 
 _ENCODING: Final = re.compile(r"encoding\s*=\s*[\"']([^\"']*)")
 _DOCTYPE_PART: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[\[\]<>]")
@@ -23,7 +22,7 @@ _LIKE_CDATA: Final = re.compile(r"<!\[?cdata\[", re.IGNORECASE)
 
 
 def comment(scanned: ScannedText, mark: int) -> tuple[int, Chars]:
-    """Reads the comment that begins at `mark`; the answer is where it ends, and its node."""
+    """Reads the comment at `mark`; returns its end and its node."""
     text, report = scanned.text, scanned.report
     stop = scanned.find("-->", mark + 4)
     if stop < 0:
@@ -35,20 +34,20 @@ def comment(scanned: ScannedText, mark: int) -> tuple[int, Chars]:
         return max(end, mark + 4), Chars("", Span(mark, end), "comment")
     dashes = text.find("--", mark + 4, stop + 1)
     if dashes >= 0:
-        message = "'--' may not stand inside a comment; write one dash"
+        message = "'--' is not allowed inside a comment; write one dash"
         report.add("E114", message, Span(dashes, dashes + 2), "-", _single(text, mark + 4, stop, True))
     return stop + 3, Chars("", Span(mark, stop + 3), "comment")
 
 
 def _ended(text: str, start: int, end: int) -> tuple[Edit, ...]:
-    """The edits that end a comment where its line ends."""
+    """Returns the edits that end a comment at the end of its line."""
     body = text[start:end]
     tail = start + len(body.removesuffix(">").rstrip("-")) if body.endswith(("-", "->")) else end
     return (*_single(text, start, tail, False), Edit(Span(tail, end), "-->"))
 
 
 def _single(text: str, start: int, stop: int, closed: bool) -> tuple[Edit, ...]:
-    """The edits that write one dash for several; none at the end of a comment, where its own two follow."""
+    """Returns the edits that replace several dashes with one, or none before the end of a comment."""
     edits = []
     for run in _DASHES.finditer(text, start, stop):
         if closed and run.end() == stop:
@@ -61,7 +60,7 @@ def _single(text: str, start: int, stop: int, closed: bool) -> tuple[Edit, ...]:
 
 
 def cdata(scanned: ScannedText, mark: int) -> tuple[int, Chars]:
-    """Reads the CDATA section that begins at `mark`; the answer is where it ends, and its node."""
+    """Reads the CDATA section at `mark`; returns its end and its node."""
     text, start = scanned.text, mark + len("<![CDATA[")
     stop = scanned.find("]]>", start)
     end = stop + 3
@@ -80,26 +79,26 @@ def cdata(scanned: ScannedText, mark: int) -> tuple[int, Chars]:
 
 
 def declaration(scanned: ScannedText, mark: int, inside: bool) -> int:
-    """Refuses the declaration that begins at `mark`, which may stand inside the root; says where it ends."""
+    """Rejects the declaration at `mark` and returns its end; `inside` if it is in the root."""
     text = scanned.text
     end = _declaration_end(scanned, mark + 2)
     for like, begin, close in ((_LIKE_COMMENT, "<!--", "-->"), (_LIKE_CDATA, "<![CDATA[", "]]>")):
-        found = like.match(text, mark)
-        if found is not None and mark != scanned.broken and scanned.find(close, found.end()) >= 0:
+        match = like.match(text, mark)
+        if match is not None and mark != scanned.broken and scanned.find(close, match.end()) >= 0:
             what = "a comment" if begin == "<!--" else "a CDATA section"
-            fix = swap(Span(*found.span()), begin)
+            fix = swap(Span(*match.span()), begin)
             scanned.report.add("E111", f"{what} begins with {begin}; write that", Span(mark, end), begin, fix)
             return end
     if text[mark : mark + 9].upper() == "<!DOCTYPE":
-        what = "a DOCTYPE is not allowed, and neither are entities of one's own"
+        what = "a DOCTYPE is not allowed, and neither are custom entities"
     else:
-        what = "'<!' begins only comments and CDATA sections in PML"
+        what = "'<!' must begin a comment or CDATA section in PML"
     _refuse(scanned, "E111", what, Span(mark, end), inside)
     return end
 
 
 def _declaration_end(scanned: ScannedText, place: int) -> int:
-    """The end of a declaration with its internal subset, or of the line where it never ends."""
+    """Returns the end of a declaration with its internal subset, or of the line if it never ends."""
     if scanned.lacks(">"):
         return scanned.rest_of_line(place)
     depth = 0
@@ -117,7 +116,7 @@ def _declaration_end(scanned: ScannedText, place: int) -> int:
 
 
 def instruction(scanned: ScannedText, mark: int, inside: bool) -> int:
-    """Reads the XML declaration at `mark`, and refuses any other instruction; says where it ends."""
+    """Reads the XML declaration at `mark` and rejects any other instruction; returns its end."""
     text, report = scanned.text, scanned.report
     stop = scanned.find("?>", mark + 2)
     end = stop + 2 if stop >= 0 else max(scanned.rest_of_line(mark), mark + 2)
@@ -126,7 +125,7 @@ def instruction(scanned: ScannedText, mark: int, inside: bool) -> int:
         return end
     if mark > 1 or text[:mark] not in ("", "\ufeff"):
         first = len(text[: scanned.start].rstrip(" \t\r\n"))
-        message = "an XML declaration may stand only at the very start; move it there, or remove it"
+        message = "an XML declaration must be at the very start; move it there, or remove it"
         if mark == scanned.start and stop >= 0:
             blank = (Edit(Span(first, mark), ""),)
             report.add("E113", message, Span(mark, end), "it at the very start", blank)
@@ -137,7 +136,7 @@ def instruction(scanned: ScannedText, mark: int, inside: bool) -> int:
     encoding = _ENCODING.search(text, mark, end)
     if encoding is not None and encoding[1].upper() not in ("UTF-8", "UTF8"):
         span = Span(encoding.start(1), encoding.end(1))
-        message = f"PML is written in UTF-8, not in {quote(encoding[1])}; save it as UTF-8 and say so here"
+        message = f"PML is UTF-8, not {quote(encoding[1])}; save it as UTF-8 and write that here"
         report.instead("E113", message, span, "UTF-8")
     elif stop < 0:
         message = "the XML declaration is not finished; write ?>"
@@ -146,10 +145,10 @@ def instruction(scanned: ScannedText, mark: int, inside: bool) -> int:
 
 
 def _refuse(scanned: ScannedText, code: str, what: str, span: Span, inside: bool) -> None:
-    """Reports what PML does not have: text where it stands in an element, else to be removed."""
+    """Reports unsupported markup; the fix escapes it inside an element and removes it elsewhere."""
     begin = scanned.text[span.start : span.start + 2]
     hint = f"&lt;{begin[1:]}" if inside else NOTHING
     edit = Edit(Span(span.start, span.start + 1), "&lt;") if inside else Edit(span, "")
     fix = () if span.start == scanned.broken else (edit,)
-    remedy = f"remove it, or write {hint} where it is text" if inside else "remove it"
+    remedy = f"remove it, or write {hint} for literal text" if inside else "remove it"
     scanned.report.add(code, f"{what}; {remedy}", span, hint, fix)

@@ -1,12 +1,11 @@
-"""The words of PML: its elements, their attributes, and the rule for names."""
+"""The elements of PML, their attributes, and the rule for names."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-ROLES: Final = ("system", "user", "assistant")
-"""Elements that stand for a turn of the conversation."""
+ROLES: Final = ("system", "user", "assistant")  # elements for turns of the conversation
 
 ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "schema": ("name",),
@@ -18,14 +17,11 @@ ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "user": (),
     "assistant": (),
     "scaffold": ("modules",),
-}
-"""The elements of a schema and the attributes of each, besides xml:space and xml:lang."""
+}  # elements of a schema and their attributes, without xml:space and xml:lang
 
-ELEMENTS: Final = (*ATTRIBUTES, "prompt", "arg")
-"""Every element of PML, `parameter` being another way to write `param`."""
+ELEMENTS: Final = (*ATTRIBUTES, "prompt", "arg")  # `parameter` is a synonym of `param`
 
-RESERVED: Final = frozenset((*ELEMENTS, "parameter"))
-"""Names that no module can have."""
+RESERVED: Final = frozenset((*ELEMENTS, "parameter"))  # names that modules cannot have
 
 _START: Final = (
     "A-Z_a-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f"
@@ -33,13 +29,12 @@ _START: Final = (
 )
 _FURTHER: Final = "\\-.0-9\u00b7\u0300-\u036f\u203f\u2040"
 
+# a name in XML 1.0, fifth edition, without colons
 NAME: Final = re.compile(f"[{_START}][{_START}{_FURTHER}]*")
-"""A name as XML 1.0 has it in its fifth edition, without the colon."""
 
-NAME_RULE: Final = "begin with a letter of any script or _, go on with letters, digits, '_', '.', '-'"
+NAME_RULE: Final = "begin with a letter of any script or _, continue with letters, digits, '_', '.', '-'"
 
-PATH: Final = re.compile(r"[^ \t\r\n]+")
-"""A path in a list of paths; some of what is white space to Unicode, and not to XML, may stand in names."""
+PATH: Final = re.compile(r"[^ \t\r\n]+")  # paths may contain white space of Unicode that XML allows in names
 
 CACHE: Final = ("true", "false")
 SPACE_MODES: Final = ("default", "preserve")

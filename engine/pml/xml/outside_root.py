@@ -1,4 +1,4 @@
-"""What stands outside the root element, and what moves it inside."""
+"""Reports content outside the root element and suggests how to move it inside."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from engine.pml.xml.elements import Element
 from engine.pml.xml.names import RESERVED
 from engine.pml.xml.suggestions import enclosed
 
-_MARKS: Final = ("<", "&", "]]>", "--")
-"""What may be a piece of markup in a text that stands outside the root."""
+_MARKS: Final = ("<", "&", "]]>", "--")  # possible markup in text outside the root
 
 _LOST_OPEN: Final = re.compile(r"(?:schema|prompt)(?:>|[ \t\r\n]+\w+[ \t]*=)")
 
 
 class Outside:
-    """Notes what stands outside the root of one text, and reports it."""
+    """Records content outside the root of one text, and reports it."""
 
     def __init__(self, text: str, report: Reporter) -> None:
         self._text, self._report = text, report
         self._first: tuple[Span, str] | None = None
 
     def note_text(self, raw: str, start: int) -> None:
-        """Notes text outside the root, white space and a byte order mark aside."""
+        """Records text outside the root, except white space and a byte order mark."""
         content = raw.strip(" \t\r\n\ufeff" if start == 0 else " \t\r\n")
         if not content:
             return
@@ -32,24 +31,24 @@ class Outside:
         self.note(Span(begin, begin + len(content)), "text")
 
     def note(self, span: Span, what: str) -> None:
-        """Notes what stands outside the root; the first is reported."""
+        """Records content outside the root; only the first is reported."""
         self._first = self._first or (span, what)
 
     def say(self, root: Element | None) -> None:
-        """Reports what stands outside, once the root is known whole."""
+        """Reports content outside the root, once the whole root is known."""
         if self._first is None:
             return
-        span, what = self._first
+        span, content = self._first
         after = root is not None and span.start > root.span.start
-        message = f"{what} stands {'after' if after else 'before'} the root element; "
-        if what in ("<schema>", "<prompt>"):
-            self._report.add("E115", f"{message}put it into a document of its own", span)
+        message = f"{content} is {'after' if after else 'before'} the root element; "
+        if content in ("<schema>", "<prompt>"):
+            self._report.add("E115", f"{message}put it into a separate document", span)
             return
         hint, fix = self._moved_in(span, root, after) if root is not None else ("", ())
         self._report.add("E115", f"{message}move it inside, or remove it", span, hint, fix)
 
     def _moved_in(self, span: Span, root: Element, after: bool) -> tuple[str, tuple[Edit, ...]]:
-        """The edits that let the root begin before what stands before it, or end after what stands after."""
+        """Returns the edits that extend the root to the content before or after it."""
         text, opened, closing = self._text, root.open_span, root.close_span
         if not after and _LOST_OPEN.match(text, span.start):
             return f"<{text[span.start : span.start + 6]}", (Edit(Span(span.start, span.start), "<"),)
@@ -67,7 +66,7 @@ class Outside:
             return f"<{root.tag}> before it", (begin, Edit(opened, ""))
         rest = text[root.span.end :]
         if "<" in rest and root.tag == "prompt":
-            return "", ()  # whether those are imports is not known here
+            return "", ()  # it may contain imports
         last = len(text.rstrip(" \t\r\n"))
         if any(mark in rest for mark in _MARKS[1:]) or f"</{root.tag}" in rest or f"<{root.tag}" in rest:
             return "", ()

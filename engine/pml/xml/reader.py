@@ -1,4 +1,4 @@
-"""From bytes or text to a tree of elements: decoding, size, forbidden characters, and the verdict of lxml."""
+"""Reads bytes or text into a tree of elements: decoding, size, forbidden characters, and lxml's check."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\u
 
 @dataclass(frozen=True)
 class Document:
-    """A document read: its text, its root element if it has one, and the reporter that holds its faults."""
+    """A document: its text, its root element if any, and the reporter of its errors."""
 
     text: str
     root: Element | None
@@ -41,7 +41,7 @@ class Document:
 
 
 def read(source: str | bytes) -> Document:
-    """Reads a document. Never raises: every fault is in the reporter."""
+    """Reads a document. Never raises: every error is in the reporter."""
     if _too_large(source):
         report = Reporter(LineIndex())
         message = "the document is larger than 5 MB; move long modules into files of their own with src"
@@ -53,17 +53,17 @@ def read(source: str | bytes) -> Document:
         report.add("E101", undecoded[1], undecoded[0])
     other = other_kind(text)
     if other is not None:
-        message = f"this is {other.what}, and no PML; {other.remedy}"
+        message = f"this is {other.what}, not PML; {other.remedy}"
         report.add("E121", message, other.span, other.command)
         return Document(text, None, report)
     for match in islice(_FORBIDDEN.finditer(text), MAX_ERRORS):
         code = ord(match[0])
         span, message = Span(*match.span()), f"the character U+{code:04X} is not allowed in XML; remove it"
-        glued = text[span.start - 1 : span.start] in ("<", "/", "&")  # without it, a tag might begin there
+        glued = text[span.start - 1 : span.start] in ("<", "/", "&")  # a tag may begin without the character
         report.add("E103", message, span, NOTHING, () if glued else (Edit(span, ""),))
     scanner, known = Scanner(text, report), replace(report, errors=[*report.errors])
     root = scanner.scan()
-    if {"E105", "E106"} & {found.code for found in report.errors} and (
+    if {"E105", "E106"} & {diagnostic.code for diagnostic in report.errors} and (
         layout := scanner.layout()
     ) != NO_LAYOUT:
         report = known
@@ -86,7 +86,7 @@ def _too_large(source: str | bytes) -> bool:
 
 
 def _decode(data: bytes) -> tuple[str, tuple[Span, str] | None]:
-    """The text of the bytes, with the first fault of its encoding."""
+    """Decodes the bytes and returns the text with the first encoding error."""
     try:
         return decode(data), None
     except EncodingError as error:
@@ -96,21 +96,21 @@ def _decode(data: bytes) -> tuple[str, tuple[Span, str] | None]:
             return text, (Span(0, min(1, len(text))), "the document is UTF-16; save it as UTF-8")
         kind = binary_kind(body)
         if kind is not None:
-            return "", (Span(0, 0), f"the document is no text but {kind}; name a file of text in UTF-8")
+            return "", (Span(0, 0), f"the document is {kind}, not text; use a UTF-8 text file")
         at = len(body[: error.at].decode("utf-8"))
         message = f"byte 0x{body[error.at]:02X} is not UTF-8; save the document as UTF-8"
         return body.decode("utf-8", "replace"), (Span(at, at + 1), message)
 
 
 def _codec(body: bytes) -> str:
-    """How UTF-16 is decoded: as its mark says, else as its first zero byte does."""
+    """Returns the UTF-16 codec, by the byte order mark or else the first zero byte."""
     if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
     return "utf-16-be" if body[:1] == b"\0" else "utf-16-le"
 
 
 def _second_opinion(text: str, root: Element, report: Reporter) -> None:
-    """Lets lxml judge a text in which the scanner found no fault and reports what it finds."""
+    """Parses a text without errors with lxml, and reports any error that lxml finds."""
     parser = ET.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
         ET.fromstring(text.removeprefix("\ufeff").encode("utf-8"), parser)
@@ -126,7 +126,7 @@ def _second_opinion(text: str, root: Element, report: Reporter) -> None:
 
 
 def _check_names(root: Element, report: Reporter) -> None:
-    """Reports the elements and attributes whose names have characters that XML has in no name."""
+    """Reports elements and attributes whose names contain forbidden characters."""
     pending = [root]
     while pending:
         element = pending.pop()

@@ -1,8 +1,7 @@
-"""A tolerant XML scanner with exact spans: it reports every fault, recovers, and gives a tree.
+"""A tolerant XML scanner with exact spans: reports every error, recovers, and returns a tree.
 
-It knows XML, and of PML only which names are elements: what looks like a tag and can be none of them, as in
-pasted code, is text. Time is linear in the text, and nothing recurses, so the depth of a document costs no
-stack.
+It uses only the element names of PML: text that looks like a tag but cannot be one, as in pasted code, stays
+text. Time is linear in the text. The scanner does not recurse, so depth needs no stack.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ from engine.pml.xml.scanned_text import NAME_PATTERN, EnoughError, ScannedText
 from engine.pml.xml.tag_pairing import NO_LAYOUT, Layout, Tag, TagCounts, layout_of
 from engine.pml.xml.unclosed import Endings, Meanings
 
-MAX_DEPTH: Final = 256
-"""Elements nested deeper are reported and left out of the tree."""
+MAX_DEPTH: Final = 256  # deeper elements are reported and left out of the tree
 
-_MAX_APART: Final = 4000
-"""How far an end tag may stand from its start tag to be mended together, in characters."""
+_MAX_APART: Final = 4000  # characters between a start tag and its end tag for a common fix
 
 _OPEN: Final = re.compile(rf"<({NAME_PATTERN})")
 _BELOW: Final = re.compile(rf"(?:/{NAME_PATTERN})+(?=[ \t\r\n>]|/>)")
@@ -47,13 +44,7 @@ _BACKSLASH: Final = re.compile(rf"<\\({NAME_PATTERN})[ \t]*>")
 
 
 class Scanner:
-    """Scans one text.
-
-    Args:
-        text: the text.
-        report: takes the faults.
-        layout: what its indentation says of its tags, where they do not pair.
-    """
+    """Scans one text; `layout` pairs its tags by indentation if they do not pair."""
 
     def __init__(self, text: str, report: Reporter, layout: Layout = NO_LAYOUT) -> None:
         self._text = text
@@ -71,9 +62,9 @@ class Scanner:
         self._outside = Outside(text, report)
         self._deep = False
         self._prefixed: list[Element] = []
-        self._nested_ends: set[int] = set()  # end tags that the fix of their start tag mends
-        self._swapped = -1  # the second of two end tags that stand in each other's place
-        self._ended = (-1, "")  # where the last end tag ends, and its name
+        self._nested_ends: set[int] = set()  # end tags that the fix of their start tag changes
+        self._swapped = -1  # the second of two swapped end tags
+        self._ended = (-1, "")  # end and name of the last end tag
         self._counts = TagCounts(text)
         self._endings = Endings(self._scanned, self._meanings)
         self._layout, self._due = layout, [*reversed(layout.endings)]
@@ -81,13 +72,13 @@ class Scanner:
         self._hidden: list[Span] = []
 
     def scan(self) -> Element | None:
-        """Scans the text and returns its root element, or None where it holds no element."""
+        """Scans the text and returns its root element, or None without any element."""
         try:
             self._scan()
         except EnoughError:
             self._leave_rest()
-        found = (child for child in self._holder.children if isinstance(child, Element))
-        root = next(found, None)
+        elements = (child for child in self._holder.children if isinstance(child, Element))
+        root = next(elements, None)
         for element in self._prefixed:
             self._say_prefixed(element)
         self._outside.say(root)
@@ -106,7 +97,7 @@ class Scanner:
         self._close_rest()
 
     def _end_by_layout(self, place: int, mark: int) -> int:
-        """Ends what ends before `mark` by its indentation; the answer is how far it has read."""
+        """Closes elements that end before `mark` by indentation; returns the new place."""
         while self._due and self._due[-1].place <= mark:
             ending = self._due.pop()
             if ending.place > place:
@@ -116,17 +107,17 @@ class Scanner:
             if element.open_span.start == ending.opened:
                 line = self._report.lines.line(element.open_span.start)
                 lost = self._endings.end_without_bracket(element, mark)
-                why = f"the indentation of line {line} says where it ends"
+                why = f"the indentation of line {line} determines its end"
                 self._say_open(element, why, ending.hint, (lost or ending.edit,))
                 self._pop(place, element.tag)
         return place
 
     def layout(self) -> Layout:
-        """What the indentation says of the tags of the text, once it is scanned."""
+        """Returns the pairing of tags by indentation, after a scan."""
         return layout_of(self._text, self._tags, self._hidden, self._counts)
 
     def first_tag(self) -> str | None:
-        """The name of the root element, found without reading further."""
+        """Returns the name of the root element without scanning further."""
         mark = self._text.find("<")
         with contextlib.suppress(EnoughError):
             while mark >= 0 and not self._rooted:
@@ -135,7 +126,7 @@ class Scanner:
         return roots[0] if roots else None
 
     def _markup(self, mark: int) -> int:
-        """Handles what begins with the `<` at `mark`; the answer is where it ends."""
+        """Reads the markup at `mark`; returns its end."""
         text, inside = self._text, len(self._stack) > 1
         if text.startswith("</", mark):
             self._scanned.stop_if_hopeless()
@@ -157,7 +148,7 @@ class Scanner:
         return self._plain(mark, "a plain '<' begins a tag; write &lt;")
 
     def _plain(self, mark: int, message: str) -> int:
-        """Reports a `<` that begins no tag, and takes it as text; the answer is its end."""
+        """Reports a `<` that begins no tag and reads it as text; returns its end."""
         spaced, turned = _SPACED.match(self._text, mark), _BACKSLASH.match(self._text, mark)
         edit, hint = Edit(Span(mark, mark + 1), "&lt;"), "&lt;"
         if spaced and (spaced[3] in RESERVED or self._text.startswith("/>", spaced.end())):
@@ -165,7 +156,10 @@ class Scanner:
             message = f"a tag begins with its name, without a space; write {hint}"
         elif turned and self._open[turned[1]]:
             hint = f"</{turned[1]}>"
-            edit, message = Edit(Span(*turned.span()), hint), f"'\\' begins no closing tag; write {hint}"
+            edit, message = (
+                Edit(Span(*turned.span()), hint),
+                f"'\\' does not begin a closing tag; write {hint}",
+            )
         fix = () if mark == self._scanned.broken else (edit,)
         self._report.add("E109", message, Span(mark, mark + 1), hint, fix)
         self._add(Chars("<", Span(mark, mark + 1)))
@@ -179,9 +173,9 @@ class Scanner:
         at = raw.find("]]>")
         while at >= 0:
             span = Span(start + at, start + at + 3)
-            last = not raw[at + 3 :].strip(" \t\r\n")  # it may end a CDATA section whose start is missing
+            last = not raw[at + 3 :].strip(" \t\r\n")  # it may end a CDATA section without a start
             fix = () if last else (Edit(span, "]]&gt;"),)
-            self._report.add("E109", "']]>' may not stand in text; write ]]&gt;", span, "]]&gt;", fix)
+            self._report.add("E109", "']]>' is not allowed in text; write ]]&gt;", span, "]]&gt;", fix)
             self._scanned.stop_if_hopeless()
             at = raw.find("]]>", at + 3)
         self._add(Chars(decode(raw, start, self._report), Span(start, end)))
@@ -195,15 +189,13 @@ class Scanner:
         if len(self._stack) <= MAX_DEPTH + 1:
             host.children.append(child)
 
-    # Tags
-
     def _start_tag(self, opening: re.Match[str]) -> int:
         start, name_end = opening.start(), opening.end()
         below = _BELOW.match(self._text, name_end) if self._root == "prompt" else None
         if below is None and self._is_text(opening):
             message = (
-                f"'<' before {quote(opening[1])} begins no tag; write &lt;, or put code into CDATA or a file "
-                "that src names"
+                f"'<' before {quote(opening[1])} does not begin a tag; write &lt;, or put code into CDATA "
+                "or a file with src"
             )
             return self._plain(start, message)
         name_end = below.end() if below else name_end
@@ -230,7 +222,7 @@ class Scanner:
         if len(self._stack) > MAX_DEPTH and not self._deep:
             self._deep = True
             message = (
-                f"elements may be nested {MAX_DEPTH} deep; what is inside this <{tag}> and deeper is left out"
+                f"elements may be nested {MAX_DEPTH} deep; deeper elements inside this <{tag}> are ignored"
             )
             self._report.add("E117", message, tag_span)
         element.parent = self._stack[-1]
@@ -248,14 +240,14 @@ class Scanner:
         return end
 
     def _turned_tag(self, tag: str, name_end: int) -> int:
-        """Reads a start tag that stands in the place of the end tag of its element; the answer is its end."""
+        """Reads a start tag in place of its element's end tag; returns its end."""
         fix = (Edit(Span(name_end - len(tag), name_end - len(tag)), "/"),)
         self._say_open(self._stack[-1], f"another <{tag}> comes first", f"</{tag}>", fix)
         self._pop(name_end + 1, tag)
         return name_end + 1
 
     def _say_unfinished(self, element: Element, end: int, ending: str) -> None:
-        """Reports a start tag without its `>`; a name that text has run into is told by an end tag."""
+        """Reports a start tag without `>`; an unopened end tag separates its name from the text after it."""
         tag = element.tag
         lost = next((name for name in self._counts.unopened if tag != name and tag.startswith(name)), None)
         if lost and ending == "/>":
@@ -264,7 +256,7 @@ class Scanner:
         self._report.missing("E104", message, element.open_span, ending, end)
 
     def _is_text(self, opening: re.Match[str]) -> bool:
-        """Whether what begins like a tag is none: no element of PML, no attributes, and no end tag."""
+        """Whether text that begins like a tag is none: not a PML element, no attributes, no end tag."""
         tag = opening[1]
         if tag in RESERVED or len(self._stack) == 1:
             return False
@@ -272,16 +264,16 @@ class Scanner:
         if tail is None or _WHOLE.match(self._text, opening.start()):
             return False
         if self._root == "prompt" and tail[0].startswith("/"):
-            return False  # an import that is not finished
+            return False  # an unfinished import
         words = tail[0].strip(" \t\r/\\")
         if not words or _ASSIGNED.search(tail[0]):
             return False
         if self._root == "prompt" and all(re.fullmatch(NAME_PATTERN, word) for word in words.split()):
-            return False  # an attribute that is being written
+            return False  # an unfinished attribute
         return self._meanings[tag] is None and self._counts[tag] < 0
 
     def _say_nested(self, element: Element, names: list[str], finished: bool) -> None:
-        """Reports a tag that names a path, as `<a/b/>`."""
+        """Reports a tag that names a path, such as `<a/b/>`."""
         *outer, last = names
         opened = "".join(f"<{name}>" for name in outer)
         closed = "".join(f"</{name}>" for name in reversed(outer))
@@ -311,7 +303,7 @@ class Scanner:
         path, end = match[2] or "", match.end()
         tag, top = path.rpartition("/")[2], self._stack[-1].tag
         if not match[3] and top and path != top and path.startswith(top) and not self._open[path]:
-            end = mark + len("</") + len(match[1]) + len(top)  # text has run into the tag
+            end = mark + len("</") + len(match[1]) + len(top)  # text follows the tag's name directly
             message = f"the closing tag </{top} is not finished, its '>' is missing; write it"
             self._report.missing("E104", message, Span(mark, end), ">", end)
             self._pop(end, top, mark)
@@ -358,35 +350,34 @@ class Scanner:
         return end
 
     def _is_misspelt(self, tag: str, top: str) -> bool:
-        """Whether an end tag is that of the open element, one of their names being misspelt."""
         return bool(top) and not self._report.full and self._counts.one_misspelt(top, tag)
 
     def _swaps(self, tag: str, top: str, mark: int, end: int) -> bool:
-        """Whether an end tag and the one behind it stand in each other's place; reports that."""
+        """Whether an end tag and the next one are swapped; reports it."""
         if len(self._stack) < 3 or self._stack[-2].tag != tag or self._counts[tag] or self._counts[top]:
             return False
         second = _CLOSE.match(self._text, self._after_blank(end))
         if second is None or second[1] or second[2] != top or not second[3]:
             return False
         self._swapped = second.start()
-        message = f"</{tag}> and </{top}> stand in each other's place; swap them"
+        message = f"</{tag}> and </{top}> are swapped; swap them back"
         names = Span(mark + 2, mark + 2 + len(tag)), Span(*second.span(2))
         fix = (Edit(names[0], top), Edit(names[1], tag))
         self._report.add("E106", message, Span(mark, end), f"</{top}></{tag}>", fix)
         return True
 
     def _unfinished_end(self, mark: int, tag: str, end: int) -> int:
-        """Reports a closing tag without its `>`, or with something before it; the answer is its end."""
+        """Reports a closing tag without `>`, or with extra text; returns its end."""
         more = "\n" not in self._text[mark:end]
         rest = _CLOSE_REST.match(self._text, end) if more else None
         end = rest.end() if rest else mark + len(self._text[mark:end].rstrip(" \t\r\n"))
-        what = "holds its name only" if rest else "is not finished, its '>' is missing"
-        message = f"the closing tag </{tag} {what}; write </{tag}>"
+        problem = "may contain only its name" if rest else "is not finished, its '>' is missing"
+        message = f"the closing tag </{tag} {problem}; write </{tag}>"
         self._report.instead("E104", message, Span(mark, end), f"</{tag}>")
         return end
 
     def _stray_end(self, tag: str, top: str, span: Span, repeated: bool) -> None:
-        """Reports an end tag that closes nothing; `repeated` says whether it follows another of its name."""
+        """Reports an end tag without a start tag; `repeated` if it follows another with its name."""
         hint = NOTHING
         fix: tuple[Edit, ...] = (Edit(span, ""),)
         idle = span.start in self._layout.idle
@@ -398,7 +389,7 @@ class Scanner:
             remedy = "the < of its start tag is missing; write it"
         elif beginning is not None:
             hint, fix, sure = f"<{tag}>", (beginning,), True
-            remedy = f"<{tag}> is missing; write it before what it holds"
+            remedy = f"<{tag}> is missing; write it before its content"
         elif not top:
             remedy = "no element is open here; remove it"
         elif tag in RESERVED:
@@ -412,20 +403,19 @@ class Scanner:
                 sure = idle or self._after_blank(self._stack[-1].open_span.end) >= span.start
         else:
             hint = f"&lt;/{tag}>"
-            remedy, fix = f"write {hint} where it is text", (Edit(Span(span.start, span.start + 1), "&lt;"),)
-            sure = not any(self._counts[one.tag] < 0 for one in self._stack[1:MAX_DEPTH])
+            remedy, fix = f"write {hint} for literal text", (Edit(Span(span.start, span.start + 1), "&lt;"),)
+            sure = not any(self._counts[element.tag] < 0 for element in self._stack[1:MAX_DEPTH])
         last = top == "prompt" and self._after_blank(span.end) == len(self._text)
         if not sure or last or span.start == self._scanned.broken:
-            fix = ()  # the last may be the end of the prompt, which is missing then
+            fix = ()  # the last one may be the missing end of the prompt
         self._report.add("E106", f"</{tag}> closes nothing: {remedy}", span, hint, fix)
 
     def _after_blank(self, place: int) -> int:
-        """Where the white space ends that begins at a place."""
         blank = _BLANK.match(self._text, place)
         return blank.end() if blank else place
 
     def _pop(self, end: int, tag: str, end_tag: int | None = None, end_name: str = "") -> None:
-        """Ends the open element at `end`; `end_tag` is where its end tag begins, if it has one."""
+        """Ends the open element at `end`; `end_tag` is the start of its end tag, if any."""
         if len(self._stack) > 1:
             element = self._stack.pop()
             element.span = Span(element.span.start, end)
@@ -441,7 +431,6 @@ class Scanner:
     def _say_open(
         self, element: Element, why: str, hint: str, fix: tuple[Edit, ...], choices: tuple[Fix, ...] = ()
     ) -> None:
-        """Reports an element that is never closed."""
         repeated = self._endings.repeated(element)
         if repeated is not None:
             hint, fix, choices = "one start tag", (repeated,), ()
@@ -449,7 +438,7 @@ class Scanner:
         label = f"<{element.tag} name={quote(name.value)}>" if name else f"<{element.tag}>"
         message = f"{label} is never closed ({why}); write {hint}"
         if element.tag not in RESERVED and not hint.startswith("&lt;"):
-            message += f", or &lt;{element.tag} where it is text"
+            message += f", or &lt;{element.tag} for literal text"
         self._report.add("E105", message, element.open_span, hint, fix, choices)
         element.closed = False
 
@@ -458,6 +447,6 @@ class Scanner:
             self._never_closed(len(self._text), "the document ends first")
 
     def _leave_rest(self) -> None:
-        """Ends what is open without a word: its end was not looked for."""
+        """Ends open elements without diagnostics, because the rest is not scanned."""
         while len(self._stack) > 1:
             self._pop(len(self._text), self._stack[-1].tag)

@@ -1,4 +1,4 @@
-"""Files that are no PML at all, told by how they begin, and the command that makes a schema of each."""
+"""Recognises files that are not PML, and names the command that imports them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _MAGIC: Final = {
 
 @dataclass(frozen=True)
 class OtherKind:
-    """A file that is no PML.
+    """A file that is not PML.
 
     Attributes:
-        what: it is, as a noun with its article.
-        remedy: what to do.
-        command: the command that does it.
+        what: its kind, as a noun with an article.
+        remedy: the suggested action.
+        command: the command to run.
         span: its first line.
     """
 
@@ -55,7 +55,7 @@ class OtherKind:
 
 
 def other_kind(text: str) -> OtherKind | None:
-    """What a document is that holds nothing of PML; None where it is empty, or may be PML with mistakes."""
+    """Returns the kind of a document without PML; None if it is empty or may be PML with errors."""
     begin = _START.match(text)
     start = begin.end() if begin else 0
     if start == len(text):
@@ -67,29 +67,29 @@ def other_kind(text: str) -> OtherKind | None:
         return None
     end = _LINE_END.search(text, start)
     span = Span(start, end.start() if end else len(text))
-    what, command, gives = _told(text, start, markup)
-    return OtherKind(what, f"`{command}` makes a schema {gives}", command, span)
+    kind, command, gives = _told(text, start, markup)
+    return OtherKind(kind, f"`{command}` makes a schema {gives}", command, span)
 
 
 def _told(text: str, start: int, markup: bool) -> tuple[str, str, str]:
-    """What a text is, the command for it, and what that makes a schema of."""
+    """Returns the kind of a text, the import command, and the source of the new schema."""
     if markup:
-        what = "an HTML page" if _HTML.match(text, start) else "another kind of XML"
-        return what, _FOLDER, "of the text files in the folder that it lies in"
+        kind = "an HTML page" if _HTML.match(text, start) else "another kind of XML"
+        return kind, _FOLDER, "from the text files in its folder"
     if _JSON.match(text, start):
-        return "JSON", "pml import FILE.json -o schema.pml", "of a conversation in it"
+        return "JSON", "pml import FILE.json -o schema.pml", "from a conversation in it"
     if _PYTHON.search(text):
-        return "Python", "pml import FILE.py -o schema.pml", "of a program in it"
+        return "Python", "pml import FILE.py -o schema.pml", "from a program in it"
     if _JINJA.search(text):
-        return "a template", "pml import FILE --from jinja -o schema.pml", "of it"
+        return "a template", "pml import FILE --from jinja -o schema.pml", "from it"
     if _YAML.match(text, start):
-        return "YAML", "pml import FILE.yaml -o schema.pml", "of a conversation or prompt in it"
-    return "plain text (or Markdown)", "pml import FILE --from text -o schema.pml", "of its sections"
+        return "YAML", "pml import FILE.yaml -o schema.pml", "from a conversation or prompt in it"
+    return "plain text (or Markdown)", "pml import FILE --from text -o schema.pml", "from its sections"
 
 
 def binary_kind(data: bytes) -> str | None:
-    """What a file that is not UTF-8 is, if it is no text at all."""
-    for magic, what in _MAGIC.items():
+    """Returns the kind of a binary file, or None for text."""
+    for magic, kind in _MAGIC.items():
         if data.startswith(magic):
-            return what
+            return kind
     return "a binary file" if b"\0" in data[:8192] else None

@@ -1,4 +1,4 @@
-"""What people mean by a mistake: words of other languages, and the edits that several faults share."""
+"""Likely corrections: words of other markup languages, and edits that several errors share."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from engine.pml.diagnostics.diagnostic import Edit, Span
 from engine.pml.xml.elements import Element
 from engine.pml.xml.names import NAME, RESERVED, ROLES
 
-EMPTY: Final = ("param", "parameter", "scaffold", "include")
-"""Elements that hold nothing."""
+EMPTY: Final = ("param", "parameter", "scaffold", "include")  # elements without content
 
 MEANT_ELEMENTS: Final = {
     "developer": "system",
@@ -33,8 +32,7 @@ MEANT_ELEMENTS: Final = {
     "either": "union",
     "oneof": "union",
     "switch": "union",
-}
-"""Elements of other languages, and what a schema calls them."""
+}  # elements of other languages and their PML names
 
 MEANT_ATTRIBUTES: Final = {
     "id": ("name", "schema"),
@@ -58,31 +56,27 @@ MEANT_ATTRIBUTES: Final = {
     "value": ("default",),
     "names": ("modules",),
     "paths": ("modules",),
-}
-"""Attributes of other languages, and what PML calls them, the likeliest first."""
+}  # attributes of other languages and their PML names, the likeliest first
 
 _UNNAMEABLE: Final = re.compile(r"[\s/\\]+")
 _MAX_NAME: Final = 60
-_MAX_MOVED: Final = 50_000
-"""The longest stretch that a fix moves, in characters: they may be nested in one another."""
+_MAX_MOVED: Final = 50_000  # characters that one fix moves; fixes may be nested
 
 _DIGITS: Final = re.compile("[0-9][0-9,_]*")
-MAX_LENGTH: Final = 9_999_999
-"""The most tokens that a parameter may have."""
+MAX_LENGTH: Final = 9_999_999  # most tokens of a parameter
 
 _CHOICES: Final = {
     "false": ("false", "no", "off", "0", "never", "none"),
     "true": ("true", "yes", "on", "1", "always", "cache"),
     "preserve": ("preserve", "preserved", "keep", "pre", "true", "yes"),
     "default": ("default", "normal", "collapse", "false", "no"),
-}
-"""What people write for the values that an attribute can have."""
+}  # common spellings of an attribute's values
 
 _PROLOG: Final = re.compile(r"\ufeff?[ \t\r\n]*(?:<\?xml\b[^<>]*\?>[ \t\r\n]*)?")
 
 
 def removed(text: str, span: Span) -> tuple[Edit, ...]:
-    """The edit that takes a stretch away, and the white space before it where more follows."""
+    """Returns the edit that removes a span, and the white space before it if more follows."""
     start = span.start
     if start and text[start - 1] in " \t\r\n" and text[span.end : span.end + 1] in (*" \t\r\n/>", ""):
         start -= 1
@@ -90,18 +84,13 @@ def removed(text: str, span: Span) -> tuple[Edit, ...]:
 
 
 def escaped(element: Element) -> tuple[Edit, ...]:
-    """The edits that make text of both tags of an element."""
+    """Returns the edits that escape both tags of an element."""
     tags = [element.open_span, *([element.close_span] if element.close_span else [])]
     return tuple(Edit(Span(tag.start, tag.start + 1), "&lt;") for tag in tags)
 
 
 def unwrapped(element: Element, end: str = "") -> tuple[Edit, ...]:
-    """The edits that take both tags of an element away; none where one of them is missing.
-
-    Args:
-        element: the element.
-        end: what is written in place of its end tag.
-    """
+    """Returns the edits that remove both tags of an element (or write `end`); empty if one is missing."""
     if element.empty_tag:
         return (Edit(element.span, ""),)
     if not element.closed or element.close_span is None:
@@ -110,25 +99,25 @@ def unwrapped(element: Element, end: str = "") -> tuple[Edit, ...]:
 
 
 def wrapped(span: Span, before: str, after: str) -> tuple[Edit, ...]:
-    """The edits that write something before and after a stretch."""
+    """Returns the edits that insert text before and after a span."""
     return (Edit(Span(span.start, span.start), before), Edit(Span(span.end, span.end), after))
 
 
 def enclosed(text: str, opening: str, closing: str) -> tuple[Edit, ...]:
-    """The edits that put all of a document behind its XML declaration into one element."""
+    """Returns the edits that wrap a document, after its XML declaration, in one element."""
     prolog = _PROLOG.match(text)
     start = prolog.end() if prolog else 0
     return wrapped(Span(start, max(start, len(text.rstrip(" \t\r\n")))), opening, closing)
 
 
 def meant_element(element: Element) -> str | None:
-    """The element of a schema that one of another language is; without attributes it is rather text."""
+    """Returns the PML element for one of another language; some need an attribute, or else they are text."""
     meant = MEANT_ELEMENTS.get(element.tag.casefold())
     return meant if meant in (*ROLES, "union") or element.attributes else None
 
 
 def as_module(element: Element, taken: Container[str]) -> tuple[str, tuple[Edit, ...]]:
-    """What makes a module of an element that is named as one, as a hint and as edits."""
+    """Returns the hint and edits that turn an element into a module of the same name."""
     if element.attributes or element.tag in taken or not NAME.fullmatch(element.tag):
         return "", ()
     hint, tags = f'<module name="{element.tag}">', element.renamed("module")
@@ -136,7 +125,7 @@ def as_module(element: Element, taken: Container[str]) -> tuple[str, tuple[Edit,
 
 
 def in_module(element: Element, name: str, taken: Container[str]) -> tuple[str, tuple[Edit, ...]]:
-    """What puts an element into a module of its own, as a hint and as edits."""
+    """Returns the hint and edits that wrap an element in a new module."""
     opening = f'<module name="{unlike(usable_name(name) or "part", taken)}">'
     if not (element.closed or element.empty_tag):
         return "", ()
@@ -144,7 +133,7 @@ def in_module(element: Element, name: str, taken: Container[str]) -> tuple[str, 
 
 
 def moved(text: str, span: Span, place: int) -> tuple[Edit, ...]:
-    """The edits that write a stretch of the source at another place; none for a long one."""
+    """Returns the edits that move a span to another place; empty for a long one."""
     if span.end - span.start > _MAX_MOVED:
         return ()
     piece = text[span.start : span.end]
@@ -152,31 +141,31 @@ def moved(text: str, span: Span, place: int) -> tuple[Edit, ...]:
 
 
 def nearest_length(value: str) -> int:
-    """The length in tokens that a value is likely to mean, within the limits."""
-    found = _DIGITS.search(value)
-    digits = re.sub("[,_]", "", found[0]).lstrip("0") if found else "10"
+    """Returns the likely length in tokens, within the limits."""
+    match = _DIGITS.search(value)
+    digits = re.sub("[,_]", "", match[0]).lstrip("0") if match else "10"
     return min(max(int(digits[:8] or 1), 1), MAX_LENGTH)
 
 
 def meant_choice(value: str, choices: tuple[str, ...]) -> str | None:
-    """Which of some choices a value is likely to mean."""
+    """Returns the choice that a value is likely to mean."""
     word = value.strip().casefold()
     return next((choice for choice in choices if word in _CHOICES[choice]), None)
 
 
 def meant_attribute(name: str, known: tuple[str, ...], given: Container[str]) -> str | None:
-    """The attribute that PML has for one of another language, where it is not given already."""
+    """Returns PML's attribute for one of another language, unless it is already given."""
     meant = MEANT_ATTRIBUTES.get(name.casefold(), ())
     return next((other for other in meant if other in known and other not in given), None)
 
 
 def usable_name(value: str, taken: Container[str] = ()) -> str | None:
-    """A name like a value that cannot be one, unlike those that are taken; None where nothing is left."""
-    kept = "".join(
+    """Returns a valid name similar to `value` and not in `taken`, or None if no character is usable."""
+    cleaned = "".join(
         char if NAME.fullmatch(f"a{char}") else "-"
         for char in _UNNAMEABLE.sub("-", value[:_MAX_NAME].strip())
     )
-    name = re.sub("-{2,}", "-", kept).strip("-")
+    name = re.sub("-{2,}", "-", cleaned).strip("-")
     if not name:
         return None
     if not NAME.fullmatch(name):
@@ -185,7 +174,7 @@ def usable_name(value: str, taken: Container[str] = ()) -> str | None:
 
 
 def unlike(name: str, taken: Container[str]) -> str:
-    """The name, or the name with a number, that is neither taken nor one of PML's elements."""
+    """Returns the name, with a number if it is taken or an element of PML."""
     number, other = 2, name
     while other in taken or other in RESERVED:
         other = f"{name}-{number}"

@@ -1,8 +1,7 @@
-"""Which start and end tags belong together where some are missing: by their number and by their indentation.
+"""Pairs start and end tags by count and indentation if some are missing.
 
-Indentation counts where a document is laid out by it: an element stands deeper than the one round it, what it
-holds stands deeper still, and its end tag stands below its start tag. Where the tags do not pair that way
-either, nothing is said.
+Indentation counts if the document is laid out by it: an element is indented deeper than its parent, its
+content deeper still, and its end tag aligns with its start tag. Otherwise the result is empty.
 """
 
 from __future__ import annotations
@@ -24,14 +23,13 @@ from engine.pml.xml.suggestions import EMPTY
 
 _TAGS: Final = re.compile(rf"<(/?)({NAME_PATTERN})(?:[^<>]*(/)>)?|<!--|<!\[CDATA\[")
 _SPACE_MODE: Final = re.compile(r"xml:space\s*=\s*[\"'](\w+)")
-_MOST_MISSING: Final = 50
-"""Where more tags are missing, the layout is not looked at."""
+_MOST_MISSING: Final = 50  # the layout is ignored if more tags are missing
 
 _MEMBER: Final = re.compile(r"</?module\b|<!--")
 
 
 class TagCounts:
-    """How many more end tags than start tags a text has, by their names; counted when first asked for."""
+    """The number of end tags minus start tags of a text by name, counted on first use."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -43,11 +41,11 @@ class TagCounts:
     @cached_property
     def unopened(self) -> list[str]:
         """Names with more end tags than start tags, the longest first."""
-        found = (tag for tag, number in self._known.items() if number > 0)
-        return sorted(found, key=len, reverse=True)[:_MOST_MISSING]
+        names = (tag for tag, number in self._known.items() if number > 0)
+        return sorted(names, key=len, reverse=True)[:_MOST_MISSING]
 
     def one_misspelt(self, opened: str, closing: str) -> bool:
-        """Whether a start tag and an end tag are a pair of which one is misspelt."""
+        """Whether a start tag and an end tag form a pair with one misspelt name."""
         return self[opened] < 0 < self[closing] and alike(opened, closing)
 
     @property
@@ -68,7 +66,7 @@ class TagCounts:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A start or end tag; `<a/>` is none, for it needs no other."""
+    """A start or end tag; `<a/>` is not included because it needs no partner."""
 
     name: str
     span: Span
@@ -77,13 +75,13 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Where an element ends whose end tag is missing.
+    """The likely end of an unclosed element.
 
     Attributes:
-        opened: where its start tag begins.
-        place: where it ends.
-        hint: what is written there.
-        edit: writes it.
+        opened: the start of its start tag.
+        place: its end.
+        hint: the text to write there.
+        edit: the edit that writes it.
     """
 
     opened: int
@@ -94,13 +92,13 @@ class Ending:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the indentation of a document says of its tags.
+    """The pairing of a document's tags by indentation.
 
     Attributes:
-        endings: of elements that are never closed, in the order of their places, inner ones first.
-        starts: by the place of an end tag that closes nothing, the edit that writes its start tag.
-        idle: the places of end tags that close nothing, where nothing stands that they could close.
-        turned: the places of start tags that stand where the end tag of an element of their name is missing.
+        endings: the ends of unclosed elements, by place, inner ones first.
+        starts: the edit that writes a missing start tag, by the place of its end tag.
+        idle: the places of unmatched end tags with nothing to close.
+        turned: the places of start tags written in place of an end tag of the same name.
     """
 
     endings: tuple[Ending, ...] = ()
@@ -113,19 +111,12 @@ NO_LAYOUT: Final = Layout()
 
 
 def layout_of(text: str, tags: Sequence[Tag], hidden: Sequence[Span], counts: TagCounts) -> Layout:
-    """What the indentation says of tags that do not pair.
-
-    Args:
-        text: the text of the document.
-        tags: its start and end tags, in order.
-        hidden: its comments, CDATA sections and tags, whose lines say nothing.
-        counts: the numbers of its tags.
-    """
+    """Pairs tags by indentation; lines in `hidden` (comments, CDATA sections and tags) do not count."""
     return _Matcher(text, _Lines(text, hidden), counts).match(tags)
 
 
 class _Lines:
-    """The lines of a text that are not blank: where they begin and end, and how deep they stand."""
+    """The non-blank lines of a text: their start, end and indentation."""
 
     def __init__(self, text: str, hidden: Sequence[Span]) -> None:
         self._text = text
@@ -145,24 +136,22 @@ class _Lines:
             place += len(line) + 1
 
     def number(self, place: int) -> int:
-        """The number of the line of a place, among those that are not blank."""
+        """Returns the number of the line of a place among non-blank lines."""
         return bisect_right(self.bodies, place) - 1
 
     def start(self, number: int) -> int:
-        """Where a line begins, with its white space."""
         return self._text.rfind("\n", 0, self.bodies[number]) + 1
 
     def indent(self, number: int) -> str:
-        """The white space before a line."""
         return self._text[self.start(number) : self.bodies[number]]
 
     def own(self, place: int) -> str | None:
-        """The indentation of what begins its line at a place; None where it does not."""
+        """Returns the indentation of a place, or None if it does not begin its line."""
         number = self.number(place)
         return self.indent(number) if number >= 0 and self.bodies[number] == place else None
 
     def left_blank(self, number: int, indent: str) -> int | None:
-        """Where the line before a line ends that holds just this indentation, as one that lost its tag."""
+        """Returns the end of the blank line before a line, if it has exactly this indentation."""
         place, end = self.ends[number - 1], self.start(number)
         for line in self._text[place:end].split("\n")[1:-1]:
             place = self._text.index("\n", place) + 1
@@ -173,20 +162,18 @@ class _Lines:
 
 @dataclass(slots=True)
 class _Open:
-    """A start tag that waits for its end; with its indentation, where it begins its line."""
+    """An open start tag, with its indentation if it begins its line."""
 
     tag: Tag
     indent: str | None
     preserve: bool
 
     def holds(self, indent: str | None) -> bool:
-        """Whether something of an indentation stands deeper."""
+        """Whether `indent` is deeper."""
         return indent is not None and self.indent is not None and _deeper(indent, self.indent)
 
 
 class _Matcher:
-    """Pairs tags by their indentation."""
-
     def __init__(self, text: str, lines: _Lines, counts: TagCounts) -> None:
         self._text, self._lines, self._counts = text, lines, counts
         self._newline = "\r\n" if "\r\n" in text else "\n"
@@ -197,7 +184,7 @@ class _Matcher:
         self._turned: list[int] = []
 
     def match(self, tags: Sequence[Tag]) -> Layout:
-        """What the indentation says; nothing where it pairs the tags no better than their order."""
+        """Returns the pairing; empty if indentation pairs the tags no better than their order."""
         self._root = tags[0].name if tags else ""
         for tag in tags:
             if not tag.closing:
@@ -205,15 +192,15 @@ class _Matcher:
             elif not self._stack or not self._close(tag):
                 return NO_LAYOUT
         self._end(0, len(self._text))
-        lost, found = (
-            Counter(one.tag.name for one, *_ in self._unclosed),
+        lost, stray = (
+            Counter(ending.tag.name for ending, *_ in self._unclosed),
             Counter(t.name for t, _ in self._strays),
         )
-        if any(lost[name] and found[name] for name in lost):
+        if any(lost[name] and stray[name] for name in lost):
             return NO_LAYOUT
-        endings = [self._ending(*one) for one in self._unclosed]
+        endings = [self._ending(*ending) for ending in self._unclosed]
         return Layout(
-            tuple(sorted((one for one in endings if one), key=lambda one: one.place)),
+            tuple(sorted((ending for ending in endings if ending), key=lambda ending: ending.place)),
             {tag.span.start: edit for tag, above in self._strays if (edit := self._beginning(tag, above))},
             frozenset(tag.span.start for tag, above in self._strays if self._is_idle(tag, above)),
             frozenset(self._turned),
@@ -232,7 +219,7 @@ class _Matcher:
         self._stack.append(_Open(tag, self._lines.own(tag.span.start), preserve))
 
     def _is_turned(self, tag: Tag) -> bool:
-        """Whether a start tag stands below one of its name, and two end tags of that name are missing."""
+        """Whether a start tag follows one of its name, and two end tags of that name are missing."""
         bare, top = (
             tag.span.end - tag.span.start == len(tag.name) + 2,
             self._stack[-1] if self._stack else None,
@@ -242,7 +229,7 @@ class _Matcher:
         return top.indent is not None and top.indent == self._lines.own(tag.span.start)
 
     def _close(self, tag: Tag) -> bool:
-        """Finds what an end tag closes; False where indentation and order disagree."""
+        """Finds the element of an end tag; False if indentation and order disagree."""
         indent, top = self._lines.own(tag.span.start), self._stack[-1]
         paired = top.tag.name == tag.name or self._counts.one_misspelt(top.tag.name, tag.name)
         if paired and (indent is None or top.indent is None or top.indent == indent):
@@ -251,8 +238,8 @@ class _Matcher:
         if len(self._unclosed) + len(self._strays) > _MOST_MISSING:
             return False
         for place in range(len(self._stack) - 1, -1, -1):
-            one = self._stack[place]
-            if one.tag.name == tag.name and (indent is None or one.indent == indent):
+            element = self._stack[place]
+            if element.tag.name == tag.name and (indent is None or element.indent == indent):
                 self._end(place + 1, tag.span.start)
                 self._stack.pop()
                 return True
@@ -262,12 +249,10 @@ class _Matcher:
         return True
 
     def _end(self, place: int, end: int) -> None:
-        """Ends what was opened since a place of the stack, inner ones first."""
+        """Ends the elements above a place of the stack, inner ones first."""
         while len(self._stack) > place:
-            one = self._stack.pop()
-            self._unclosed.append((one, self._stack[-1] if self._stack else None, end))
-
-    # Endings
+            element = self._stack.pop()
+            self._unclosed.append((element, self._stack[-1] if self._stack else None, end))
 
     def _ending(self, one: _Open, above: _Open | None, limit: int) -> Ending | None:
         lines, tag, indent = self._lines, one.tag, one.indent
@@ -287,20 +272,18 @@ class _Matcher:
             slash = Edit(Span(tag.span.end - 1, tag.span.end - 1), "/")
             return Ending(tag.span.start, tag.span.end, f"<{tag.name}/>", slash)
         closing = f"</{tag.name}>"
-        left = None if within else lines.left_blank(after, indent)
-        place = end if left is None else left
-        written = closing if within or left is not None else f"{self._newline}{indent}{closing}"
+        blank = None if within else lines.left_blank(after, indent)
+        place = end if blank is None else blank
+        written = closing if within or blank is not None else f"{self._newline}{indent}{closing}"
         return Ending(tag.span.start, place, closing, Edit(Span(place, place), written))
 
     def _parts(self, line: int, indent: str, above: _Open) -> bool:
-        """Whether a line ends what stands before it: it is laid out as a sibling, or ends its parent."""
+        """Whether a line ends the element before it: it is a sibling, or ends the parent."""
         closing = self._text.startswith(f"</{above.tag.name}", self._lines.bodies[line])
         return self._lines.indent(line) == (above.indent if closing else indent)
 
-    # Beginnings
-
     def _beginning(self, tag: Tag, above: _Open) -> Edit | None:
-        """The edit that writes a missing start tag which has no attributes."""
+        """Returns the edit that writes a missing start tag without attributes."""
         lines, opening = self._lines, f"<{tag.name}>"
         if tag.name not in (*ROLES, "union") or above.preserve:
             return None
@@ -322,7 +305,7 @@ class _Matcher:
         return Edit(Span(place, place), f"{indent}{opening}{self._newline}")
 
     def _block(self, line: int, indent: str, above: _Open) -> int | None:
-        """The first of the deeper lines before a line; None where the layout does not say what they are."""
+        """Returns the first of the deeper lines before a line; None if the layout is unclear."""
         lines, begin = self._lines, line
         if not above.holds(indent):
             return None
@@ -334,7 +317,7 @@ class _Matcher:
         return begin if known else None
 
     def _may_hold(self, name: str, begin: int, end: int) -> bool:
-        """Whether an element of a name may hold what stands in some lines."""
+        """Whether an element of a name may contain some lines."""
         lines, bodies = self._lines, self._lines.bodies
         if self._root == "prompt":
             return "<" not in self._text[bodies[begin] : bodies[end]]
@@ -345,7 +328,7 @@ class _Matcher:
         return not any(self._text.startswith(f"<{role}", place) for place in outer for role in ROLES)
 
     def _is_idle(self, tag: Tag, above: _Open) -> bool:
-        """Whether an end tag stands on a line of its own, below something that it cannot close."""
+        """Whether an end tag is alone on its line and the layout has nothing that it can close."""
         line, indent = self._lines.number(tag.span.start), self._lines.own(tag.span.start)
         return indent is not None and self._block(line, indent, above) == line
 

@@ -1,7 +1,7 @@
-"""What ends an element that is never closed, where the indentation of the document does not say it.
+"""Finds the end of an unclosed element if indentation does not determine it.
 
-A fix is made only where every end that is likely reads the same. Text that follows the start tag of an import
-may stand in it or behind it, so a person chooses.
+A fix is offered only if every likely end gives the same text. Text after the start tag of an import may
+belong inside or after it, so the user chooses.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from engine.pml.xml.names import ATTRIBUTES, RESERVED, ROLES
 from engine.pml.xml.scanned_text import NAME_PATTERN, ScannedText
 from engine.pml.xml.suggestions import EMPTY, MEANT_ELEMENTS, meant_element
 
-MAX_ENDS: Final = 200
-"""The most characters of missing end tags that one fix writes."""
+MAX_ENDS: Final = 200  # characters of missing end tags that one fix writes
 
-_FAR: Final = 20_000
-"""How far a tag without its `<` is looked for, in characters."""
+_FAR: Final = 20_000  # search distance for a tag without its `<`, in characters
 
 _BARE_END: Final = re.compile(rf"(?<!<)/({NAME_PATTERN})[ \t]*>")
 _BARE_START: Final = re.compile(
@@ -28,15 +26,14 @@ _BARE_START: Final = re.compile(
 )
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
-_MANY: Final = 50
-"""With so many errors, it is not looked for."""
+_MANY: Final = 50  # limit of errors for that search
 
+# hint, edits, and the choices if there is no single edit
 Remedy = tuple[str, tuple[Edit, ...], tuple[Fix, ...]]
-"""A hint, the edits that write it, and what a person chooses from where there is no one edit."""
 
 
 class Meanings:
-    """The elements of PML that names are, or are likely to mean."""
+    """The PML elements that names mean or resemble."""
 
     def __init__(self, speller: Speller) -> None:
         self._speller = speller
@@ -51,26 +48,21 @@ class Meanings:
 
 
 class Endings:
-    """Finds the ends that are missing, inner ones first.
-
-    Args:
-        scanned: the text that is scanned.
-        meanings: what names mean.
-    """
+    """Finds missing ends, inner ones first."""
 
     def __init__(self, scanned: ScannedText, meanings: Meanings) -> None:
         self._scanned, self._text, self._meanings = scanned, scanned.text, meanings
-        self._last = (-1, "")  # where elements were ended last, and the end tags that are missing there
-        self._unknown = -1  # where an element ends last of which that is not sure
+        self._last = (-1, "")  # the last place where elements ended, and the end tags missing there
+        self._unknown = -1  # the last uncertain end
 
     def of(self, element: Element, end: int, root: str, depth: int) -> Remedy:
-        """What ends an element.
+        """Returns the fix for an unclosed element.
 
         Args:
             element: the element.
-            end: where it has to end.
+            end: its latest possible end.
             root: the name of the root element.
-            depth: how many elements are open; the root is the first.
+            depth: the number of open elements, including the root.
         """
         tag, opened = element.tag, element.open_span
         closing, importing = f"</{tag}>", root == "prompt" and tag not in RESERVED
@@ -93,7 +85,7 @@ class Endings:
         return closing, (), ()
 
     def _slip(self, element: Element, depth: int, importing: bool) -> Remedy | None:
-        """What the start tag was meant to be, where it was not meant to open an element."""
+        """Returns the fix if the start tag was not meant to open an element."""
         tag, opened, parent, meaning = (
             element.tag,
             element.open_span,
@@ -115,15 +107,15 @@ class Endings:
         return None
 
     def end_without_bracket(self, element: Element, end: int) -> Edit | None:
-        """The edit that writes the `<` of an end tag which stands in the text of an element without it."""
+        """Returns the edit that adds the missing `<` of an end tag in the text of an element."""
         return self._bracket(_BARE_END, element.tag, element.open_span.end, end)
 
     def start_without_bracket(self, tag: str, host: Element, end: int) -> Edit | None:
-        """The edit that writes the `<` of a start tag which stands in the text of an element without it."""
+        """Returns the edit that adds the missing `<` of a start tag in the text of an element."""
         return self._bracket(_BARE_START, tag, host.open_span.end, end)
 
     def repeated(self, element: Element) -> Edit | None:
-        """The edit that removes the start tag behind that of an element, where both are the same."""
+        """Returns the edit that removes a second, identical start tag."""
         opened = element.open_span
         tag = self._text[opened.start : min(opened.end, opened.start + _FAR)]
         blank = _BLANK.match(self._text, opened.end)
@@ -133,8 +125,10 @@ class Endings:
     def _bracket(self, bare: re.Pattern[str], tag: str, start: int, end: int) -> Edit | None:
         if len(self._scanned.report.errors) > _MANY:
             return None
-        found = [one for one in bare.finditer(self._text, max(start, end - _FAR), end) if one[1] == tag]
-        return Edit(Span(found[0].start(), found[0].start()), "<") if len(found) == 1 else None
+        matches = [
+            match for match in bare.finditer(self._text, max(start, end - _FAR), end) if match[1] == tag
+        ]
+        return Edit(Span(matches[0].start(), matches[0].start()), "<") if len(matches) == 1 else None
 
     def _of_import(self, element: Element) -> Remedy:
         tag, lead = element.tag, _lead(element)
@@ -147,10 +141,10 @@ class Endings:
         line_end = self._text.find("\n", start, limit)
         first = self._begins_line(element) and bool(self._text[start:line_end].strip()) and line_end >= 0
         place = start + len(self._text[start : line_end if first else limit].rstrip(" \t\r\n"))
-        said = quote_text(" ".join(self._text[start:place].split()))
-        behind = Fix(f"Write <{tag}/>: {said} then stands behind {tag}", _slash(element))
+        text = quote_text(" ".join(self._text[start:place].split()))
+        behind = Fix(f"Write <{tag}/>: {text} then follows {tag}", _slash(element))
         closing = (Edit(Span(place, place), f"</{tag}>"),)
-        inside = Fix(f"Write </{tag}> behind {said}: it then stands inside {tag}", closing)
+        inside = Fix(f"Write </{tag}> after {text}: it is then inside {tag}", closing)
         return f"<{tag}/>", (), (inside, behind) if first else (behind, inside)
 
     def _begins_line(self, element: Element) -> bool:
@@ -159,7 +153,7 @@ class Endings:
         return line >= 0 and not self._text[line + 1 : start].strip()
 
     def _place(self, element: Element, end: int, root: str, depth: int) -> int | None:
-        """Where an element of PML itself ends; None where that is not sure."""
+        """Returns the end of a PML element; None if it is uncertain."""
         lead = _lead(element)
         inner = next((child for child in element.children if isinstance(child, Element)), None)
         if depth == 1 or end == len(self._text):
@@ -173,13 +167,12 @@ class Endings:
 
 
 def _slash(element: Element) -> tuple[Edit, ...]:
-    """The edit that closes an element at once."""
     place = element.open_span.end - 1
     return (Edit(Span(place, place), "/"),)
 
 
 def _lead(element: Element) -> str:
-    """The text before the first element in an element."""
+    """Returns the text before an element's first child element."""
     lead: list[str] = []
     for child in element.children:
         if isinstance(child, Element):
@@ -189,7 +182,7 @@ def _lead(element: Element) -> str:
 
 
 def _second(element: Element) -> tuple[Edit, ...] | None:
-    """The edits that end an element where a bare tag of its own name stands in it, as a slip for its end."""
+    """Returns the edits that turn a bare nested tag of the same name into the end tag."""
     for child in element.children:
         if isinstance(child, Element) and child.tag == element.tag and not child.attributes:
             if child.empty_tag:

@@ -1,4 +1,4 @@
-"""A call of one program in another: which program it is, and which parameter gets which expression."""
+"""Resolves a call of another program: the callee, and the expression for each of its parameters."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from engine.programs.source.scopes import Definition
 
 
 def callee_of(call: ast.Call, frame: Frame) -> LocalFunction | Definition:
-    """The program that a statement calls.
+    """Returns the program that a statement calls.
 
     Raises:
-        ProgramError: it calls something else.
+        ProgramError: the callee is not a program.
     """
-    what, p = ast.unparse(call.func)[:60], frame.recorder
-    found: Any = None
+    head, p = ast.unparse(call.func)[:60], frame.recorder
+    target: Any = None
     match call.func:
         case ast.Attribute(value=ast.Name(id=name)) if name == p:
-            message = f"{what}(…) is no statement of a program; there is {p}.text(…), and with {p}.module(…):"
+            message = f"{head}(…) is not a statement of a program; use {p}.text(…) or with {p}.module(…):"
             if call.func.attr in ("module", "union", *ROLES):
-                message = f"{what}(…) is round what it holds; write with {what}(…):, and its text below"
+                message = f"{head}(…) encloses its content; write with {head}(…):, and its text below"
             raise frame.fault(call, message)
         case ast.Attribute(value=owner, attr=attribute):
             value = frame.reader.read(owner, frame.names)
@@ -38,18 +38,18 @@ def callee_of(call: ast.Call, frame: Frame) -> LocalFunction | Definition:
                 statement = ast.copy_location(ast.Expr(call), call)
                 raise frame.fault(call, refused_statement(statement, p))
             try:
-                found = attribute_of(value.value, attribute)
+                target = attribute_of(value.value, attribute)
             except UncomputableError as reason:
                 raise frame.fault(call, str(reason)) from None
         case _:
-            found = frame.reader.known(call.func, "what is called", frame.names)
-    if isinstance(found, LocalFunction):
-        return found
-    definition = found.definition if isinstance(found, Bindable) else None
+            target = frame.reader.known(call.func, "the called value", frame.names)
+    if isinstance(target, LocalFunction):
+        return target
+    definition = target.definition if isinstance(target, Bindable) else None
     if isinstance(definition, Definition):
         return definition
-    message = f"{what} is no program, so this call cannot be compiled; give it the decorator @schema"
-    if found is print:
+    message = f"{head} is not a program, so this call cannot be compiled; add the decorator @schema"
+    if target is print:
         message = f"print writes to the terminal; write {p}.text(…)"
     raise frame.fault(call, message)
 
@@ -61,23 +61,16 @@ def bind_call(
     names: Mapping[str, Any],
     fault: Fault,
 ) -> dict[str, Expr]:
-    """What every parameter of the called program stands for.
-
-    Args:
-        call: the call; its first argument, the recorder, is checked by the caller.
-        parameters: the parameters of the called program.
-        reader: reads the arguments, in the calling file.
-        names: what the names in the arguments stand for.
-        fault: makes the error for a place in the calling file.
+    """Returns the expression for every parameter of the called program; the first argument is the recorder.
 
     Raises:
-        ProgramError: an argument is unknown, missing, given twice, or not what its parameter takes.
+        ProgramError: an argument is unknown, missing, repeated, or of the wrong kind.
     """
-    given = _arguments(call, parameters, fault)
+    arguments = _arguments(call, parameters, fault)
     bound: dict[str, Expr] = {}
     for parameter in parameters:
-        if parameter.name in given:
-            node = given[parameter.name]
+        if parameter.name in arguments:
+            node = arguments[parameter.name]
             if isinstance(node, ast.Starred):
                 raise fault(node, "* cannot be compiled; write each argument")
             bound[parameter.name] = _given(parameter, node, reader, names, fault)
@@ -90,20 +83,20 @@ def bind_call(
 
 
 def _arguments(call: ast.Call, parameters: tuple[Parameter, ...], fault: Fault) -> dict[str, ast.expr]:
-    """What a call gives, by the names of the parameters."""
+    """Returns the arguments of a call by parameter name."""
     function, known = ast.unparse(call.func), [parameter.name for parameter in parameters]
     if len(call.args) - 1 > len(known):
-        raise fault(call, f"{function} takes {len(known)} arguments besides the recorder; remove some")
-    given = dict(zip(known, call.args[1:], strict=False))
+        raise fault(call, f"{function} takes {len(known)} arguments after the recorder; remove some")
+    values = dict(zip(known, call.args[1:], strict=False))
     for keyword in call.keywords:
         if keyword.arg is None:
             raise fault(keyword, "** cannot be compiled; write each argument")
         if keyword.arg not in known:
             raise fault(keyword, f"{function} has no parameter {keyword.arg}; it has {', '.join(known)}")
-        if keyword.arg in given:
+        if keyword.arg in values:
             raise fault(keyword, f"{keyword.arg} is given twice; keep one")
-        given[keyword.arg] = keyword.value
-    return given
+        values[keyword.arg] = keyword.value
+    return values
 
 
 def _given(

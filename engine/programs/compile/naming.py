@@ -1,4 +1,4 @@
-"""Names: of modules from Python, and of Python's variables from modules; legible, valid and unique."""
+"""Creates valid, unique names for modules, and for Python variables of modules."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _LONGEST: Final = 40
 
 
 def legible(words: str) -> str:
-    """A valid name from some words; a valid name stays as it is, in the form that keyboards write."""
+    """Returns a valid name made of some words; a valid name is only normalised to NFC."""
     words = normalize("NFC", words)
     if NAME.fullmatch(words) and words not in RESERVED:
         return words
-    kept = "".join(one if NAME.fullmatch(f"_{one}") else "-" for one in words)
-    name = re.sub("-+", "-", kept).strip("-.")
+    cleaned = "".join(char if NAME.fullmatch(f"_{char}") else "-" for char in words)
+    name = re.sub("-+", "-", cleaned).strip("-.")
     if len(name) > _LONGEST:
         name = name[:_LONGEST].rpartition("-")[0] or name[:_LONGEST]
     if not name:
@@ -30,34 +30,34 @@ def legible(words: str) -> str:
 
 
 def unique(name: str, taken: dict[str, int], line: int) -> str:
-    """The name, numbered where another module has it already; it is then taken."""
-    found = name
+    """Returns the name, with a number if it is already used, and marks it as used."""
+    result = name
     if name in taken:
-        last, free = 1, 2  # of numbers that are taken and free, without trying all between
+        last, free = 1, 2  # bisects the used numbers
         while f"{name}-{free}" in taken:
             last, free = free, 2 * free
         while free - last > 1:
             middle = (last + free) // 2
             last, free = (middle, free) if f"{name}-{middle}" in taken else (last, middle)
-        found = f"{name}-{free}"
-    taken[found] = line
-    return found
+        result = f"{name}-{free}"
+    taken[result] = line
+    return result
 
 
 class VariableNames:
-    """The variables that stand for the modules, unions and parameters of a schema, each with its own name.
+    """Assigns a variable to each module, union and parameter of a schema.
 
     Args:
         schema: the schema.
-        taken: names that mean something else already.
+        taken: names with another meaning.
 
     Attributes:
-        substitutes: the variables that are spelled in another way than what they stand for, with its name.
+        substitutes: the original names of variables with a different spelling.
     """
 
     def __init__(self, schema: Schema, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
-        self._numbers: dict[str, int] = {}  # the last one given to a name
+        self._numbers: dict[str, int] = {}  # the last number of each name
         self.substitutes: dict[str, str] = {}
         self._nodes: dict[int, str] = {}
         firsts: dict[tuple[str, str], str] = {}
@@ -81,11 +81,11 @@ class VariableNames:
             pending.extend((child, above, path) for child in reversed(children))
 
     def of(self, node: Module | Union | Param) -> str:
-        """The variable of a node of the schema; a member of a union has none of its own."""
+        """Returns the variable of a node; members of a union have none."""
         return self._nodes[id(node)]
 
     def values(self, bound: Bound) -> dict[str, Any]:
-        """What is imported, chosen and given in one prompt, by the names of the variables."""
+        """Returns the imports, choices and arguments of one prompt by variable."""
         values: dict[str, Any] = {}
         for path in bound.imports:
             union, module = bound.schema.union_of(path), bound.schema.module(path)
@@ -97,7 +97,7 @@ class VariableNames:
         return values
 
     def _arguments(self, bound: Bound) -> Iterator[tuple[str, str]]:
-        """The arguments by their variables, and "" for what leaves a whole turn without text."""
+        """Yields the arguments by variable, and "" for parameters of whole turns without text."""
         read = set()
         for part in bound.parts:
             if isinstance(part, ArgumentText):
@@ -111,35 +111,35 @@ class VariableNames:
                     yield self.of(param), ""
 
     def named(self, name: str) -> str:
-        """A variable for what has this name, noted where it is spelled in another way."""
-        found = self.new(name)
-        if found != name:
-            self.substitutes[found] = name
-        return found
+        """Returns a variable for a name, and records a different spelling."""
+        result = self.new(name)
+        if result != name:
+            self.substitutes[result] = name
+        return result
 
     def new(self, name: str) -> str:
-        """A variable like a name of PML, and unlike all others."""
-        base = found = variable(name)
+        """Returns a new variable similar to a PML name."""
+        base = result = variable(name)
         number = self._numbers.get(base, 1)
-        while found in self._taken:
+        while result in self._taken:
             number += 1
-            found = f"{base}_{number}"
+            result = f"{base}_{number}"
         self._numbers[base] = number
-        self._taken.add(found)
-        return found
+        self._taken.add(result)
+        return result
 
 
 def variable(name: str) -> str:
-    """A name of PML as a name of Python, which reads its own names in one form of Unicode."""
+    """Converts a PML name to a Python name, in Python's Unicode normal form."""
     plain = normalize("NFKC", name)
-    found = "".join(one if f"_{one}".isidentifier() else "_" for one in plain)
-    found = found if found.strip("_") or not plain.strip("_") else "name"
-    found = found if found.isidentifier() else f"_{found}"
-    own = found.startswith("__") and found.endswith("__")  # __name__ and its like mean something to Python
-    return f"{found}_" if own or keyword.iskeyword(found) or keyword.issoftkeyword(found) else found
+    result = "".join(char if f"_{char}".isidentifier() else "_" for char in plain)
+    result = result if result.strip("_") or not plain.strip("_") else "name"
+    result = result if result.isidentifier() else f"_{result}"
+    own = result.startswith("__") and result.endswith("__")  # such as __name__, which Python uses
+    return f"{result}_" if own or keyword.iskeyword(result) or keyword.issoftkeyword(result) else result
 
 
 def quoted(text: str) -> str:
-    """A Python literal, in double quotes where that needs no more escapes."""
+    """Returns a Python literal, in double quotes if that needs no more escapes."""
     literal = repr(text)
     return f'"{literal[1:-1]}"' if literal.startswith("'") and '"' not in text else literal

@@ -1,4 +1,4 @@
-"""A compiled program: the tree from which its schema and every prompt of it are built."""
+"""The tree of a compiled program, from which its schema and prompts are built."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from engine.programs.source.parameters import Parameter
 
 @dataclass(frozen=True)
 class Say:
-    """Text: constants and parameters one after another."""
+    """Text: a sequence of constants and parameters."""
 
     parts: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
 class Seam:
-    """White space that sets the text before it apart from what follows, where both are read."""
+    """White space between the text before it and the next text, read only if both are."""
 
     text: str
 
@@ -28,12 +28,12 @@ class ModuleNode:
     """A module.
 
     Attributes:
-        name: its name, unique where it stands.
-        condition: when a prompt imports it, provided that no earlier member of its union is imported.
-        body: what it holds; for a module from a file, its text.
-        cache: False where it is never stored.
-        src: the file its text comes from.
-        seam: what sets it apart from what follows; empty for nothing.
+        name: its name, unique among its siblings.
+        condition: whether a prompt imports it, unless it imports an earlier member of its union.
+        body: its content; for a module with `src`, the file's text.
+        cache: False if it is never stored.
+        src: the file of its text.
+        seam: the separator after it; may be empty.
     """
 
     name: str
@@ -46,7 +46,7 @@ class ModuleNode:
 
 @dataclass(frozen=True)
 class UnionNode:
-    """A union: a prompt imports the first member whose condition holds."""
+    """A union: a prompt imports the first member with a true condition."""
 
     members: tuple[ModuleNode, ...]
     scaffold: str | None = None
@@ -65,7 +65,7 @@ Node = Say | Seam | ModuleNode | UnionNode | Turn
 
 @dataclass(frozen=True)
 class NewTurn:
-    """Text that only the prompt holds: a turn of its own, or with no role the end of what is open."""
+    """Text that only the prompt has: a separate turn, or without a role the end of the open one."""
 
     role: RoleName | None
     parts: tuple[Expr, ...]
@@ -73,16 +73,16 @@ class NewTurn:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program without its Python.
+    """A program, independent of Python.
 
     Attributes:
         name: name of the schema.
-        parameters: what a caller gives.
-        body: what the schema holds.
+        parameters: the arguments of a call.
+        body: the content of the schema.
         tail: the new text at the end of a prompt.
         scaffolds: modules that are encoded together, as paths.
-        opened: the turn in which text stands that is in no turn; None where it stands in none.
-        system: the text of the system turn that the docstring gives; None without one.
+        opened: the default turn of text, or None.
+        system: the text of the system turn (the docstring), or None.
     """
 
     name: str

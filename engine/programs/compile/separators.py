@@ -1,8 +1,8 @@
-"""Seams of a program: what sets texts and modules apart, and only where both sides of it are read.
+"""Assigns separators of a program to texts and modules; a separator counts only if both sides are read.
 
-A seam at the end of what a module holds is the module's own, and gone with it; any other is that of the text
-before it. A prompt reads the seam of a module only where the module said something, which the running program
-cannot see: so what has a seam has a text that it always says, or is written `with p.module(…, seam=…)`.
+A separator at the end of a module's content belongs to the module; any other belongs to the text before it. A
+prompt reads the separator of a module only if the module has text, which the running program cannot check.
+Therefore a module with a separator must have constant text, or use `with p.module(…, seam=…)`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _ALWAYS: Final = Const(True)
 
 
 def checked_seam(given: Any, node: ast.AST, frame: Frame) -> str:
-    """The seam that a program gives.
+    """Returns the separator of a program.
 
     Raises:
-        ProgramError: no white space of a document makes it.
+        ProgramError: documents have no such separator.
     """
     if isinstance(given, str) and given in SEAMS:
         return given
     raise frame.fault(
-        node, r'a seam is "\n", "\n\n" for a blank line, or " "; write longer white space as text'
+        node, r'a separator is "\n", "\n\n" for a blank line, or " "; write longer white space as text'
     )
 
 
 def seam_of(call: ast.Call, frame: Frame) -> Seam:
-    """What `p.seam(…)` says.
+    """Returns the separator of `p.seam(…)`.
 
     Raises:
-        ProgramError: its argument is none.
+        ProgramError: the argument is not a separator.
     """
     if len(call.args) > 1 or call.keywords:
         raise frame.fault(
@@ -49,16 +49,10 @@ def seam_of(call: ast.Call, frame: Frame) -> Seam:
 
 
 def add_node(nodes: list[Node], node: Node, place: ast.AST, frame: Frame) -> None:
-    """Adds what a statement gave to a block; neighbouring texts become one, and seams go to what they follow.
-
-    Args:
-        nodes: the block so far.
-        node: what comes to it.
-        place: the statement, for an error.
-        frame: where it stands.
+    """Adds a node to a block; adjacent texts are joined, and separators join the text or module before them.
 
     Raises:
-        ProgramError: a seam follows nothing, or what a prompt may leave out.
+        ProgramError: a separator follows nothing, or content that a prompt may leave out.
     """
     last = nodes[-1] if nodes else None
     match node, last:
@@ -76,7 +70,7 @@ def add_node(nodes: list[Node], node: Node, place: ast.AST, frame: Frame) -> Non
             nodes[-1] = Say(last.parts + node.parts)
         case Say(), Seam(text):
             if not says(nodes[-2:-1]) or not _begins(node):
-                message = "between the texts of one module white space is always there; write it as text"
+                message = "white space between texts of one module is always read; write it as text"
                 raise frame.fault(place, message)
             nodes.pop()
             add_node(nodes, Say((Const(text), *node.parts)), place, frame)
@@ -85,11 +79,11 @@ def add_node(nodes: list[Node], node: Node, place: ast.AST, frame: Frame) -> Non
 
 
 def module_of(module: ModuleNode, place: ast.AST, frame: Frame) -> ModuleNode:
-    """A module with the seam at its end as its own.
+    """Moves the separator at the end of a module's body to the module.
 
     Raises:
-        ProgramError: it may say nothing, and then its seam is not read, or it holds whole turns and
-            something beside them.
+        ProgramError: the module may be empty, so its separator is not read, or it mixes whole turns with
+            other content.
     """
     require_turns_alone(module.body, place, frame)
     *before, last = module.body or (None,)
@@ -97,14 +91,14 @@ def module_of(module: ModuleNode, place: ast.AST, frame: Frame) -> ModuleNode:
         return module
     if not says(before):
         p, name = frame.recorder, module.name
-        message = f"what stands before this seam may say nothing; write with {p}.module({name!r}, seam=…):"
+        message = f"the text before this separator may be empty; write with {p}.module({name!r}, seam=…):"
         raise frame.fault(place, f"{message}, and no {p}.seam")
     seam = last.text if larger(last.text, module.seam) else module.seam
     return replace(module, body=tuple(before), seam=seam)
 
 
 def says(nodes: Any) -> bool:
-    """Whether some nodes say something in every prompt that reads them."""
+    """Whether some nodes have text in every prompt that reads them."""
     for node in nodes:
         if isinstance(node, Say) and any(isinstance(part, Const) and part.value for part in node.parts):
             return True
@@ -114,18 +108,18 @@ def says(nodes: Any) -> bool:
 
 
 def _begins(node: Say) -> bool:
-    """Whether a text begins with what is always said."""
+    """Whether a text begins with a constant."""
     first = node.parts[0]
     return isinstance(first, Const) and bool(first.value)
 
 
 def _misplaced(last: Node | None, p: str) -> str:
     if last is None:
-        return f"{p}.seam sets apart what was said before, and here that is nothing; write it behind a text"
+        return f"{p}.seam needs text before it; write it after a text"
     if isinstance(last, ModuleNode) and last.condition == _ALWAYS:
         option = f"write with {p}.module({last.name!r}, seam=…):"
-        return f"the module before this seam may say nothing, and then has no seam; {option}"
+        return f"the module before this separator may be empty; {option}"
     return (
-        "a prompt may leave out what stands before this seam, and the seam with it; "
+        "a prompt may leave out the module before this separator; "
         f"write {p}.seam(…) as the last line of each branch"
     )

@@ -1,4 +1,4 @@
-"""Where a statement of a program stands, and how statements are taken apart."""
+"""The frame of a statement, and the decomposition of statements."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from engine.programs.source.signature import SignatureReader
 
 
 def statements_of(node: ast.FunctionDef) -> list[ast.stmt]:
-    """The body without its docstring."""
+    """Returns the body without its docstring."""
     return node.body[1:] if ast.get_docstring(node, clean=False) is not None else list(node.body)
 
 
 def turn_of(node: ast.AST, recorder: str) -> RoleName | None:
-    """The role of `with p.user():`; an empty recorder means any name."""
+    """Returns the role of `with p.user():`; an empty recorder means any name."""
     match node:
         case ast.With(items=[ast.withitem(context_expr=ast.Call(func=ast.Attribute(ast.Name(name), role)))]):
             if role in ROLES and name == (recorder or name):
@@ -31,35 +31,35 @@ def turn_of(node: ast.AST, recorder: str) -> RoleName | None:
 
 
 def unset_names(node: ast.FunctionDef, recorder: str) -> dict[str, Any]:
-    """The names that a function sets, before it has set any, and its recorder, which is no value."""
+    """Returns the names that a function sets, still without values, and its recorder."""
     unset: dict[str, Any] = {
-        name: Unset(f"has no value here, as line {line} sets it later; set it before")
+        name: Unset(f"has no value here, because line {line} sets it later; set it before")
         for name, line in assigned_names(list(node.body)).items()
     }
-    return unset | {recorder: Unset(f"writes the text and is no value; write {recorder}.text(…)")}
+    return unset | {recorder: Unset(f"writes the text and is not a value; write {recorder}.text(…)")}
 
 
 @dataclass(frozen=True, eq=False)
 class LocalFunction(Function):
-    """A function defined inside of a program, and where it stands."""
+    """A function defined in a program, with its frame."""
 
     frame: Frame = field(kw_only=True)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a statement stands.
+    """The context of a statement.
 
     Attributes:
-        names: parameters, names set so far, functions defined inside, and names that have no value yet.
+        names: parameters, names set so far, inner functions, and names without a value yet.
         own: the names that the function sets.
         taken: names of modules in this container, with their lines.
-        place: what is round it.
-        role: the turn that it is in.
-        calls: the places of the functions that are being compiled, outermost first.
-        within: whether a `with` of the same function is round it, which `return` cannot leave on a condition.
-        left: the line of a `return` on whose condition this statement depends; 0 for none.
-        outermost: whether it stands in a module that no other holds and no turn, which may hold whole turns.
+        place: the enclosing container.
+        role: the enclosing turn.
+        calls: the places of the functions under compilation, outermost first.
+        within: whether a `with` of this function encloses it; a conditional `return` cannot leave it.
+        left: the line of a conditional `return` that affects this statement; 0 for none.
+        outermost: whether it is in a top-level module outside of turns, which may contain whole turns.
     """
 
     definition: Definition
@@ -79,7 +79,7 @@ class Frame:
 
     @classmethod
     def of(cls, definition: Definition, place: Any, role: RoleName | None, work: Work) -> Frame:
-        """The frame of a function's own statements."""
+        """Returns the frame of a function's body."""
         reader = ExpressionReader(definition.look_up, definition.fault, work)
         signature = SignatureReader(definition.look_up, definition.fault, reader)
         return cls(definition, "", {}, reader, signature, place, role, calls=(definition.place,))
@@ -90,28 +90,23 @@ class Frame:
         return self.definition.fault
 
     def inside(self) -> Frame:
-        """The frame of a module's own statements, which set names as those round it do."""
+        """Returns the frame of a module's body; names are shared with the enclosing frame."""
         outermost = self.place == "schema"
         return replace(self, place="module", taken={}, depth=self.depth + 1, outermost=outermost)
 
     def branch(self) -> Frame:
-        """The frame of a module that not every prompt imports: it has names of its own."""
+        """Returns the frame of a conditional module; it copies the names."""
         names = dict(self.names)
         inner = replace(self.inside(), names=names)
         for name in self.own:
-            one = names[name]
-            if isinstance(one, LocalFunction) and one.frame.names is self.names:
-                names[name] = replace(one, names=names, frame=replace(one.frame, names=names))
+            value = names[name]
+            if isinstance(value, LocalFunction) and value.frame.names is self.names:
+                names[name] = replace(value, names=names, frame=replace(value.frame, names=names))
         return inner
 
     def merge(self, inner: Frame, line: int) -> None:
-        """Forgets what a branch has set, as it depends on the branch's condition.
-
-        Args:
-            inner: the frame of the branch.
-            line: the line of the condition.
-        """
-        reason = f"depends on the condition of line {line}; write its text there, or take another name"
+        """Unsets names that a branch has changed, because their values depend on the condition in `line`."""
+        reason = f"depends on the condition of line {line}; write its text there, or use another name"
         for name in self.own:
             old, value = self.names[name], inner.names[name]
             same = (
@@ -131,35 +126,34 @@ class Bind:
 
 @dataclass(frozen=True)
 class LoopEnd:
-    """The end of a loop that was unrolled, or of one round of it."""
+    """The end of an unrolled loop, or of one round."""
 
     of: Literal["loop", "round"]
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """What is left of a loop that is being unrolled: the values that its target still gets."""
+    """The rest of an unrolled loop: the remaining values of its target."""
 
     node: ast.For
     items: list[Any]
     place: int = 0
 
     def steps(self) -> list[Step]:
-        """The next round, and what is left then; after the last, what stands under `else`."""
+        """Returns the steps of the next round and the rest; after the last round, those of `else`."""
         if self.place >= len(self.items):
             return list(self.node.orelse)
         value = Const(self.items[self.place])
-        left = replace(self, place=self.place + 1)
-        return [Bind(self.node.target, value), *self.node.body, LoopEnd("round"), left]
+        rest = replace(self, place=self.place + 1)
+        return [Bind(self.node.target, value), *self.node.body, LoopEnd("round"), rest]
 
 
-Step = ast.stmt | Bind | LoopEnd | Rounds
-"""What is compiled one after another."""
+Step = ast.stmt | Bind | LoopEnd | Rounds  # compiled one after another
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch of an `if` or a `match`, before it is compiled."""
+    """A branch of an `if` or a `match`, before compilation."""
 
     node: ast.AST
     test: ast.expr | None
@@ -168,40 +162,40 @@ class Branch:
     case: str = ""
 
     def name(self) -> str:
-        """The words its module is named by."""
+        """Returns the words for its module's name."""
         return self.case or (describe(self.condition) if self.condition else "")
 
 
 def chain(node: ast.If) -> tuple[Branch, ...]:
-    """An `if` with its `elif` and `else`."""
-    found: list[Branch] = []
+    """Returns an `if` with its `elif` and `else`."""
+    branches: list[Branch] = []
     current: ast.If | None = node
     while current is not None:
-        found.append(Branch(current, current.test, list(current.body)))
+        branches.append(Branch(current, current.test, list(current.body)))
         match current.orelse:
             case [ast.If() as following]:
                 current = following
             case []:
                 current = None
             case rest:
-                found.append(Branch(rest[0], None, list(rest)))
+                branches.append(Branch(rest[0], None, list(rest)))
                 current = None
-    return tuple(found)
+    return tuple(branches)
 
 
 def exits_of(steps: list[Step]) -> set[str]:
-    """How statements leave what is round them: `return`, `break`, `continue`."""
-    found: set[str] = set()
+    """Returns the statements that leave the enclosing block: `return`, `break`, `continue`."""
+    exits: set[str] = set()
     pending: list[tuple[Any, bool]] = [(step, False) for step in steps]
     while pending:
         node, looped = pending.pop()
         match node:
             case ast.Return():
-                found.add("return")
+                exits.add("return")
             case ast.Break() if not looped:
-                found.add("break")
+                exits.add("break")
             case ast.Continue() if not looped:
-                found.add("continue")
+                exits.add("continue")
             case ast.For(body=body, orelse=orelse) | Rounds(ast.For(body=body, orelse=orelse)):
                 pending.extend((inner, True) for inner in body)
                 pending.extend((inner, looped) for inner in orelse)
@@ -211,11 +205,11 @@ def exits_of(steps: list[Step]) -> set[str]:
                 pending.extend((inner, looped) for inner in body)
             case ast.Match(cases=cases):
                 pending.extend((inner, looped) for case in cases for inner in case.body)
-    return found
+    return exits
 
 
 def callee_frame(callee: LocalFunction | Definition, frame: Frame) -> Frame:
-    """The frame of a program that is called in another."""
+    """Returns the frame of a called program."""
     if isinstance(callee, LocalFunction):
         definition = replace(callee.frame.definition, node=callee.node, kind="function")
         names = dict(callee.frame.names)
@@ -227,7 +221,7 @@ def callee_frame(callee: LocalFunction | Definition, frame: Frame) -> Frame:
 
 
 def method_of(node: ast.With, recorder: str) -> str:
-    """The method in `with p.method(…):`."""
+    """Returns the method in `with p.method(…):`."""
     match node:
         case ast.With(
             items=[ast.withitem(context_expr=ast.Call(func=ast.Attribute(ast.Name(name), method)))]
@@ -237,17 +231,12 @@ def method_of(node: ast.With, recorder: str) -> str:
 
 
 def line_of(node: ast.AST) -> int:
-    """The line of a piece of source, or 0."""
+    """Returns the line of a node, or 0."""
     return getattr(node, "lineno", 0)
 
 
 def entered(frame: Frame, recorder: str, values: dict[str, Expr]) -> Frame:
-    """The frame of a function's own statements, with its parameters.
-
-    Args:
-        frame: the frame of the function.
-        recorder: the parameter that it writes with.
-        values: what its other parameters stand for.
+    """Returns the frame of a function's body, with the values of its parameters.
 
     Raises:
         ProgramError: the function sets its recorder.
@@ -261,15 +250,15 @@ def entered(frame: Frame, recorder: str, values: dict[str, Expr]) -> Frame:
     line = assigned_names(list(node.body)).get(recorder)
     if line is not None:
         raise frame.fault(
-            node, f"{recorder} writes the text, and line {line} sets it; take another name there"
+            node, f"{recorder} writes the text, but line {line} sets it; use another name there"
         )
     frame.names.update(unset | receiver | values)
     return replace(frame, recorder=recorder, own=tuple(name for name in unset if name != recorder))
 
 
 def leave(pending: deque[Step], what: str) -> bool:
-    """Drops the steps up to the end of the loop, or of its round; False where neither is among them."""
-    if not any(isinstance(one, LoopEnd) and one.of == what for one in pending):
+    """Drops the steps up to the end of the loop or round; False if there is no such end."""
+    if not any(isinstance(item, LoopEnd) and item.of == what for item in pending):
         return False
     while True:
         step = pending.popleft()
@@ -278,21 +267,16 @@ def leave(pending: deque[Step], what: str) -> bool:
 
 
 def opposite(condition: Expr, plain: bool) -> str:
-    """The words of the branch that is taken where a condition does not hold."""
+    """Returns the words for a branch with the opposite condition."""
     return describe(condition.item) if plain and isinstance(condition, Not) else f"not-{describe(condition)}"
 
 
 def reach(exits: set[str], steps: list[Step]) -> int | None:
-    """How many of the steps that follow a choice depend on whether one of its branches is left early.
+    """Counts the steps after a choice that depend on early exits of its branches.
 
-    Args:
-        exits: how the branches are left.
-        steps: what follows.
-
-    Returns:
-        The number; None where a loop is left whose end is not among the steps.
+    None if an exit leaves a loop whose end is not among the steps.
     """
-    ends = {one.of: place for place, one in reversed(list(enumerate(steps))) if isinstance(one, LoopEnd)}
+    ends = {step.of: place for place, step in reversed(list(enumerate(steps))) if isinstance(step, LoopEnd)}
     if exits == {"continue"}:
         if "round" not in ends:
             return None
@@ -305,5 +289,5 @@ def reach(exits: set[str], steps: list[Step]) -> int | None:
     if "loop" not in ends:
         return None
     loop = steps[: ends["loop"]]
-    after = any(exits_of(list(one.node.orelse)) for one in loop if isinstance(one, Rounds))
+    after = any(exits_of(list(step.node.orelse)) for step in loop if isinstance(step, Rounds))
     return len(steps) if after or "return" in exits_of(loop) else ends["loop"] + 1

@@ -1,4 +1,4 @@
-"""Reads the calls in expressions: methods of texts, pure functions, and functions over constants."""
+"""Reads calls in expressions: methods of texts, pure functions, and functions over constants."""
 
 from __future__ import annotations
 
@@ -15,45 +15,44 @@ from engine.programs.source.objects import Bindable, Finder, Method, ReadClass, 
 from engine.programs.source.pure_functions import call_function, is_pure
 from engine.programs.source.scopes import Definition, definition_of
 
-MAX_CALLS: Final = 40
-"""How deep functions over constants may call one another."""
+MAX_CALLS: Final = 40  # depth of calls between functions over constants
 
 
 class Reader(Protocol):
-    """Reads the expressions in the arguments of a call."""
+    """Reads expressions in the arguments of a call."""
 
     work: Work
     depth: int
 
     def read(self, node: ast.expr, names: Mapping[str, Any]) -> Expr:
-        """The expression that a piece of source stands for."""
+        """Returns the expression for a syntax tree."""
 
     def known(self, node: ast.expr, what: str, names: Mapping[str, Any]) -> Any:
-        """The value of an expression without parameters."""
+        """Returns the value of an expression without parameters."""
 
     def items(self, node: ast.expr, names: Mapping[str, Any]) -> list[Any]:
-        """What a constant holds."""
+        """Returns the items of a constant."""
 
     def deeper(self, look_up: Finder, fault: Fault) -> Reader:
-        """A reader for a function that is called."""
+        """Returns a reader for a called function."""
 
 
 def read_call(reader: Reader, node: ast.Call, names: Mapping[str, Any]) -> Expr:
-    """What a call in an expression gives.
+    """Returns the result of a call in an expression.
 
     Raises:
-        UncomputableError: it would have to be run.
+        UncomputableError: the call would have to run.
         ProgramError: an argument cannot be compiled.
     """
     words = ast.unparse(node.func)[:60]
     if not isinstance(node.func, ast.Attribute):
-        target = reader.known(node.func, "what is called", names)
+        target = reader.known(node.func, "the called value", names)
         return _called(reader, node, target, words, names)
     owner = reader.read(node.func.value, names)
     if not isinstance(owner, Const):
         raise UncomputableError(
-            f"{first_parameter(owner)} is known only in a prompt, so {words}(…) cannot be computed; "
-            "change it before the program is called"
+            f"{first_parameter(owner)} is known only in a prompt, so {words}(…) is unknown here; "
+            "compute it before calling the program"
         )
     if has_methods(owner.value):
         arguments, options = _arguments(reader, node, words, names)
@@ -64,10 +63,10 @@ def read_call(reader: Reader, node: ast.Call, names: Mapping[str, Any]) -> Expr:
 
 
 def read_property(reader: Reader, found: Method) -> Expr:
-    """The value of a property.
+    """Returns the value of a property.
 
     Raises:
-        UncomputableError: it does more than to return one expression.
+        UncomputableError: it does more than return one expression.
         ProgramError: that expression cannot be compiled.
     """
     return _returned(reader, found, [], {})
@@ -80,17 +79,17 @@ def _called(reader: Reader, node: ast.Call, target: Any, words: str, names: Mapp
     match target:
         case Function() | types.FunctionType() | Definition() | Method():
             positional: list[Expr] = []
-            for one in node.args:
-                if isinstance(one, ast.Starred):
-                    positional.extend(Const(item) for item in reader.items(one.value, names))
+            for argument in node.args:
+                if isinstance(argument, ast.Starred):
+                    positional.extend(Const(item) for item in reader.items(argument.value, names))
                 else:
-                    positional.append(reader.read(one, names))
+                    positional.append(reader.read(argument, names))
             _check_keywords(node)
-            named = {str(one.arg): reader.read(one.value, names) for one in node.keywords}
+            named = {str(argument.arg): reader.read(argument.value, names) for argument in node.keywords}
             return _returned(reader, target, positional, named)
         case Bindable():
-            message = f"{words} is a program, which writes and returns nothing"
-            raise UncomputableError(f"{message}; call it on a line of its own, with p first")
+            message = f"{words} is a program, which writes text and returns nothing"
+            raise UncomputableError(f"{message}; call it on a separate line, with p first")
         case ReadClass() if reader.work.builds:
             return Const(build_record(target, *_arguments(reader, node, words, names)))
         case type() if issubclass(target, Enum):
@@ -101,7 +100,7 @@ def _called(reader: Reader, node: ast.Call, target: Any, words: str, names: Mapp
     if target is print:
         raise UncomputableError("print writes to the terminal; write the text with p.text(…)")
     raise UncomputableError(
-        f"{words}(…) would have to be run, and a program is compiled without running; "
+        f"{words}(…) would have to run, but compiling runs nothing; "
         "compute it above the function and use the name"
     )
 
@@ -109,16 +108,15 @@ def _called(reader: Reader, node: ast.Call, target: Any, words: str, names: Mapp
 def _arguments(
     reader: Reader, node: ast.Call, words: str, names: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a call that needs to know them."""
-    what = f"what {words}(…) is given"
+    label = f"an argument of {words}(…)"
     _check_keywords(node)
-    named = {str(one.arg): reader.known(one.value, what, names) for one in node.keywords}
+    named = {str(argument.arg): reader.known(argument.value, label, names) for argument in node.keywords}
     positional: list[Any] = []
-    for one in node.args:
-        if isinstance(one, ast.Starred):
-            positional.extend(reader.items(one.value, names))
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            positional.extend(reader.items(argument.value, names))
         else:
-            positional.append(reader.known(one, what, names))
+            positional.append(reader.known(argument, label, names))
     reader.work.budget.spend(*positional, *named.values())
     return positional, named
 
@@ -129,7 +127,7 @@ def _check_keywords(node: ast.Call) -> None:
 
 
 def _returned(reader: Reader, target: Any, positional: list[Expr], named: dict[str, Expr]) -> Expr:
-    """What a function of a single `return` gives."""
+    """Returns the result of a function with a single `return`."""
     if isinstance(target, Method):
         positional = [Const(target.receiver), *positional]
         target = target.function

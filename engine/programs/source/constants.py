@@ -1,7 +1,7 @@
-"""What can be computed while a program is compiled: pure functions of plain values, within bounds.
+"""Computes pure functions of plain values during compilation, within limits.
 
-Plain are text, numbers, True, False, None, and lists, tuples, dicts and sets of them. No method of a class
-that somebody wrote is ever called.
+Plain values are texts, numbers, True, False, None, and lists, tuples, dicts and sets of them. Methods of user
+classes are never called.
 """
 
 from __future__ import annotations
@@ -19,16 +19,12 @@ from typing import Any, Final
 
 from engine.files.text_files import MAX_BYTES
 
-MAX_SIZE: Final = MAX_BYTES
-"""The most characters and items in one value."""
-MAX_ITEMS: Final = 100_000
-"""The most items that a loop goes over."""
-MAX_NODES: Final = 1_000_000
-"""The most items in one value, those of what it holds too."""
-MAX_BITS: Final = 10_000
-"""The longest whole number, in bits."""
+MAX_SIZE: Final = MAX_BYTES  # characters and items in one value
+MAX_ITEMS: Final = 100_000  # items of a loop
+MAX_NODES: Final = 1_000_000  # items in one value, including nested ones
+MAX_BITS: Final = 10_000  # bits of a whole number
 
-_TOO_LARGE: Final = "this is longer than 5 MB, the most that a document may have; write less"
+_TOO_LARGE: Final = "this is longer than 5 MB, the limit of a document; shorten it"
 _TOO_LONG: Final = (
     "compiling this takes too many steps; shorten the loops, or build the schema with SchemaBuilder"
 )
@@ -37,34 +33,31 @@ _SETS: Final = (set, frozenset)
 _SHOWN: Final[dict[str, Callable[[Any], str]]] = {"s": str, "r": repr, "a": ascii}
 _LISTS: Final = (list, tuple, *_SETS)
 _WIDE: Final = re.compile(r"[0-9]{5}")
+# a field of `%` with literal width and precision
 _PERCENT: Final = re.compile(r"%(?:%|(?:\([\w .-]{1,100}\))?[-#0 +]*([0-9]{0,4})(?:\.([0-9]{0,4}))?[a-zA-Z])")
-"""A field of `%` whose width and precision are written in it."""
 
 
 class UncomputableError(Exception):
-    """Why something is not computed while compiling, and what to write."""
+    """A value cannot be computed; the message gives the reason and the fix."""
 
 
 class Stream(list[Any]):
-    """What can be gone through once when the program is run, such as what `zip` gives."""
+    """A value that a program can iterate only once, such as the result of `zip`."""
 
 
 _COUNTED: Final = (str, *_LISTS, dict, Stream)
-_COPIED: Final = 32
-"""Characters that cost one: a sum of many texts copies each of them again."""
-_READ: Final = 512
-"""Characters that cost one where they are only read."""
-_WALKED: Final = 10
-"""What an item costs that is gone through."""
+_COPIED: Final = 32  # characters per unit of cost; a sum of many texts copies each of them again
+_READ: Final = 512  # characters per unit of cost if they are only read
+_WALKED: Final = 10  # cost of an iterated item
 
 
 @dataclass
 class Budget:
-    """What compiling one program may still cost.
+    """The remaining cost of compiling one program.
 
     Attributes:
-        steps: expressions that may still be read, and statements of loops.
-        size: characters and items that may still be computed.
+        steps: expressions and loop statements.
+        size: computed characters and items.
     """
 
     steps: int = 200_000
@@ -72,43 +65,39 @@ class Budget:
 
     @classmethod
     def of(cls, source: ast.AST) -> Budget:
-        """The budget of a piece of source: each part of it may be read, and as much again as any program's.
-
-        Args:
-            source: its syntax tree.
-        """
+        """Returns the budget for a syntax tree: the default, plus two steps for each node."""
         return cls(steps=cls.steps + 2 * sum(1 for _ in ast.walk(source)))
 
     def step(self) -> None:
         """Counts a step.
 
         Raises:
-            UncomputableError: it was one too many.
+            UncomputableError: no steps are left.
         """
         self.steps -= 1
         if self.steps < 0:
             raise UncomputableError(_TOO_LONG)
 
     def spend(self, *values: Any) -> None:
-        """Counts values that are gone through.
+        """Counts values that are iterated.
 
         Raises:
-            UncomputableError: it was too much.
+            UncomputableError: the budget is spent.
         """
-        pending = [one for one in values if type(one) in _COUNTED]
+        pending = [item for item in values if type(item) in _COUNTED]
         while pending and self.size >= 0:
-            one = pending.pop()
-            self.size -= len(one) // _READ + 1 if type(one) is str else len(one) * _WALKED + 1
-            inner = one if type(one) in (*_LISTS, Stream) else one.values() if type(one) is dict else ()
+            item = pending.pop()
+            self.size -= len(item) // _READ + 1 if type(item) is str else len(item) * _WALKED + 1
+            inner = item if type(item) in (*_LISTS, Stream) else item.values() if type(item) is dict else ()
             pending.extend(part for part in inner if type(part) in _COUNTED)
         if self.size < 0:
             raise UncomputableError(_TOO_LONG)
 
     def computed(self, value: Any) -> Any:
-        """Counts a computed value, and gives it back.
+        """Counts a computed value and returns it.
 
         Raises:
-            UncomputableError: it is too large, or all of them together are.
+            UncomputableError: the value is too large, or the budget is spent.
         """
         if isinstance(value, str):
             _check_size(len(value))
@@ -124,67 +113,67 @@ class Budget:
 
 
 def measure(value: Any, *, members: bool = True, printed: bool = False) -> int:
-    """How large a plain value is, in characters and items.
+    """Returns the size of a plain value, in characters and items.
 
     Args:
         value: the value.
-        members: whether members of an Enum may be in it.
-        printed: whether it becomes text, in which a set has no order.
+        members: whether it may contain members of an Enum.
+        printed: whether it becomes text, in which sets have no order.
 
     Raises:
-        UncomputableError: it is not plain, or too large.
+        UncomputableError: the value is not plain, or too large.
     """
     total = nodes = 0
     pending = [value]
     while pending:
-        one = pending.pop()
-        kind = type(one)
+        item = pending.pop()
+        kind = type(item)
         total += 1
         nodes += 1
         if kind is str:
-            total += len(one)
+            total += len(item)
         elif kind is int:
-            total += one.bit_length() // 8
+            total += item.bit_length() // 8
         elif kind in _LISTS or kind is Stream:
             if printed and (kind in _SETS or kind is Stream):
                 raise UncomputableError(_unordered(kind))
-            total += len(one)
-            pending.extend(one if total <= MAX_SIZE else ())
+            total += len(item)
+            pending.extend(item if total <= MAX_SIZE else ())
         elif kind is dict:
-            total += len(one)
-            pending.extend((*one, *one.values()) if total <= MAX_SIZE else ())
-        elif isinstance(one, Enum) and members:
+            total += len(item)
+            pending.extend((*item, *item.values()) if total <= MAX_SIZE else ())
+        elif isinstance(item, Enum) and members:
             continue
-        elif isinstance(one, tuple) and hasattr(kind, "_fields") and not printed:
-            pending.extend(tuple.__iter__(one))
+        elif isinstance(item, tuple) and hasattr(kind, "_fields") and not printed:
+            pending.extend(tuple.__iter__(item))
         elif kind not in (float, bool, NoneType, range):
-            raise UncomputableError(not_plain(one))
+            raise UncomputableError(not_plain(item))
         if total > MAX_SIZE or nodes > MAX_NODES:
             raise UncomputableError(_TOO_LARGE)
     return total
 
 
 def not_plain(value: Any) -> str:
-    """Why a value cannot stand in a text or be computed with."""
+    """Explains why a value cannot be used in a text or computation."""
     if isinstance(value, Enum):
         name = f"{type(value).__name__}.{value._name_}"
-        return f"{name} is a member of an Enum and no text; write {name}.value"
+        return f"{name} is a member of an Enum, not text; write {name}.value"
     if callable(value):
         own = getattr(value, "__name__", None) if isinstance(value, _CALLED) else None
         name = own if isinstance(own, str) else type(value).__name__
-        return f"{name} is not called, so it has no place in a prompt; write {name}(…), or a text"
+        return f"{name} is a function, not text; write {name}(…), or a text"
     kind = type(value).__name__
-    return f"a value of type {kind} has no place in a prompt; use text, numbers, True, False, None"
+    return f"a value of type {kind} is not allowed; use text, numbers, True, False, None"
 
 
 def _unordered(kind: type) -> str:
     if kind is Stream:
-        return "this is a series and no text; write list(…) round it"
-    return "a set has no order, so every run would give another text; write sorted(…), or a list"
+        return "this is an iterator, not text; wrap it in list(…)"
+    return "a set has no order, so the text would vary; write sorted(…), or a list"
 
 
 def settled(value: Any) -> Any:
-    """A member of an Enum of texts as its text, where Python writes it so; any other value as it is."""
+    """Converts a member of a text Enum to its text if Python prints it so; returns other values unchanged."""
     if isinstance(value, Enum) and isinstance(value, str):
         plain = all(_inherits(value, name) for name in ("__str__", "__format__"))
         return str.__str__(value) if plain else value
@@ -192,15 +181,14 @@ def settled(value: Any) -> Any:
 
 
 def _inherits(value: Any, name: str) -> bool:
-    """Whether a value has a method of the text that it is, and no other."""
     return getattr(type(value), name, None) is getattr(str, name)
 
 
 def items_of(value: Any) -> list[Any]:
-    """What a loop goes over, in order.
+    """Returns the items of a loop, in order.
 
     Raises:
-        UncomputableError: it has no order, is too long, or is nothing that can be gone through.
+        UncomputableError: the value has no order, is too long, or is not iterable.
     """
     kind = type(value)
     if kind in _SETS:
@@ -209,21 +197,21 @@ def items_of(value: Any) -> list[Any]:
         return list(dict.fromkeys(value.__members__.values()))
     named = isinstance(value, tuple) and hasattr(kind, "_fields")
     if not named and kind not in (list, tuple, dict, str, range, Stream):
-        raise UncomputableError(f"a value of type {kind.__name__} cannot be gone through here; write a list")
+        raise UncomputableError(f"a value of type {kind.__name__} is not iterable here; write a list")
     try:
         length = len(value)
     except OverflowError:
         length = MAX_ITEMS + 1
     if length > MAX_ITEMS:
-        raise UncomputableError(f"this has more than {MAX_ITEMS:,} items; write less")
+        raise UncomputableError(f"this has more than {MAX_ITEMS:,} items; shorten it")
     return list(tuple.__iter__(value)) if named else list(value)
 
 
 def item_at(holder: Any, key: Any) -> Any:
-    """`holder[key]`.
+    """Returns `holder[key]`.
 
     Raises:
-        UncomputableError: nothing is there, or the holder is of a class that would have to be run.
+        UncomputableError: there is no such item, or the holder's class would have to run.
     """
     kind = type(holder)
     if isinstance(holder, type) and issubclass(holder, Enum) and isinstance(key, str):
@@ -231,14 +219,14 @@ def item_at(holder: Any, key: Any) -> Any:
     if isinstance(holder, tuple) and hasattr(kind, "_fields"):
         holder, kind = tuple(tuple.__iter__(holder)), tuple
     if kind not in (list, tuple, dict, str, range):
-        message = f"items of a value of type {kind.__name__} are not read here; use a list or dict"
+        message = f"items of a value of type {kind.__name__} cannot be read here; use a list or dict"
         raise UncomputableError(message)
     if not isinstance(key, slice):
         measure(key)
     try:
         return holder[key]
     except (LookupError, TypeError, ValueError) as error:
-        raise UncomputableError(f"nothing is at {key!r}: {error}") from None
+        raise UncomputableError(f"there is no item {key!r}: {error}") from None
 
 
 # Operators
@@ -265,7 +253,7 @@ _UNARY: Final[dict[type[ast.unaryop], Callable[[Any], Any]]] = {
 
 
 def unary(op: ast.unaryop, value: Any) -> Any:
-    """`-value` and its like.
+    """Computes `-value` and other unary operators.
 
     Raises:
         UncomputableError: the value has no such operator.
@@ -275,10 +263,10 @@ def unary(op: ast.unaryop, value: Any) -> Any:
 
 
 def binary(op: ast.operator, left: Any, right: Any) -> Any:
-    """`left + right` and its like.
+    """Computes `left + right` and other binary operators.
 
     Raises:
-        UncomputableError: the values do not go together, or the result would be too large.
+        UncomputableError: the types do not match, or the result is too large.
     """
     left, right = settled(left), settled(right)
     both_lists = type(left) in (list, tuple) and type(right) in (list, tuple)
@@ -294,15 +282,14 @@ def binary(op: ast.operator, left: Any, right: Any) -> Any:
         case ast.Mod() if isinstance(left, str):
             _check_percent(left, right)
         case ast.MatMult():
-            raise UncomputableError("texts and numbers have no @; write the value")
+            raise UncomputableError("@ needs matrices; write the value")
     return _try(_BINARY[type(op)], left, right)
 
 
 def _check_percent(text: str, values: Any) -> None:
-    """Whether `text % values` is too large to be computed."""
     if "%" in _PERCENT.sub("", text):
         raise UncomputableError(
-            "this format is wider than 9,999 characters, or no plain one; write an f-string"
+            "this format is wider than 9,999 characters or not supported; write an f-string"
         )
     fields = _PERCENT.findall(text)
     times = len(fields) if isinstance(values, dict) else 1
@@ -313,9 +300,9 @@ def _check_percent(text: str, values: Any) -> None:
 def _check_product(left: Any, right: Any) -> None:
     if isinstance(left, int) and isinstance(right, int):
         _check_bits(left.bit_length() + right.bit_length())
-    for one, times in ((left, right), (right, left)):
-        if isinstance(one, (str, list, tuple)) and isinstance(times, int):
-            _check_size(len(one) * max(times, 0))
+    for value, times in ((left, right), (right, left)):
+        if isinstance(value, (str, list, tuple)) and isinstance(times, int):
+            _check_size(len(value) * max(times, 0))
 
 
 def _check_bits(bits: int) -> None:
@@ -370,73 +357,67 @@ _CHANGES: Final = frozenset(
 
 
 def has_methods(value: Any) -> bool:
-    """Whether methods of a value are of Python's own classes, or read as such."""
+    """Whether a value has methods of Python's own classes."""
     return type(settled(value)) in _METHODS
 
 
 def call_method(value: Any, name: str, arguments: list[Any], options: Mapping[str, Any]) -> Any:
-    """`value.name(…)` of a text, list, tuple, dict or set.
+    """Computes `value.name(…)` of a text, list, tuple, dict or set.
 
     Raises:
-        UncomputableError: there is no such method that only computes, or it does not take this.
+        UncomputableError: the method is unknown or not pure, or the arguments do not match.
     """
     value = settled(value)
     kind = type(value)
     if name not in _METHODS[kind]:
         if name in _CHANGES and kind is not str:
-            message = f".{name}(…) changes a {kind.__name__}, and names keep their values here; "
-            raise UncomputableError(f"{message}write all of it at once, or write each text with p.text(…)")
-        raise UncomputableError(f".{name}(…) of a {kind.__name__} would have to be run; write the value")
-    given = [settled(one) for one in arguments]
-    chosen = {key: settled(one) for key, one in options.items()}
+            message = f".{name}(…) would change a {kind.__name__}, and values are constant; "
+            raise UncomputableError(f"{message}write the whole value, or each text with p.text(…)")
+        raise UncomputableError(f".{name}(…) of a {kind.__name__} would have to run; write the value")
+    values = [settled(item) for item in arguments]
+    chosen = {key: settled(item) for key, item in options.items()}
     if kind is not str:
-        result = _try(getattr(kind, name), value, *given, **chosen)
+        result = _try(getattr(kind, name), value, *values, **chosen)
         return Stream(result) if name in ("items", "keys", "values") else result
     if name == "format":
-        return _format(value, given, chosen)
-    if name == "join" and len(given) == 1:
-        given = [[settled(one) for one in items_of(given[0])]]
-        _check_size(len(value) * len(given[0]))
-    for one in (*given, *chosen.values()):
-        measure(one, members=False)
-    _check_growth(value, name, given)
-    return _try(getattr(str, name), value, *given, **chosen)
+        return _format(value, values, chosen)
+    if name == "join" and len(values) == 1:
+        values = [[settled(item) for item in items_of(values[0])]]
+        _check_size(len(value) * len(values[0]))
+    for item in (*values, *chosen.values()):
+        measure(item, members=False)
+    _check_growth(value, name, values)
+    return _try(getattr(str, name), value, *values, **chosen)
 
 
 def _check_growth(value: str, name: str, given: list[Any]) -> None:
-    """Whether the result of a method is too large to be computed."""
     if name in ("center", "ljust", "rjust", "zfill") and given and isinstance(given[0], int):
         _check_size(given[0])
     if name == "expandtabs" and given and isinstance(given[0], int):
         _check_size(value.count("\t") * given[0])
-    if name == "replace" and len(given) > 1 and all(isinstance(one, str) for one in given[:2]):
+    if name == "replace" and len(given) > 1 and all(isinstance(item, str) for item in given[:2]):
         _check_size(len(value) + value.count(given[0]) * len(given[1]))
 
 
 def formatted(value: Any, conversion: str, form: str) -> str:
-    """The text of a value in an f-string.
-
-    Args:
-        value: the value.
-        conversion: `s`, `r`, `a`, or nothing.
-        form: what stands after the colon.
+    """Returns the text of a value in an f-string, with its conversion (`s`, `r`, `a` or "") and format.
 
     Raises:
-        UncomputableError: the form is too wide, or fits no such value.
+        UncomputableError: the format is too wide, or does not match the value.
     """
     value = value if conversion in ("r", "a") else settled(value)
     measure(value, members=False, printed=True)
     if _WIDE.search(form):
-        raise UncomputableError("this format is wider than 9,999 characters; write less")
+        raise UncomputableError("this format is wider than 9,999 characters; use less")
     shown = _SHOWN[conversion](value) if conversion else value
     try:
         return format(shown, form)
     except (TypeError, ValueError, OverflowError) as error:
-        raise UncomputableError(f"the format fits no such value: {error}") from None
+        raise UncomputableError(f"the format does not match the value: {error}") from None
 
 
 def _format(text: str, arguments: list[Any], options: Mapping[str, Any]) -> str:
-    """`text.format(…)` with fields that are names or numbers."""
+    """Computes `text.format(…)` with fields that are names or numbers."""
     pieces: list[str] = []
     size = counted = 0
     numbered = False
@@ -458,7 +439,7 @@ def _format(text: str, arguments: list[Any], options: Mapping[str, Any]) -> str:
         key: Any = counted - 1 if field == "" else int(field) if field.isdecimal() else field
         holder: Any = options if isinstance(key, str) else dict(enumerate(arguments))
         if key not in holder or (numbered and counted):
-            raise UncomputableError(f"format has nothing for {{{field}}}; give it")
+            raise UncomputableError(f"format has no argument for {{{field}}}; add it")
         pieces.append(formatted(holder[key], conversion or "", form or ""))
         size += len(pieces[-1])
         _check_size(size)

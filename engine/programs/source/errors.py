@@ -1,4 +1,4 @@
-"""What can be wrong with a program, or with the arguments it is given."""
+"""Errors in a program, or in the arguments of its call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class ProgramError(PromptCacheError):
     """A program that has no schema, or a schema that has no program.
 
     Attributes:
-        reason: what is wrong, and what to do.
-        filename: the Python file, empty where the fault is in no file.
-        line: the line in that file, from 1; 0 where the fault is at no line.
+        reason: the error and its fix.
+        filename: the Python file, or "".
+        line: the line in that file, from 1, or 0.
     """
 
     def __init__(self, reason: str, filename: str = "", line: int = 0) -> None:
@@ -23,4 +23,4 @@ class ProgramError(PromptCacheError):
 
 
 class ProgramArgumentError(ProgramError, TypeError):
-    """A program is called with arguments that it does not take."""
+    """A call of a program has invalid arguments."""

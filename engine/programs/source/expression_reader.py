@@ -1,4 +1,4 @@
-"""Reads the expressions of a program from its source. Nothing of the program is run for it."""
+"""Reads the expressions of a program from its source, without running it."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from engine.programs.source.parameters import Arg, NewWords, Options
 from engine.programs.source.pure_functions import BUILTINS
 from engine.programs.source.refusals import refused_expression
 
-_STARRED: Final = "* in what is set cannot be compiled; give each value a name"
+_STARRED: Final = "* in an assignment cannot be compiled; name each value"
 
 
 class ExpressionReader:
     """Reads expressions from the source.
 
     Args:
-        look_up: the value of a name outside of the function; raises KeyError.
+        look_up: the value of a name outside the function; raises KeyError.
         fault: makes the error for a place.
-        work: what the compilation has used so far.
-        depth: how many functions are being computed round this.
+        work: the state of the compilation.
+        depth: the number of enclosing function calls.
     """
 
     def __init__(self, look_up: Finder, fault: Fault, work: Work | None = None, depth: int = 0) -> None:
@@ -61,23 +61,14 @@ class ExpressionReader:
         self.depth = depth
 
     def deeper(self, look_up: Finder, fault: Fault) -> ExpressionReader:
-        """A reader for a function that is called in an expression.
-
-        Args:
-            look_up: as for this reader, of that function.
-            fault: makes the error for a place in its file.
-        """
+        """Returns a reader for a called function, with the look-up and errors of its file."""
         return ExpressionReader(look_up, fault, self.work, self.depth + 1)
 
     def read(self, node: ast.expr, names: Mapping[str, Any]) -> Expr:
-        """The expression that a piece of source stands for.
-
-        Args:
-            node: the piece.
-            names: what the parameters and the names that are set in the function stand for.
+        """Returns the expression for a syntax tree; `names` are the values of parameters and local names.
 
         Raises:
-            ProgramError: it is none that can be compiled.
+            ProgramError: it cannot be compiled.
         """
         try:
             self.work.budget.step()
@@ -86,10 +77,10 @@ class ExpressionReader:
             raise self._fault(node, str(reason)) from None
 
     def read_text(self, node: ast.expr, names: Mapping[str, Any]) -> Expr:
-        """The text that a piece of source stands for; numbers become text, and None stays.
+        """Returns the text for a syntax tree; numbers become text, None stays None.
 
         Raises:
-            ProgramError: it is no text, or cannot be compiled.
+            ProgramError: it is not text, or cannot be compiled.
         """
         value = self.read(node, names)
         if not isinstance(value, Const):
@@ -100,7 +91,7 @@ class ExpressionReader:
         return self.text_of_constant(node, value.value)
 
     def text_of_constant(self, node: ast.expr, value: Any) -> Const:
-        """The text of a value that is known.
+        """Returns the text of a known value.
 
         Raises:
             ProgramError: it is neither text nor a number.
@@ -111,11 +102,11 @@ class ExpressionReader:
         except UncomputableError as reason:
             raise self._fault(node, str(reason)) from None
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise self._fault(node, f"{ast.unparse(node)[:60]} is no text; write it in quotes")
+            raise self._fault(node, f"{ast.unparse(node)[:60]} is not text; write it in quotes")
         return Const(text)
 
     def read_condition(self, node: ast.expr, names: Mapping[str, Any]) -> Expr:
-        """A condition; one that is known is True or False.
+        """Returns a condition; a known one becomes True or False.
 
         Raises:
             ProgramError: it cannot be compiled.
@@ -124,7 +115,7 @@ class ExpressionReader:
         return Const(self._truth(node, value)) if isinstance(value, Const) else value
 
     def constant(self, node: ast.expr, what: str, names: Mapping[str, Any] | None = None) -> Any:
-        """The plain value of an expression without parameters; `what` begins the sentence of the error."""
+        """Returns the plain value of an expression without parameters; `what` begins the error's sentence."""
         value = self.known(node, what, names or {})
         try:
             self.work.budget.spend(value)
@@ -134,7 +125,7 @@ class ExpressionReader:
         return value
 
     def known(self, node: ast.expr, what: str, names: Mapping[str, Any]) -> Any:
-        """The value of an expression without parameters, of any kind; `what` begins an error."""
+        """Returns the value of an expression without parameters, of any kind; `what` begins an error."""
         expression = self.read(node, names)
         if not isinstance(expression, Const):
             depends = first_parameter(expression)
@@ -143,17 +134,15 @@ class ExpressionReader:
         return expression.value
 
     def items(self, node: ast.expr, names: Mapping[str, Any]) -> list[Any]:
-        """What a loop goes over.
+        """Returns the items of a loop.
 
         Raises:
-            ProgramError: it is known only in a prompt, or cannot be gone through.
+            ProgramError: they are known only in a prompt, or the value is not iterable.
         """
         value = self.read(node, names)
         if not isinstance(value, Const):
             depends = first_parameter(value)
-            message = (
-                f"a loop goes over what is known while compiling, and {depends} is known only in a prompt"
-            )
+            message = f"a loop needs known values, but {depends} is known only in a prompt"
             remedy = "write a list of constants, or build the schema from the data with SchemaBuilder"
             raise self._fault(node, f"{message}; {remedy}")
         try:
@@ -164,54 +153,56 @@ class ExpressionReader:
             raise self._fault(node, str(reason)) from None
 
     def unpack(self, target: ast.expr, value: Expr, names: dict[str, Any]) -> None:
-        """Gives the names of a target their values.
+        """Assigns a value to the names of a target.
 
         Raises:
-            ProgramError: the target is no name, or the value has another number of items.
+            ProgramError: the target is not a name, or the number of items differs.
         """
         match target:
             case ast.Name(id=name):
                 if isinstance(value, Const) and isinstance(value.value, Stream):
-                    raise self._fault(target, "this can be gone through once only; write list(…) round it")
+                    raise self._fault(target, "this can be iterated only once; wrap it in list(…)")
                 names[name] = value
                 return
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                for one, item in zip(targets, self._items_for(target, targets, value), strict=True):
-                    self.unpack(one, Const(item), names)
+                for inner, item in zip(targets, self._items_for(target, targets, value), strict=True):
+                    self.unpack(inner, Const(item), names)
                 return
         if isinstance(target, ast.Starred):
             raise self._fault(target, _STARRED)
-        what = ast.unparse(target)[:60]
-        raise self._fault(target, f"{what} would be changed, and values stay as they are; set a name")
+        shown = ast.unparse(target)[:60]
+        raise self._fault(target, f"{shown} cannot be changed, because values are constant; set a name")
 
     def _items_for(self, target: ast.expr, targets: list[ast.expr], value: Expr) -> list[Any]:
         if not isinstance(value, Const):
-            raise self._fault(target, f"{first_parameter(value)} is one text; give it one name")
+            raise self._fault(target, f"{first_parameter(value)} is a single text; assign it to one name")
         try:
             items = items_of(value.value)
         except UncomputableError as reason:
             raise self._fault(target, str(reason)) from None
-        if any(isinstance(one, ast.Starred) for one in targets):
+        if any(isinstance(name, ast.Starred) for name in targets):
             raise self._fault(target, _STARRED)
         if len(items) != len(targets):
-            raise self._fault(target, f"{len(items)} values go to {len(targets)} names; name each of them")
+            raise self._fault(
+                target, f"{len(items)} values do not match {len(targets)} names; name each value"
+            )
         return items
 
     def name(self, node: ast.Name) -> Any:
-        """The value of a name outside of the function."""
+        """Returns the value of a name outside the function."""
         try:
-            found = self._look_up(node.id)
+            value = self._look_up(node.id)
         except KeyError:
             near = Speller().nearest(node.id, BUILTINS)
             remedy = f"did you mean {near}?" if near else "define it above the function, or import it"
-            message = f"{node.id} is not a parameter, nor a name that the file sets or imports; {remedy}"
+            message = f"{node.id} is not a parameter or a name that the file sets or imports; {remedy}"
             raise self._fault(node, message) from None
-        if isinstance(found, Unknown):
-            raise self._fault(node, f"{node.id} {found.reason}")
-        return found
+        if isinstance(value, Unknown):
+            raise self._fault(node, f"{node.id} {value.reason}")
+        return value
 
     def settle(self, node: ast.AST, comparison: Comparison) -> Expr:
-        """A comparison, or what it gives where it is known.
+        """Returns a comparison, or its result if it is known.
 
         Raises:
             ProgramError: it cannot be compiled.
@@ -228,10 +219,10 @@ class ExpressionReader:
             raise self._fault(node, error.reason) from None
 
     def combine(self, node: ast.AST, op: ast.operator, left: Expr, right: Expr) -> Expr:
-        """`left + right` and its like; a text can be added to a parameter.
+        """Computes `left + right` and other binary operators; texts can be added to a parameter.
 
         Raises:
-            ProgramError: the values do not go together.
+            ProgramError: the types do not match.
         """
         try:
             return self._combined(node, op, left, right)
@@ -267,7 +258,7 @@ class ExpressionReader:
             case ast.Attribute(value=owner, attr=attribute):
                 return self._attribute(self.read(owner, names), attribute)
             case ast.Subscript(value=owner, slice=index):
-                holder = self.known(owner, "what is indexed", names)
+                holder = self.known(owner, "an indexed value", names)
                 return Const(item_at(holder, self._index(index, names)))
             case ast.Call():
                 return read_call(self, node, names)
@@ -279,7 +270,7 @@ class ExpressionReader:
         return Const(found) if isinstance(found, Function) else found
 
     def _chain(self, node: ast.BinOp, names: Mapping[str, Any]) -> Expr:
-        """`a + b + c …`: read from the left, for a long text may be a sum of many."""
+        """Reads `a + b + c …` iteratively, because long texts may be sums of many parts."""
         steps: list[ast.BinOp] = []
         first: ast.expr = node
         while isinstance(first, ast.BinOp):
@@ -296,13 +287,13 @@ class ExpressionReader:
             return Const(self.work.budget.computed(binary(op, left.value, right.value)))
         if not isinstance(op, ast.Add):
             depends = first_parameter(left if isinstance(right, Const) else right)
-            message = f"{depends} is known only in a prompt, so nothing is computed from it"
+            message = f"{depends} is known only in a prompt, so nothing can be computed from it"
             raise UncomputableError(f"{message}; write an f-string")
         parts: list[Expr] = []
         for side in (left, right):
             if isinstance(side, Const):
                 if not isinstance(side.value, str):
-                    raise UncomputableError("only texts are added to a parameter; write an f-string")
+                    raise UncomputableError("only text can be added to a parameter; write an f-string")
                 parts.append(Const(formatted(side.value, "", "")))
             else:
                 self._check_text(node, side)
@@ -310,7 +301,7 @@ class ExpressionReader:
         return self._join(parts)
 
     def _collection(self, node: ast.expr, names: Mapping[str, Any]) -> Any:
-        """The value of a list, tuple, set or dict, written out or as a comprehension."""
+        """Returns the value of a list, tuple, set or dict, written as a display or comprehension."""
         match node:
             case ast.Tuple(elts=items):
                 return tuple(self._listed(items, names))
@@ -324,11 +315,11 @@ class ExpressionReader:
                 pairs = zip((key for key in keys if key is not None), values, strict=True)
                 return _hashed(dict, [tuple(self._listed(pair, names)) for pair in pairs])
             case ast.ListComp(elt=item, generators=loops):
-                return [one for (one,) in self._comprehension((item,), loops, names)]
+                return [result for (result,) in self._comprehension((item,), loops, names)]
             case ast.GeneratorExp(elt=item, generators=loops):
-                return Stream(one for (one,) in self._comprehension((item,), loops, names))
+                return Stream(result for (result,) in self._comprehension((item,), loops, names))
             case ast.SetComp(elt=item, generators=loops):
-                return _hashed(set, [one for (one,) in self._comprehension((item,), loops, names)])
+                return _hashed(set, [result for (result,) in self._comprehension((item,), loops, names)])
             case ast.DictComp(key=key, value=value, generators=loops):
                 return _hashed(dict, list(self._comprehension((key, value), loops, names)))
         raise UncomputableError(refused_expression(node))
@@ -344,11 +335,11 @@ class ExpressionReader:
         self, items: tuple[ast.expr, ...], loops: list[ast.comprehension], names: Mapping[str, Any]
     ) -> Iterator[tuple[Any, ...]]:
         if not loops:
-            yield tuple(self.known(item, "what a comprehension gives", names) for item in items)
+            yield tuple(self.known(item, "the value of a comprehension", names) for item in items)
             return
         loop, *inner = loops
         if loop.is_async:
-            raise self._fault(loop.iter, "nothing is waited for while compiling; write for without async")
+            raise self._fault(loop.iter, "async for cannot be compiled; write for")
         for value in self.items(loop.iter, names):
             scope = dict(names)
             self.unpack(loop.target, Const(value), scope)
@@ -363,7 +354,7 @@ class ExpressionReader:
         return bool(condition.value)
 
     def _piece(self, node: ast.expr, names: Mapping[str, Any]) -> Expr:
-        """A piece of an f-string."""
+        """Reads a piece of an f-string."""
         if not isinstance(node, ast.FormattedValue):
             return self.read(node, names)
         value = self.read(node.value, names)
@@ -376,19 +367,18 @@ class ExpressionReader:
             except UncomputableError as reason:
                 raise self._fault(node, str(reason)) from None
         if conversion not in ("", "s") or node.format_spec is not None:
-            message = "a parameter has no format, as its text is known only in the prompt; write it plainly"
+            message = "a parameter cannot be formatted, as only a prompt has its text; remove the format"
             raise self._fault(node, message)
         self._check_text(node, value)
         return value
 
     def _check_text(self, node: ast.AST, value: Expr) -> None:
-        """Whether an expression with parameters is text that a prompt can bring."""
         if isinstance(value, (Not, Logic, Comparison)):
-            raise self._fault(node, "a condition is no text; write if and else")
+            raise self._fault(node, "a condition is not text; write if and else")
         for reference in references(value):
             if reference.slot is None and not isinstance(reference.parameter.kind, (Arg, NewWords)):
                 name = reference.parameter.name
-                message = f"{name} is a choice, which picks modules and is no text; write match {name}: …"
+                message = f"{name} is a choice, not text; write match {name}: …"
                 raise self._fault(node, message)
 
     def _join(self, parts: Iterable[Expr]) -> Expr:
@@ -409,17 +399,17 @@ class ExpressionReader:
         return bool(value.value)
 
     def _logic(self, word: str, operands: list[ast.expr], names: Mapping[str, Any]) -> Expr:
-        kept: list[Expr] = []
+        items: list[Expr] = []
         for operand in operands:
             item = self.read(operand, names)
             if isinstance(item, Const):
                 if self._truth(operand, item) == (word == "or"):
-                    kept.append(item)
+                    items.append(item)
                     break
                 if operand is not operands[-1]:
                     continue
-            kept.append(item)
-        return kept[0] if len(kept) == 1 else Logic(word, tuple(kept))
+            items.append(item)
+        return items[0] if len(items) == 1 else Logic(word, tuple(items))
 
     def _comparison(self, node: ast.Compare, names: Mapping[str, Any]) -> Expr:
         sides = [self._side(side, names) for side in (node.left, *node.comparators)]
@@ -434,7 +424,7 @@ class ExpressionReader:
         return Logic("and", tuple(parts))
 
     def _side(self, node: ast.expr, names: Mapping[str, Any]) -> Expr:
-        """A side of a comparison; a set that is written out keeps its order, for the name of the module."""
+        """Reads a side of a comparison; a set display keeps its order, for the name of the module."""
         if isinstance(node, ast.Set):
             return Const(tuple(self._listed(node.elts, names)))
         return self.read(node, names)
@@ -443,29 +433,29 @@ class ExpressionReader:
         if not isinstance(node, ast.Slice):
             return self.constant(node, "an index", names)
         ends = (node.lower, node.upper, node.step)
-        return slice(*(None if one is None else self.constant(one, "an index", names) for one in ends))
+        return slice(*(None if end is None else self.constant(end, "an index", names) for end in ends))
 
     def _attribute(self, owner: Expr, attribute: str) -> Expr:
         if isinstance(owner, Const):
-            found = attribute_of(owner.value, attribute)
+            value = attribute_of(owner.value, attribute)
             return (
-                read_property(self, found) if isinstance(found, Method) and found.computed else Const(found)
+                read_property(self, value) if isinstance(value, Method) and value.computed else Const(value)
             )
         choice = owner.parameter.kind if isinstance(owner, Ref) else None
-        enumerated = isinstance(choice, Options) and any(isinstance(one, Enum) for one in choice.values)
+        enumerated = isinstance(choice, Options) and any(isinstance(option, Enum) for option in choice.values)
         if enumerated and attribute in ("name", "value"):
             return Member(owner, attribute)
         name = first_parameter(owner)
         raise UncomputableError(
-            f"{name} is known only in a prompt and has no .{attribute} here; use {name} itself"
+            f"{name} is known only in a prompt and has no .{attribute}; use {name} itself"
         )
 
 
 def check_comparison(comparison: Comparison) -> None:
-    """Whether a comparison means the same while compiling and in a prompt, and runs nothing.
+    """Checks that a comparison gives the same result at compile time and in a prompt, and runs nothing.
 
     Raises:
-        UncomputableError: it compares what compares in its own way, or identity of what may have copies.
+        UncomputableError: it uses a custom comparison, or the identity of values that may have copies.
     """
     right = comparison.right
     if comparison.word in ("is", "is not"):
@@ -480,7 +470,9 @@ def check_comparison(comparison: Comparison) -> None:
             plain = any(own is kind.__eq__ for kind in (object, str, int, float))
             if isinstance(side.value, Enum) and not plain:
                 name = type(side.value).__name__
-                raise UncomputableError(f"{name} compares in its own way; compare with is, or the values")
+                raise UncomputableError(
+                    f"{name} has a custom comparison; compare with is, or compare the values"
+                )
 
 
 def _hashed(kind: Any, items: list[Any]) -> Any:

@@ -1,7 +1,7 @@
-"""What a program may compute: texts and conditions over its parameters.
+"""Texts and conditions over the parameters of a program.
 
-An expression without a parameter is a constant and is computed while the program is compiled; one with a
-parameter is computed when a prompt is asked for.
+An expression without parameters is a constant, computed during compilation. An expression with parameters is
+computed for each prompt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.programs.source.parameters import Arg, Parameter
 
 @dataclass(frozen=True)
 class Const:
-    """A value that is known while the program is compiled."""
+    """A value known during compilation."""
 
     value: Any
 
@@ -29,8 +29,8 @@ class Ref:
     """The value of a parameter of the program.
 
     Attributes:
-        parameter: the parameter that a caller fills.
-        slot: where the parameter was handed to another program, what that one declares; else None.
+        parameter: the parameter of the caller.
+        slot: the declaration in a called program that gets the parameter; else None.
         name: its name there.
     """
 
@@ -40,14 +40,14 @@ class Ref:
 
     @property
     def arg(self) -> Arg | None:
-        """The parameter of the schema that it becomes, or None where it becomes none."""
+        """The resulting parameter of the schema, or None."""
         kind = self.parameter.kind
         return self.slot or (kind if isinstance(kind, Arg) else None)
 
 
 @dataclass(frozen=True)
 class Join:
-    """Texts one after another."""
+    """A sequence of texts."""
 
     parts: tuple[Expr, ...]
 
@@ -69,7 +69,7 @@ class Logic:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`left == right` and its like."""
+    """A comparison such as `left == right`."""
 
     word: str
     left: Expr
@@ -78,7 +78,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Member:
-    """The `name` or the `value` of the member of an Enum that a parameter is."""
+    """The `name` or `value` of an Enum parameter."""
 
     item: Expr
     attribute: str
@@ -86,8 +86,7 @@ class Member:
 
 Expr = Const | Ref | Join | Not | Logic | Comparison | Member
 
-Fault = Callable[[ast.AST, str], ProgramError]
-"""Makes the error for a place in the source."""
+Fault = Callable[[ast.AST, str], ProgramError]  # makes the error for a place in the source
 
 COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
     ast.Eq: "==",
@@ -117,14 +116,10 @@ _TURNED: Final = str.maketrans("<>", "><")
 
 
 def evaluate(expression: Expr, values: Mapping[str, Any]) -> Any:
-    """The value of an expression.
-
-    Args:
-        expression: the expression.
-        values: the value of every parameter of the program, by its name in Python.
+    """Returns the value of an expression, with parameter values by Python name.
 
     Raises:
-        ProgramArgumentError: values are compared that have no order, or None is asked for its value.
+        ProgramArgumentError: a comparison has no order, or a member is None.
     """
     match expression:
         case Const(value):
@@ -157,12 +152,12 @@ def evaluate(expression: Expr, values: Mapping[str, Any]) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """How a value is written into a text: None as nothing."""
+    """Returns the text of a value; None becomes ""."""
     return "" if value is None else str(value)
 
 
 def references(expression: Expr) -> Iterator[Ref]:
-    """The parameters in an expression, from left to right."""
+    """Yields the parameters in an expression, from left to right."""
     match expression:
         case Ref():
             yield expression
@@ -180,7 +175,7 @@ def references(expression: Expr) -> Iterator[Ref]:
 
 
 def describe(expression: Expr) -> str:
-    """A condition in a few words, from which a module gets its name."""
+    """Returns a condition in a few words, for the name of its module."""
     match expression:
         case Const(value):
             return word_of(value)
@@ -199,7 +194,7 @@ def describe(expression: Expr) -> str:
 
 
 def word_of(value: Any) -> str:
-    """A value in a word: a member of an Enum by its value where that is text, else by its name."""
+    """Returns a value as a word: an Enum member by its value if that is text, else by its name."""
     if isinstance(value, Enum):
         return value._value_ if isinstance(value._value_, str) else value._name_.lower()
     return "none" if value is None else str(value)
@@ -212,9 +207,9 @@ def _describe_comparison(word: str, left: Expr, right: Expr) -> str:
     if value is None:
         return f"no-{describe(left)}" if word in ("==", "is") else describe(left)
     if isinstance(value, (tuple, list, dict)):
-        words = "-or-".join(word_of(one) for one in value)
+        words = "-or-".join(word_of(item) for item in value)
     elif isinstance(value, (set, frozenset)):
-        words = "-or-".join(sorted(word_of(one) for one in value))
+        words = "-or-".join(sorted(word_of(item) for item in value))
     else:
         words = word_of(value) if isinstance(right, Const) else describe(right)
     if word in ("==", "in", "is"):
@@ -225,5 +220,5 @@ def _describe_comparison(word: str, left: Expr, right: Expr) -> str:
 
 
 def first_parameter(expression: Expr) -> str:
-    """The name of the first parameter that an expression depends on, for a message."""
-    return next((one.parameter.name for one in references(expression)), "this")
+    """Returns the name of the first parameter in an expression, for a message."""
+    return next((reference.parameter.name for reference in references(expression)), "this")

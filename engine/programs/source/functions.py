@@ -1,4 +1,4 @@
-"""Functions over constants: a program may call them where all they do is to return one expression."""
+"""Functions over constants, which a program may call if they only return one expression."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from engine.programs.source.scopes import Definition
 
 @dataclass
 class Work:
-    """What compiling one program has used.
+    """The state of compiling one program.
 
     Attributes:
-        budget: what it may still cost.
-        definitions: the functions whose source was looked for.
-        builds: whether a call of a dataclass makes an instance, as at the top of a file that is only read.
+        budget: the remaining cost.
+        definitions: the functions with known source.
+        builds: whether a call of a dataclass makes an instance, as at the top of a file that is not run.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -31,12 +31,12 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A function and what it sees.
+    """A function and its scope.
 
     Attributes:
         node: its syntax tree.
-        names: what the names of the functions round it stand for.
-        look_up: the value of a name outside of these; raises KeyError.
+        names: the values of names in enclosing functions.
+        look_up: the value of any other name; raises KeyError.
         fault: makes the error for a place in its file.
         waits: whether it is `async`.
     """
@@ -49,10 +49,10 @@ class Function:
 
 
 def returned(function: Function) -> ast.expr:
-    """The expression that a function returns.
+    """Returns the expression that a function returns.
 
     Raises:
-        UncomputableError: it does more than that.
+        UncomputableError: the function has other statements.
     """
     name, body = function.node.name, function.node.body
     if ast.get_docstring(function.node, clean=False) is not None:
@@ -61,9 +61,9 @@ def returned(function: Function) -> ast.expr:
         case [ast.Return(value=ast.expr() as value)] if not function.waits:
             return value
     if function.waits:
-        raise UncomputableError(f"{name} is async, and nothing is waited for while compiling; write def")
+        raise UncomputableError(f"{name} is async, which cannot be compiled; write def")
     raise UncomputableError(
-        f"{name} does more than to return one expression, so it would have to be run; let it be one return, "
+        f"{name} does more than return one expression, so it would have to run; make it one return, "
         "or compute its value above the function"
     )
 
@@ -74,36 +74,30 @@ def bind_function(
     named: Mapping[str, Expr],
     read_default: Callable[[ast.expr], Expr],
 ) -> dict[str, Expr]:
-    """What the parameters of a function stand for in a call.
-
-    Args:
-        function: the function.
-        positional: what is given by place.
-        named: what is given by name.
-        read_default: reads a default in the function's file.
+    """Returns the values of a function's parameters in a call; `read_default` reads a default in its file.
 
     Raises:
-        UncomputableError: the function takes other arguments.
+        UncomputableError: the arguments do not match.
     """
     arguments, name = function.node.args, function.node.name
     if arguments.vararg or arguments.kwarg:
-        raise UncomputableError(f"{name} takes any arguments, which cannot be compiled; name each of them")
+        raise UncomputableError(f"{name} takes any arguments, which cannot be compiled; name each argument")
     places = [*arguments.posonlyargs, *arguments.args]
-    known = [one.arg for one in (*places, *arguments.kwonlyargs)]
-    bound = dict(zip((one.arg for one in places), positional, strict=False))
-    wrong = [one for one in named if one not in known or one in bound]
+    known = [key.arg for key in (*places, *arguments.kwonlyargs)]
+    bound = dict(zip((key.arg for key in places), positional, strict=False))
+    wrong = [key for key in named if key not in known or key in bound]
     if len(positional) > len(places) or wrong:
-        raise UncomputableError(f"{name} takes {', '.join(known) or 'nothing'}; give each once")
+        raise UncomputableError(f"{name} takes {', '.join(known) or 'nothing'}; pass each once")
     bound.update(named)
-    defaults = dict(zip((one.arg for one in reversed(places)), reversed(arguments.defaults), strict=False))
+    defaults = dict(zip((key.arg for key in reversed(places)), reversed(arguments.defaults), strict=False))
     by_name = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    defaults.update({one.arg: value for one, value in by_name if value is not None})
-    for one in known:
-        if one not in bound:
-            if one not in defaults:
-                raise UncomputableError(f"{name} needs {one}; give it")
-            bound[one] = read_default(defaults[one])
-        value = bound[one]
+    defaults.update({key.arg: value for key, value in by_name if value is not None})
+    for key in known:
+        if key not in bound:
+            if key not in defaults:
+                raise UncomputableError(f"{name} needs {key}; pass it")
+            bound[key] = read_default(defaults[key])
+        value = bound[key]
         if isinstance(value, Const) and isinstance(value.value, Stream):
-            raise UncomputableError("this can be gone through once only; write list(…) round it")
+            raise UncomputableError("this can be iterated only once; wrap it in list(…)")
     return bound

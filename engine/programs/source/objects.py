@@ -1,6 +1,6 @@
-"""What a name of Python stands for where it is no plain value: classes, their instances, their methods.
+"""Python values that are not plain: classes, their instances, and their methods.
 
-Attributes are looked up where they are stored; no property, no `__getattr__` and no constructor is run.
+Attributes are read from storage; properties, `__getattr__` and constructors are never run.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from typing import Any, Final
 
 from engine.programs.source.constants import UncomputableError
 
-MISSING: Final = object()
-"""Stands for an attribute that is not there, and for a default that is not given."""
+MISSING: Final = object()  # a missing attribute, or a missing default
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """A name whose value is not known, as its file is read and not run.
+    """A name with an unknown value, because its file is not run.
 
     Attributes:
-        reason: why, and what to do; the end of a sentence that begins with the name.
+        reason: the reason and the fix, as the end of a sentence that begins with the name.
     """
 
     reason: str
@@ -33,10 +32,10 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Unset:
-    """A name of a function that has no value where it is used.
+    """A local name without a value.
 
     Attributes:
-        reason: why, and what to do; the end of a sentence that begins with the name.
+        reason: the reason and the fix, as the end of a sentence that begins with the name.
     """
 
     reason: str
@@ -44,12 +43,12 @@ class Unset:
 
 @dataclass(frozen=True)
 class Method:
-    """A function found in a class, with the object that is its first argument.
+    """A function of a class, with the object for its first argument.
 
     Attributes:
-        function: the function, or its definition where its file is only read.
+        function: the function, or its definition if its file is not run.
         receiver: the object.
-        computed: whether it is a property, which is called by being named.
+        computed: whether it is a property.
     """
 
     function: Any
@@ -58,29 +57,29 @@ class Method:
 
 
 class Bindable:
-    """What can be a method: a program in a class.
+    """A program in a class, which can become a method.
 
     Attributes:
-        definition: where its function is.
+        definition: the source of its function.
     """
 
     definition: Any
 
     def of(self, receiver: Any) -> Any:
-        """The same as a method of this object."""
+        """Returns this program as a method of an object."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class ReadClass:
-    """A class in a file that is only read.
+    """A class in a file that is not run.
 
     Attributes:
         name: its name.
-        bases: the classes it is derived from that were read too.
-        attributes: what its body sets, by name.
+        bases: its base classes in such files.
+        attributes: the values set in its body, by name.
         fields: the fields of a dataclass in order, with their defaults or MISSING; None for another class.
-        named: whether its instances are tuples with names.
+        named: whether its instances are named tuples.
     """
 
     name: str
@@ -90,17 +89,17 @@ class ReadClass:
     named: bool = False
 
     def find(self, name: str) -> Any:
-        """What its body or that of a base sets, else MISSING."""
-        for one in (self, *self.bases):
-            found = one.attributes.get(name, MISSING) if one is self else one.find(name)
-            if found is not MISSING:
-                return found
+        """Returns the value set in its body or that of a base, else MISSING."""
+        for kind in (self, *self.bases):
+            value = kind.attributes.get(name, MISSING) if kind is self else kind.find(name)
+            if value is not MISSING:
+                return value
         return MISSING
 
 
 @dataclass(frozen=True, eq=False)
 class Defaults:
-    """Any object of a class: of it is known what the class sets.
+    """Any object of a class; only values set in the class are known.
 
     Attributes:
         kind: the class.
@@ -111,7 +110,7 @@ class Defaults:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """An instance of a dataclass in a file that is only read.
+    """An instance of a dataclass in a file that is not run.
 
     Attributes:
         kind: its class.
@@ -123,87 +122,87 @@ class Record:
 
 
 def build_record(kind: ReadClass, arguments: list[Any], options: Mapping[str, Any]) -> Any:
-    """The instance that a call of a dataclass or named tuple gives.
+    """Returns the instance from a call of a dataclass or named tuple.
 
     Raises:
-        UncomputableError: the class is none, or takes other arguments.
+        UncomputableError: the class is of another kind, or the arguments do not match.
     """
     fields = kind.fields
     if fields is None:
-        raise UncomputableError(f"{kind.name}(…) would have to be run; make {kind.name} a dataclass")
+        raise UncomputableError(f"{kind.name}(…) would have to run; make {kind.name} a dataclass")
     values = dict(zip(fields, arguments, strict=False)) | dict(options)
     for name, default in fields.items():
         values.setdefault(name, default)
     wrong = [name for name in values if name not in fields]
     missing = [name for name, value in values.items() if value is MISSING]
     if len(arguments) > len(fields) or wrong or missing:
-        raise UncomputableError(f"{kind.name} takes {', '.join(fields)}; give each once")
+        raise UncomputableError(f"{kind.name} takes {', '.join(fields)}; pass each once")
     if kind.named:
         return namedtuple(kind.name, list(fields), module="__main__")(**values)
     return Record(kind, values)
 
 
 def attribute_of(owner: Any, name: str) -> Any:
-    """What `owner.name` stands for.
+    """Returns the value of `owner.name`.
 
     Raises:
-        UncomputableError: it is not there, or would have to be run.
+        UncomputableError: there is no such attribute, or it would have to run.
     """
-    found: Any = MISSING
+    value: Any = MISSING
     match owner:
         case types.ModuleType():
-            found = vars(owner).get(name, MISSING)
+            value = vars(owner).get(name, MISSING)
         case Record():
-            found = owner.values.get(name, MISSING)
-            if found is MISSING:
-                found = _bound(owner.kind.find(name), owner, owner.kind)
+            value = owner.values.get(name, MISSING)
+            if value is MISSING:
+                value = _bound(owner.kind.find(name), owner, owner.kind)
         case ReadClass():
-            found = _bound(owner.find(name), MISSING, owner)
+            value = _bound(owner.find(name), MISSING, owner)
         case Defaults(kind):
-            held = (
+            stored = (
                 kind.find(name)
                 if isinstance(kind, ReadClass)
                 else inspect.getattr_static(kind, name, MISSING)
             )
-            slot = isinstance(held, types.MemberDescriptorType)
-            found = MISSING if slot else _bound(held, owner, kind)
+            slot = isinstance(stored, types.MemberDescriptorType)
+            value = MISSING if slot else _bound(stored, owner, kind)
         case Enum() if name in ("name", "value"):
-            found = owner._name_ if name == "name" else owner._value_
+            value = owner._name_ if name == "name" else owner._value_
         case type() if issubclass(owner, Enum) and name in owner.__members__:
-            found = owner.__members__[name]
+            value = owner.__members__[name]
         case type():
-            found = _bound(inspect.getattr_static(owner, name, MISSING), MISSING, owner)
+            value = _bound(inspect.getattr_static(owner, name, MISSING), MISSING, owner)
         case _ if type(owner).__module__.startswith("engine.programs."):
             raise UncomputableError(f"a function has no .{name} here; call it, or write the value")
         case _:
-            found = _of_instance(owner, name)
-    if isinstance(found, Unknown):
-        raise UncomputableError(f"{name} {found.reason}")
-    if found is MISSING:
+            value = _of_instance(owner, name)
+    if isinstance(value, Unknown):
+        raise UncomputableError(f"{name} {value.reason}")
+    if value is MISSING:
         raise UncomputableError(_missing(owner, name))
-    return found
+    return value
 
 
 def _missing(owner: Any, name: str) -> str:
     if isinstance(owner, types.ModuleType):
-        return f"{owner.__name__} has no {name}; look at its spelling"
+        return f"{owner.__name__} has no {name}; check the spelling"
     if isinstance(owner, Defaults):
-        message = f"{class_name(owner.kind)} has no value for {name}, which each of its objects has"
-        return f"{message}; give it a default in the class, or take the program of an object"
+        message = f"{class_name(owner.kind)} sets no value for {name}, only its objects do"
+        return f"{message}; add a default to the class, or use the program of an object"
     if isinstance(owner, (type, ReadClass)):
-        return f"{class_name(owner)} sets no {name}; set it in the class, or look at its spelling"
+        return f"{class_name(owner)} sets no {name}; set it in the class, or check the spelling"
     kind = owner.kind.name if isinstance(owner, Record) else type(owner).__name__
-    return f"{name} is no constant of this {kind}; set it in its class, or look at its spelling"
+    return f"{name} is not a constant of this {kind}; set it in its class, or check the spelling"
 
 
 def _of_instance(owner: Any, name: str) -> Any:
     kind = type(owner)
-    held = inspect.getattr_static(kind, name, MISSING)
-    if isinstance(held, property):
-        return _bound(held, owner, kind)
-    if isinstance(held, types.MemberDescriptorType):
+    stored = inspect.getattr_static(kind, name, MISSING)
+    if isinstance(stored, property):
+        return _bound(stored, owner, kind)
+    if isinstance(stored, types.MemberDescriptorType):
         try:
-            return held.__get__(owner, kind)
+            return stored.__get__(owner, kind)
         except AttributeError:
             return MISSING
     if isinstance(owner, tuple) and name in getattr(kind, "_fields", ()):
@@ -212,11 +211,11 @@ def _of_instance(owner: Any, name: str) -> Any:
         own = object.__getattribute__(owner, "__dict__")
     except AttributeError:
         own = {}
-    return own[name] if name in own else _bound(held, owner, kind)
+    return own[name] if name in own else _bound(stored, owner, kind)
 
 
 def _bound(found: Any, instance: Any, kind: Any) -> Any:
-    """What is stored in a class, as it is found through an instance (MISSING for none) or the class."""
+    """Returns a class attribute as seen from an instance, or from the class if `instance` is MISSING."""
     match found:
         case staticmethod():
             return found.__func__
@@ -237,16 +236,16 @@ def _bound(found: Any, instance: Any, kind: Any) -> Any:
     if found is MISSING or isinstance(found, (Unknown, type, ReadClass, Enum)):
         return found
     if isinstance(found, (property, ReadFunction)) or hasattr(type(found), "__get__"):
-        return Unknown("would have to be run to be known; write its value into the class")
+        return Unknown("would have to run; write its value into the class")
     return found
 
 
 @dataclass(frozen=True)
 class ReadFunction:
-    """A function in the body of a class that is only read.
+    """A function of a class that is not run.
 
     Attributes:
-        definition: where it is.
+        definition: its source.
         kind: `method`, `class`, `static`, or `property`.
     """
 
@@ -255,27 +254,27 @@ class ReadFunction:
 
 
 def class_name(kind: type | ReadClass) -> str:
-    """The name of a class."""
+    """Returns the name of a class."""
     return kind.name if isinstance(kind, ReadClass) else kind.__name__
 
 
 def assigned_names(statements: list[Any]) -> dict[str, int]:
-    """The names that statements set, and the line of the first place; inner functions set their own."""
-    found: dict[str, int] = {}
+    """Returns the names that statements set, with the first line; inner functions are ignored."""
+    lines: dict[str, int] = {}
     pending: list[Any] = list(reversed(statements))
     inner = (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
     while pending:
         node = pending.pop()
         name, below = _sets(node)
         if name:
-            found.setdefault(name, getattr(node, "lineno", 0))
+            lines.setdefault(name, getattr(node, "lineno", 0))
         if below and not isinstance(node, inner):
             pending.extend(reversed(list(ast.iter_child_nodes(node))))
-    return found
+    return lines
 
 
 def _sets(node: Any) -> tuple[str, bool]:
-    """The name that a node itself sets, and whether nodes below it may set more."""
+    """Returns the name that a node sets, and whether its children may set more."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return name, False
@@ -290,5 +289,4 @@ def _sets(node: Any) -> tuple[str, bool]:
     return "", True
 
 
-Finder = Callable[[str], Any]
-"""The value of a name outside of a function; raises KeyError."""
+Finder = Callable[[str], Any]  # returns the value of a name outside a function; raises KeyError

@@ -1,4 +1,4 @@
-"""The parameters of a program: what each may be given."""
+"""The parameters of a program and their allowed values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from engine.pml.diagnostics.spelling import Speller
 from engine.pml.xml.entities import forbidden_character
 from engine.programs.source.errors import ProgramArgumentError
 
-MAX_LENGTH: Final = 9_999_999
-"""The longest parameter that a schema may have, in tokens."""
+MAX_LENGTH: Final = 9_999_999  # tokens of a parameter
 
-ChoiceValue = str | int | Enum | None
-"""A value of a `Literal` or `Enum` parameter."""
+ChoiceValue = str | int | Enum | None  # value of a `Literal` or `Enum` parameter
 
 
 @dataclass(frozen=True)
@@ -23,9 +21,9 @@ class Arg:
     """A parameter of the schema: text of at most `length` tokens. `Arg[5]` is short for `Arg(5)`.
 
     Attributes:
-        length: the most tokens that an argument may have.
-        name: its name in the schema, where that is not the name of the Python parameter.
-        scaffold: text that stands in for the argument while the module is encoded.
+        length: the maximum number of tokens of an argument.
+        name: its name in the schema, if different from the Python name.
+        scaffold: placeholder text while the module is encoded.
     """
 
     length: int
@@ -61,8 +59,8 @@ class Parameter:
     """One parameter of a program.
 
     Attributes:
-        name: its name in Python.
-        kind: what it may be given.
+        name: its Python name.
+        kind: its allowed values.
         line: its line in the Python file.
         required: whether it has no default.
         default: the default.
@@ -75,27 +73,27 @@ class Parameter:
     default: Any = None
 
     def value(self, given: Any) -> Any:
-        """What a given argument means: None for an `Arg` is no text, the value of a member that member."""
+        """Converts an argument: None becomes "" for an `Arg`, and an Enum value becomes its member."""
         if isinstance(self.kind, Options):
-            for one in self.kind.values:
-                if isinstance(one, Enum) and type(given) is type(one.value) and given == one.value:
-                    return one
+            for option in self.kind.values:
+                if isinstance(option, Enum) and type(given) is type(option.value) and given == option.value:
+                    return option
         return "" if given is None and isinstance(self.kind, Arg) else given
 
 
 def accepts(kind: Kind, value: Any) -> bool:
-    """Whether a parameter may have this value."""
+    """Whether a parameter accepts a value."""
     match kind:
         case Flag():
             return isinstance(value, bool)
         case Options(values):
-            return any(type(value) is type(one) and value == one for one in values)
+            return any(type(value) is type(option) and value == option for option in values)
         case _:
             return isinstance(value, str)
 
 
 def expected(kind: Kind) -> str:
-    """What a parameter takes, in words."""
+    """Describes the allowed values of a parameter."""
     match kind:
         case Flag():
             return "True or False"
@@ -108,10 +106,10 @@ def expected(kind: Kind) -> str:
 
 
 def complete(name: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of every parameter: the arguments, checked, and the defaults.
+    """Returns the value of every parameter: the checked arguments, and the defaults.
 
     Raises:
-        ProgramArgumentError: an argument is unknown, missing, or not what its parameter takes.
+        ProgramArgumentError: an argument is unknown, missing, or of the wrong kind.
     """
     known = {parameter.name: parameter for parameter in parameters}
     for unknown in given.keys() - known.keys():
@@ -135,14 +133,14 @@ def complete(name: str, parameters: tuple[Parameter, ...], given: Mapping[str, A
             raise ProgramArgumentError(message)
         bad = forbidden_character(value) if isinstance(value, str) else None
         if bad is not None:
-            message = f"{name}: {parameter.name} holds {bad!r}, which no document may hold; remove it"
+            message = f"{name}: {parameter.name} contains {bad!r}, which documents cannot contain; remove it"
             raise ProgramArgumentError(message)
         values[parameter.name] = value
     return values
 
 
 def short(value: object) -> str:
-    """A value as it is shown in a message."""
+    """Returns a value for a message."""
     shown = repr(value)
     return shown if len(shown) <= 60 else shown[:59] + "…"
 

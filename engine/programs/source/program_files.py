@@ -1,4 +1,4 @@
-"""A Python file that is read and never run: its programs, and what its names stand for."""
+"""Reads the programs and names of a Python file without running it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from engine.programs.source.pure_functions import BUILTINS, KNOWN_MODULES
 from engine.programs.source.scopes import Definition, define, faults_in, parse_python
 from engine.programs.source.signature import SignatureReader
 
-_NOT_RUN: Final = "the file is read and not run"
+_NOT_RUN: Final = "the file is not run"
 _OF_CLASSES: Final = ("staticmethod", "classmethod", "property")
 
 
 @dataclass(frozen=True)
 class Decorated:
-    """A program in a file that is read and not run.
+    """A program in a file that is not run.
 
     Attributes:
         definition: its function.
-        name: the name of the schema that the decorator gives; None where it gives none.
-        scaffolds: the scaffolds that the decorator gives.
+        name: the schema's name in the decorator, or None.
+        scaffolds: the scaffolds in the decorator.
     """
 
     definition: Definition
@@ -39,21 +39,21 @@ class Decorated:
 
 
 class ProgramFile:
-    """A Python file that is read and never run.
+    """A Python file that is not run.
 
     Args:
         source: the text of the file.
         filename: its name, for messages.
-        base: the folder that files are included from.
-        modules: modules that may be imported besides those of the standard library that are known here.
+        base: the folder of included files.
+        modules: importable modules, in addition to `KNOWN_MODULES`.
         decorator: the object that marks a program.
-        wrap: makes what calls of a program find.
+        wrap: returns the program object for a decorated function.
 
     Attributes:
-        programs: what `wrap` made, in the order of the file.
+        programs: the results of `wrap`, in file order.
 
     Raises:
-        ProgramError: it is not Python, or a decorator cannot be read.
+        ProgramError: the file is not Python, or a decorator is unreadable.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class ProgramFile:
             raise ProgramError("this is nested too deep to be read; flatten it", filename) from None
 
     def hidden(self) -> tuple[str, int] | None:
-        """The name and line of a function with a decorator `schema` that is none of the programs found."""
-        found = {(one.definition.node.name, one.definition.node.lineno) for one in self.programs}
+        """Returns the name and line of a function with a decorator `schema` that is not a known program."""
+        known = {(item.definition.node.name, item.definition.node.lineno) for item in self.programs}
         for node in ast.walk(self._tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                heads = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+                heads = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
                 marked = any(ast.unparse(head).rpartition(".")[2] == "schema" for head in heads)
-                if marked and (node.name, node.lineno) not in found:
+                if marked and (node.name, node.lineno) not in known:
                     return node.name, node.lineno
         return None
 
@@ -122,9 +122,9 @@ class ProgramFile:
             case _ if type(node).__name__ == "TypeAlias":
                 self._assign(node.name, node.value)  # type: ignore[attr-defined]
             case _:
-                reason = f"is set in line {node.lineno} by what would have to be run, and {_NOT_RUN}"
+                reason = f"is set by the statement in line {node.lineno}, and {_NOT_RUN}"
                 for name in assigned_names([node]):
-                    self._names[name] = Unknown(f"{reason}; set it plainly at the top of the file")
+                    self._names[name] = Unknown(f"{reason}; set it to a constant at the top of the file")
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         home = node.module or "" if isinstance(node, ast.ImportFrom) and node.level == 0 else ""
@@ -132,32 +132,32 @@ class ProgramFile:
         for alias in node.names:
             name = alias.asname or alias.name.partition(".")[0]
             whole = f"{home}.{alias.name}" if home else alias.name
-            found: Any = None
+            value: Any = None
             if isinstance(node, ast.Import):
-                found = self._modules.get(whole)
-                for inner in [] if alias.asname or found is None else reversed(whole.split(".")[1:]):
-                    found = types.SimpleNamespace(**{inner: found})
+                value = self._modules.get(whole)
+                for inner in [] if alias.asname or value is None else reversed(whole.split(".")[1:]):
+                    value = types.SimpleNamespace(**{inner: value})
             elif module is not None and hasattr(module, alias.name):
-                found = getattr(module, alias.name)
+                value = getattr(module, alias.name)
             else:
-                found = self._modules.get(whole)
-            if found is None:
+                value = self._modules.get(whole)
+            if value is None:
                 where = (
                     ast.unparse(node).partition(" import ")[0].removeprefix("from ").removeprefix("import ")
                 )
                 reason = f"comes from {where} in line {node.lineno}, and {_NOT_RUN}"
-                found = Unknown(f"{reason}; write its value here, or import the file in Python")
-            self._names[name] = found
+                value = Unknown(f"{reason}; write its value here, or import the file in Python")
+            self._names[name] = value
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        """Gives the names of a target their values, or the reason why these are not known."""
+        """Assigns values to the names of a target, or the reason why they are unknown."""
         if not isinstance(target, (ast.Name, ast.Tuple, ast.List)):
             self._changed(target, target)
             return
         try:
-            found: dict[str, Any] = {}
-            self._reader.unpack(target, self._reader.read(value, {}), found)
-            self._names.update({name: one.value for name, one in found.items()})
+            names: dict[str, Any] = {}
+            self._reader.unpack(target, self._reader.read(value, {}), names)
+            self._names.update({name: constant.value for name, constant in names.items()})
             return
         except ProgramError as error:
             reason = error.reason
@@ -171,14 +171,14 @@ class ProgramFile:
             self._names[name] = Unknown(f"is set in line {line}, and {_NOT_RUN}: {reason}")
 
     def _alias(self, value: ast.expr) -> Any:
-        """An annotation under a name of its own; None for what is no annotation."""
+        """Returns an annotation with a name, or None if the value is no annotation."""
         try:
             return self._annotations.annotation("an alias", value)
         except (ProgramError, TypeError):
             return None
 
     def _changed(self, value: ast.expr, node: ast.AST) -> None:
-        """What a call or an assignment may change is not known any more."""
+        """Marks values as unknown if a call or an assignment may change them."""
         if isinstance(value, ast.Call) and ast.unparse(value.func) == "print":
             return
         for part in ast.walk(value):
@@ -186,16 +186,16 @@ class ProgramFile:
                 self._forget(self._names.get(part.id), node)
 
     def _forget(self, changed: Any, node: ast.AST) -> None:
-        """What holds a list, dict or set that was changed is not known any more."""
+        """Marks names as unknown if they contain a changed list, dict or set."""
         if not isinstance(changed, (list, dict, set)):
             return
         reason = f"is changed in line {getattr(node, 'lineno', 0)}, and {_NOT_RUN}"
         for name, value in self._names.items():
             if _holds(value, changed):
-                self._names[name] = Unknown(f"{reason}; write all of it where it is set")
+                self._names[name] = Unknown(f"{reason}; write the whole value in one place")
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, owner: ReadClass | None = None) -> Any:
-        """What a function of the file or of a class is: a program, a definition, or why it is not known."""
+        """Returns a program, a definition, or an `Unknown` for a function of the file or of a class."""
         if owner is None:
             self._names.pop(node.name, None)
         home = owner.name if owner else ""
@@ -210,11 +210,10 @@ class ProgramFile:
             if owner is None or not (isinstance(decorator, ast.Name) and decorator.id in _OF_CLASSES):
                 others.append(ast.unparse(decorator)[:40])
         if others:
-            return Unknown(f"has the decorator @{others[0]}, and {_NOT_RUN}; write it without")
+            return Unknown(f"has the decorator @{others[0]}, but {_NOT_RUN}; remove it")
         return definition if owner is None else ReadFunction(definition, member_kind(definition))
 
     def _marks(self, decorator: ast.expr) -> bool:
-        """Whether a decorator makes a function a program."""
         head = decorator.func if isinstance(decorator, ast.Call) else decorator
         return found_by(head, self._look_up) is self._decorator
 
@@ -222,7 +221,7 @@ class ProgramFile:
         name, scaffolds = None, ()
         if isinstance(node, ast.Call):
             if len(node.args) > 1:
-                raise definition.fault(node, "schema takes one name; give other things by their names")
+                raise definition.fault(node, "schema takes one name; pass other options by keyword")
             if node.args:
                 name = self._reader.constant(node.args[0], "the name of the schema")
             for keyword in node.keywords:
@@ -232,20 +231,19 @@ class ProgramFile:
                     scaffolds = self._reader.constant(keyword.value, "the scaffolds")
                 else:
                     raise definition.fault(
-                        keyword, f"schema takes a name and scaffolds, and no {keyword.arg}"
+                        keyword, f"schema takes only a name and scaffolds, not {keyword.arg}"
                     )
         return Decorated(definition, name, scaffolds)
 
 
 def _holds(value: Any, part: Any) -> bool:
-    """Whether a value is another one, or has it somewhere in it."""
     pending = [value]
     while pending:
-        one = pending.pop()
-        if one is part:
+        item = pending.pop()
+        if item is part:
             return True
-        if type(one) in (list, tuple):
-            pending.extend(one)
-        elif type(one) is dict:
-            pending.extend(one.values())
+        if type(item) in (list, tuple):
+            pending.extend(item)
+        elif type(item) is dict:
+            pending.extend(item.values())
     return False

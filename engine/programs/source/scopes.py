@@ -1,4 +1,4 @@
-"""Where the source of a program is, and what the names outside of it stand for."""
+"""Finds the source of a program, and the values of names outside of it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from engine.programs.source.expressions import Fault
 from engine.programs.source.objects import MISSING, Defaults, Finder, ReadClass, Record
 from engine.programs.source.pure_functions import BUILTINS
 
-FunctionKind = Literal["function", "method", "class", "static"]
-"""What a function is of the class that it stands in, if it stands in one."""
+FunctionKind = Literal["function", "method", "class", "static"]  # the kind of a function in its class, if any
 
 _WRAPPED: Final[dict[str, FunctionKind]] = {"staticmethod": "static", "classmethod": "class"}
 
@@ -28,11 +27,11 @@ class Definition:
     Attributes:
         node: its syntax tree; lines count in the file.
         filename: the file.
-        base: the folder of the file, where there is one.
+        base: the folder of the file, if any.
         look_up: the value of a name outside the function; raises KeyError.
-        kind: what it is of its class.
-        owner: name of its class, empty where it stands in none.
-        receiver: the object that its first parameter stands for, in a class; else MISSING.
+        kind: its kind in its class.
+        owner: name of its class, or "".
+        receiver: in a class, the object of its first parameter; else MISSING.
         waits: whether it is `async`.
     """
 
@@ -52,12 +51,12 @@ class Definition:
 
     @property
     def name(self) -> str:
-        """Its name, with that of its class before it."""
+        """Its name, prefixed with that of its class."""
         return f"{self.owner}.{self.node.name}" if self.owner else self.node.name
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """File, line and column: the same for each reading of the file."""
+        """File, line and column, which are stable across reads."""
         return self.filename, self.node.lineno, self.node.col_offset
 
     @property
@@ -66,10 +65,9 @@ class Definition:
         return self.kind in ("method", "class")
 
     def of(self, receiver: Any) -> Definition:
-        """The same as a method of an object, or of a class, of which then only what it sets is known.
+        """Returns the definition as a method of an object or a class.
 
-        Args:
-            receiver: the object or the class.
+        A class gives only the values that it sets.
         """
         home = receiver if isinstance(receiver, (type, ReadClass)) else type(receiver)
         if isinstance(receiver, (Record, Defaults)):
@@ -82,12 +80,12 @@ class Definition:
 
 
 def faults_in(filename: str) -> Fault:
-    """Returns what makes the error for a place in a file."""
+    """Returns a function that makes the error for a place in a file."""
     return lambda node, reason: ProgramError(reason, filename, getattr(node, "lineno", 0))
 
 
 def parse_python(source: str, filename: str) -> ast.Module:
-    """The syntax tree of a Python file, which is not run.
+    """Parses a Python file without running it.
 
     Raises:
         ProgramError: it is not Python.
@@ -103,17 +101,17 @@ def parse_python(source: str, filename: str) -> ast.Module:
 
 
 def definition_of(function: types.FunctionType) -> Definition:
-    """The source of a function that was imported.
+    """Returns the source of an imported function.
 
     Raises:
-        ProgramError: its source cannot be found, or is no longer that of the function.
+        ProgramError: there is no source, or it no longer matches the function.
     """
     name = function.__name__
     filename = inspect.getsourcefile(function) or function.__code__.co_filename
     lines = linecache.getlines(filename, function.__globals__)
     first = function.__code__.co_firstlineno
     if not lines:
-        message = f"the source of {name} cannot be found; write it in a file, from which it can be compiled"
+        message = f"the source of {name} cannot be found; write it in a file"
         raise ProgramError(message, filename, first)
     classes: dict[int, str] = {}
     for node in ast.walk(parse_python("".join(lines), filename)):
@@ -124,7 +122,7 @@ def definition_of(function: types.FunctionType) -> Definition:
             if start == first:
                 owner = classes.get(id(node), "")
                 return define(node, filename, _folder(filename), _live(function), owner)
-    message = f"{name} is not at this line of its file any more; import the file again"
+    message = f"{name} has moved in its file; import the file again"
     raise ProgramError(message, filename, first)
 
 
@@ -135,15 +133,7 @@ def define(
     look_up: Finder,
     owner: str,
 ) -> Definition:
-    """The definition of a function in a file.
-
-    Args:
-        node: its syntax tree.
-        filename: the file.
-        base: the folder of the file.
-        look_up: the value of a name outside the function; raises KeyError.
-        owner: name of the class in whose body it stands, or nothing.
-    """
+    """Returns the definition of a function in a file; `owner` is the name of its class, or ""."""
     kind: FunctionKind = "method" if owner else "function"
     for decorator in node.decorator_list:
         if owner and isinstance(decorator, ast.Name):

@@ -1,4 +1,4 @@
-"""The signature of a program: its parameters, read from the annotations and defaults in the source."""
+"""Reads the parameters of a program from annotations and defaults in the source."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _NUMBERS: Final = (int, float)
 
 
 class SignatureReader:
-    """Reads the parameters of one function. Annotations are read, not run.
+    """Reads the parameters of one function. Annotations are not run.
 
     Args:
-        look_up: the value of a name outside of the function; raises KeyError.
+        look_up: the value of a name outside the function; raises KeyError.
         fault: makes the error for a place.
         expressions: reads the defaults.
     """
@@ -47,13 +47,10 @@ class SignatureReader:
         self._expressions = expressions
 
     def read(self, definition: Definition) -> tuple[str, tuple[Parameter, ...]]:
-        """The name of the recorder, and the parameters after it.
-
-        Args:
-            definition: the function; the object that a method is of is no parameter.
+        """Returns the name of the recorder, and the parameters after it, without a method's receiver.
 
         Raises:
-            ProgramError: the signature is not one that a schema can come from.
+            ProgramError: the signature does not fit a schema.
         """
         node = definition.node
         arguments = node.args
@@ -61,7 +58,7 @@ class SignatureReader:
             if star is not None:
                 raise self._fault(star, f"*{star.arg} cannot become parameters; name each of them")
         if arguments.posonlyargs:
-            raise self._fault(arguments.posonlyargs[0], "'/' is of no use here; remove it")
+            raise self._fault(arguments.posonlyargs[0], "'/' is not supported; remove it")
         self._check_decorators(definition)
         places = arguments.args[1:] if definition.takes_receiver else arguments.args
         if not places:
@@ -75,18 +72,18 @@ class SignatureReader:
             arguments.kw_defaults
         )
         if len(arguments.defaults) > len(rest):
-            raise self._fault(first, f"{first.arg} writes the text, so it has no default; remove it")
+            raise self._fault(first, f"{first.arg} writes the text, so it cannot have a default; remove it")
         named = rest + arguments.kwonlyargs
         return first.arg, tuple(
             self._parameter(argument, default) for argument, default in zip(named, defaults, strict=True)
         )
 
     def _check_decorators(self, definition: Definition) -> None:
-        """A class method is bound by what is above it, so `@schema` has to be the outermost."""
+        """Checks that `@schema` is above `@classmethod`, which binds the class."""
         if definition.kind == "class":
             first = definition.node.decorator_list[0]
             if isinstance(first, ast.Name) and first.id == "classmethod":
-                raise self._fault(first, "the class is not known here; write @schema above @classmethod")
+                raise self._fault(first, "the class is unknown here; write @schema above @classmethod")
 
     def _parameter(self, argument: ast.arg, default: ast.expr | None) -> Parameter:
         if argument.annotation is None:
@@ -108,7 +105,7 @@ class SignatureReader:
     def _check_characters(self, argument: ast.AST, text: Any) -> None:
         bad = forbidden_character(text) if isinstance(text, str) else None
         if bad is not None:
-            raise self._fault(argument, f"{bad!r} may stand in no document; remove it")
+            raise self._fault(argument, f"documents cannot contain {bad!r}; remove it")
 
     def _kind(self, name: str, node: ast.expr) -> Kind:
         value = self.annotation(name, node)
@@ -123,33 +120,33 @@ class SignatureReader:
         options = _options(value)
         members = get_args(value)
         if options is None and get_origin(value) in (typing.Union, types.UnionType):
-            found = [_options(one) for one in members if one is not types.NoneType]
-            if len(found) == 1 and found[0] is not None and len(members) == 2:
-                options = (*found[0], None)
+            literals = [_options(item) for item in members if item is not types.NoneType]
+            if len(literals) == 1 and literals[0] is not None and len(members) == 2:
+                options = (*literals[0], None)
         if options is None:
             raise self._unknown(name, node, value)
-        for one in options:
-            if one is not None and type(one) not in (str, int) and not isinstance(one, Enum):
-                raise self._fault(node, f"{name} cannot be {one!r}; a Literal lists text, numbers, or None")
+        for item in options:
+            if item is not None and type(item) not in (str, int) and not isinstance(item, Enum):
+                raise self._fault(node, f"{name} cannot be {item!r}; a Literal lists text, numbers, or None")
         return Options(tuple(dict.fromkeys(options)))
 
     def _unknown(self, name: str, node: ast.AST, value: Any = None) -> ProgramError:
         message = (
-            f"the annotation of {name} is none of bool, Arg[5], str, Literal[…], an Enum, "
-            "or one of the last two | None"
+            f"the annotation of {name} must be bool, Arg[5], str, Literal[…], an Enum, "
+            "or one of the last two with | None"
         )
         if value in _NUMBERS:
             message = (
-                f"{name} is a number, and a prompt takes text; write {name}: Arg[5], or Literal[1, 2, 3]"
+                f"{name} is a number, but a prompt takes text; write {name}: Arg[5], or Literal[1, 2, 3]"
             )
         elif isinstance(value, (type, ReadClass)) and not issubclass(type(value), type(None)):
             kind = value.name if isinstance(value, ReadClass) else value.__name__
-            message = f"{message}; of a {kind}, give each field that is used as a parameter of its own"
+            message = f"{message}; instead of a {kind}, make each field a parameter"
         return self._fault(node, message)
 
     def _check_arg(self, node: ast.AST, name: str, arg: Arg) -> Arg:
         if type(arg.length) is not int or not 1 <= arg.length <= MAX_LENGTH:
-            message = f"the length of {name} is a whole number of tokens from 1 to {MAX_LENGTH}"
+            message = f"the length of {name} must be a whole number of tokens from 1 to {MAX_LENGTH}"
             raise self._fault(node, f"{message}; write {name}: Arg[5]")
         pml: Any = name if arg.name is None else arg.name
         if not isinstance(pml, str) or not NAME.fullmatch(pml):
@@ -157,19 +154,15 @@ class SignatureReader:
             raise self._fault(node, message)
         scaffold: Any = arg.scaffold
         if scaffold is not None and not isinstance(scaffold, str):
-            raise self._fault(node, f'the scaffold of {name} is text; write scaffold="…"')
+            raise self._fault(node, f'the scaffold of {name} must be text; write scaffold="…"')
         self._check_characters(node, arg.scaffold)
         return arg
 
     def annotation(self, name: str, node: ast.expr) -> Any:
-        """What an annotation stands for: a type, a form of `typing`, or an `Arg`.
-
-        Args:
-            name: the parameter.
-            node: its annotation.
+        """Returns the meaning of a parameter's annotation: a type, a form of `typing`, or an `Arg`.
 
         Raises:
-            ProgramError: it is none that a parameter of a program can have.
+            ProgramError: the annotation is not supported.
         """
         match node:
             case ast.Constant(value=str(text)):
@@ -193,7 +186,7 @@ class SignatureReader:
                 return self._subscript(name, node, self.annotation(name, head), index)
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                 pair = [self.annotation(name, side) for side in (left, right)]
-                chosen = next((one for one in pair if _options(one) is not None), None)
+                chosen = next((member for member in pair if _options(member) is not None), None)
                 if chosen is not None and None in pair:
                     return typing.Optional[chosen]  # noqa: UP045 - built from a value
             case ast.Call(func=head, args=[length], keywords=keywords):
@@ -203,13 +196,13 @@ class SignatureReader:
 
     def _named(self, name: str, node: ast.Name) -> Any:
         try:
-            found = self._look_up(node.id)
+            value = self._look_up(node.id)
         except KeyError:
             message = f"the annotation of {name} names {node.id}, which is not defined; import it"
             raise self._fault(node, message) from None
-        if isinstance(found, Unknown):
-            raise self._fault(node, f"the annotation of {name}: {node.id} {found.reason}")
-        return found
+        if isinstance(value, Unknown):
+            raise self._fault(node, f"the annotation of {name}: {node.id} {value.reason}")
+        return value
 
     def _subscript(self, name: str, node: ast.expr, head: Any, index: ast.expr) -> Any:
         if head is Arg:
@@ -225,16 +218,16 @@ class SignatureReader:
         values: dict[str, Any] = {}
         for keyword in keywords:
             if keyword.arg not in ("name", "scaffold"):
-                raise self._fault(keyword, f"Arg has no option {keyword.arg}; it has name and scaffold")
+                raise self._fault(keyword, f"Arg has no option {keyword.arg}; use name or scaffold")
             values[keyword.arg] = self._constant(name, keyword.value)
         return Arg(self._constant(name, length), **values)
 
     def _constant(self, name: str, node: ast.expr) -> Any:
-        return self._expressions.constant(node, f"what stands in the annotation of {name}")
+        return self._expressions.constant(node, f"the annotation of {name}")
 
 
 def _options(value: Any) -> tuple[Any, ...] | None:
-    """The values of a `Literal`, or the members of an Enum; None for another annotation."""
+    """Returns the values of a `Literal`, or the members of an Enum; None for another annotation."""
     if get_origin(value) is Literal:
         return get_args(value)
     if isinstance(value, type) and issubclass(value, Enum):
@@ -243,5 +236,5 @@ def _options(value: Any) -> tuple[Any, ...] | None:
 
 
 def _aliased(value: Any) -> Any:
-    """What a name that `type` gave stands for."""
+    """Resolves a name from a `type` statement."""
     return value.__value__ if type(value).__name__ == "TypeAliasType" else value

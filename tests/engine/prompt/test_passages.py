@@ -167,9 +167,9 @@ def test_positions_leave_the_gaps_of_schema_placement() -> None:
     [
         (
             "<prompt><a/><b/></prompt>",
-            "words touch, 'Rome.Food' is read as one; put a line break between them",
+            "words run together: 'Rome.Food'; put a line break between them",
         ),
-        ("<prompt><c/></prompt>", "'- figs' begins a line in the schema and is read behind 'Look:' here"),
+        ("<prompt><c/></prompt>", "'- figs' begins a line in the schema but follows 'Look:' here"),
         ("<prompt><b/></prompt>", ""),
     ],
 )
