@@ -1,1 +1,1 @@
-"""The studio and the command line: everything a person sees. The engine knows nothing of this package."""
+"""The user interfaces: studio, command line and servers. The engine does not import this package."""

@@ -1,4 +1,4 @@
-"""`python -m app` is the same as `pml`."""
+"""Makes `python -m app` the same as `pml`."""
 
 from __future__ import annotations
 

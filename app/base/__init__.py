@@ -1,1 +1,1 @@
-"""What the command line, the studio, the server and the language server share."""
+"""Shared code of the command line, the studio, the server and the language server."""

@@ -1,7 +1,6 @@
-"""Documents as they stand: what an editor holds first, then the files of a folder.
+"""Documents of an editor and of folders, and the relations between prompts and schemas.
 
-Tells which schema a prompt belongs to, and what is wrong with either. Knows no tokenizer, and nothing of how
-it is asked. One thread at a time.
+Editor texts override files. It uses no tokenizer. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ Tree = TypeVar("Tree", Parsed[Schema], Parsed[Prompt])
 
 ENDINGS: Final = (".pml", ".xml")
 STALE: Final = " (checked against the last schema without errors)"
-MOST_FILES: Final = 2000
-"""Of a folder, this many documents are looked at."""
+MOST_FILES: Final = 2000  # maximum number of documents read from a folder
 
 _TREES: Final = 64
 _READS_FILES: Final = re.compile(r"\bsrc\s*=")
@@ -33,61 +31,48 @@ _READS_FILES: Final = re.compile(r"\bsrc\s*=")
 
 @dataclass(frozen=True)
 class Document:
-    """One text.
+    """A document."""
 
-    Attributes:
-        path: where it lies, or a name for it where it lies in no folder.
-        text: all of it.
-        kind: what it is; None where that cannot be told.
-        name: the schema that it defines, or that it says it is written for; None where it says none.
-    """
-
-    path: Path
+    path: Path  # its path, or a name if it is not in a folder
     text: str
-    kind: Kind | None
-    name: str | None
+    kind: Kind | None  # schema or prompt; None if unknown
+    name: str | None  # the name of the schema, or the schema name in a prompt; None without one
 
 
 @dataclass(frozen=True)
 class Basis:
-    """The schema that a prompt goes by.
+    """The schema of a prompt."""
 
-    Attributes:
-        document: the schema as it stands.
-        tree: what it says, or what it said last without errors; None where it never said anything.
-        stale: whether the tree is an earlier one.
-    """
-
-    document: Document
-    tree: Schema | None
-    stale: bool
+    document: Document  # the current document
+    tree: Schema | None  # its tree, or the last one without errors; None if there is none
+    stale: bool  # whether the tree is from an earlier version
 
 
 class Library:
-    """Texts by path: those that an editor holds, and files, read again when they change."""
+    """Documents by path, from an editor or from files, which are read again after changes."""
 
     def __init__(self) -> None:
         self._held: dict[Path, Document] = {}
         self._files: dict[Path, tuple[Stamp, Document]] = {}
         self._trees: OrderedDict[Key, Parsed[Schema] | Parsed[Prompt]] = OrderedDict()
         self._sound: dict[Path, Schema] = {}
-        self._near: dict[Path, list[Document]] | None = None  # folders that were looked at once
+        self._near: dict[Path, list[Document]] | None = None  # folders scanned in `looking_once`
 
     def hold(self, path: Path, text: str) -> Document:
-        """Takes the text that an editor has for a path; it counts, and not the file."""
+        """Stores an editor's text for a path, which overrides the file."""
         self._held[path] = document = self.imagined(path, text)
         self._forget_folders()
         self._remember(document)
         return document
 
     def release(self, path: Path) -> None:
-        """Forgets what an editor had for a path; the file counts again."""
+        """Removes an editor's text; the file is used again."""
         self._held.pop(path, None)
         self._forget_folders()
 
     @contextlib.contextmanager
     def looking_once(self) -> Iterator[None]:
-        """Looks at each folder once while it lasts: many questions about one state of the files."""
+        """Scans each folder only once during the context."""
         if self._near is not None:
             yield
             return
@@ -99,15 +84,11 @@ class Library:
 
     @property
     def held(self) -> tuple[Document, ...]:
-        """What editors have open, in the order of opening."""
+        """Returns the open documents, in the order of opening."""
         return tuple(self._held.values())
 
     def document(self, path: Path) -> Document:
-        """The text of a path.
-
-        Raises:
-            TextFileError: no editor has it, and the file cannot be read as text.
-        """
+        """Returns the document of a path; raises TextFileError without editor text or readable file."""
         if path in self._held:
             return self._held[path]
         stamp = stamp_of(path)
@@ -121,9 +102,9 @@ class Library:
         return document
 
     def imagined(self, path: Path, text: str) -> Document:
-        """The document that a text would be at a path; nothing is kept of it."""
-        told: Kind | None = "schema" if path.suffix == ".pml" else None
-        kind = document_kind(text) or told
+        """Returns a document with this text, without storing it."""
+        by_name: Kind | None = "schema" if path.suffix == ".pml" else None
+        kind = document_kind(text) or by_name
         document = Document(path, text, kind, None)
         if kind == "schema":
             schema = self.schema(document).tree
@@ -134,21 +115,21 @@ class Library:
         return document
 
     def schema(self, document: Document) -> Parsed[Schema]:
-        """A document read as a schema."""
-        if _READS_FILES.search(document.text):  # what other files say may have changed
+        """Parses a document as a schema."""
+        if _READS_FILES.search(document.text):  # included files may have changed
             return parse_schema(document.text, base=folder_of(document.path))
         key = ("schema", folder_of(document.path), document.text)
         known = cast(Parsed[Schema] | None, self._trees.get(key))
         return self._keep(key, known or parse_schema(document.text, base=key[1]))
 
     def prompt(self, document: Document) -> Parsed[Prompt]:
-        """A document read as a prompt."""
+        """Parses a document as a prompt."""
         key = ("prompt", None, document.text)
         known = cast(Parsed[Prompt] | None, self._trees.get(key))
         return self._keep(key, known or parse_prompt(document.text))
 
     def beside(self, path: Path) -> list[Document]:
-        """The documents in the folder of a path, in the order of their names."""
+        """Returns the documents in the folder of a path, sorted by name."""
         folder = folder_of(path)
         if folder is None:
             return []
@@ -159,56 +140,56 @@ class Library:
         return list(self._near[folder])
 
     def _in(self, folder: Path) -> list[Document]:
-        paths = {held for held in self._held if folder_of(held) == folder}
-        with contextlib.suppress(OSError):  # the folder of a text that was never saved may not be there
-            paths |= {one for one in folder.iterdir() if one.suffix in ENDINGS and one.name[0] != "."}
-        found: list[Document] = []
-        for one in sorted(paths)[:MOST_FILES]:
+        paths = {path for path in self._held if folder_of(path) == folder}
+        with contextlib.suppress(OSError):  # the folder may be missing
+            paths |= {file for file in folder.iterdir() if file.suffix in ENDINGS and file.name[0] != "."}
+        documents: list[Document] = []
+        for file in sorted(paths)[:MOST_FILES]:
             try:
-                found.append(self.document(one))
+                documents.append(self.document(file))
             except TextFileError:
                 continue
-        return found
+        return documents
 
     def schemas(self, path: Path) -> list[Document]:
-        """The schemas that a document at a path can go by: those of its folder, then others that are open."""
+        """Returns candidate schemas for a path: those of its folder, then other open ones."""
         near = [document for document in self.beside(path) if document.kind == "schema"]
         known = {document.path for document in near}
-        return near + [one for one in self.held if one.kind == "schema" and one.path not in known]
+        return near + [schema for schema in self.held if schema.kind == "schema" and schema.path not in known]
 
     def basis(self, prompt: Document) -> Basis | None:
-        """The schema that a prompt goes by: of the name that it says, else the one that it lies beside.
+        """Returns the schema of a prompt: by name, or by file.
 
-        Beside a prompt without a name is the schema whose file is called like it (`travel.pml` for
-        `travel.prompt.1.pml`), else the only one of the folder.
+        For a prompt without a schema name, the schema file with the same stem (`travel.pml` for
+        `travel.prompt.1.pml`), else the only schema of the folder.
         """
         stem = prompt.path.name.split(".")[0]
         near = self.schemas(prompt.path)
         if prompt.name is not None:
-            near = [one for one in near if prompt.name in self._names(one)]
+            near = [file for file in near if prompt.name in self._names(file)]
         else:
-            near = [one for one in near if folder_of(one.path) == folder_of(prompt.path)]
-            called = [one for one in near if one.path.stem == stem]
+            near = [file for file in near if folder_of(file.path) == folder_of(prompt.path)]
+            called = [file for file in near if file.path.stem == stem]
             near = called or (near if len(near) == 1 else [])
         if not near:
             return None
-        called = [one for name in (stem, prompt.name) for one in near if one.path.stem == name]
+        called = [file for name in (stem, prompt.name) for file in near if file.path.stem == name]
         document = (called or near)[0]
         parsed = self.schema(document)
-        sound = None if parsed.ok else self._sound.get(document.path)
-        return Basis(document, sound or parsed.tree, sound is not None)
+        valid = None if parsed.ok else self._sound.get(document.path)
+        return Basis(document, valid or parsed.tree, valid is not None)
 
     def prompts(self, schema: Path) -> list[Document]:
-        """The prompts that go by the schema at a path: of its folder, and open ones of others."""
+        """Returns the prompts of the schema at a path: those in its folder, and open ones elsewhere."""
         with self.looking_once():
             near = self.beside(schema)
             known = {document.path for document in near}
             near += [document for document in self.held if document.path not in known]
-            bases = [(one, self.basis(one)) for one in near if one.kind == "prompt"]
-        return [one for one, basis in bases if basis is not None and basis.document.path == schema]
+            bases = [(file, self.basis(file)) for file in near if file.kind == "prompt"]
+        return [file for file, basis in bases if basis is not None and basis.document.path == schema]
 
     def diagnostics(self, document: Document) -> tuple[Diagnostic, ...]:
-        """Every fault of a document, of a prompt also against its schema; each once."""
+        """Returns the diagnostics of a document without duplicates, for a prompt also against its schema."""
         if document.kind is None:
             return ()
         if document.kind == "schema":
@@ -218,20 +199,22 @@ class Library:
             return tuple(dict.fromkeys(prompt.diagnostics))
         bound = bind(basis.tree, prompt.tree, self._earlier(document, basis.tree)).diagnostics
         if basis.stale:
-            bound = tuple(replace(one, message=one.message + STALE) for one in bound)
+            bound = tuple(replace(fault, message=fault.message + STALE) for fault in bound)
         return tuple(dict.fromkeys((*prompt.diagnostics, *bound)))
 
     def _earlier(self, prompt: Document, schema: Schema) -> list[Schema]:
-        """What a schema said before, as far as that is remembered, the latest first."""
+        """Earlier remembered versions of a schema, latest first."""
         folder = folder_of(prompt.path)
         known = (parsed for key, parsed in reversed(self._trees.items()) if key[:2] == ("schema", folder))
         trees = (parsed.tree for parsed in known if parsed.ok)
         return [
-            one for one in trees if isinstance(one, Schema) and one.name == schema.name and one is not schema
+            tree
+            for tree in trees
+            if isinstance(tree, Schema) and tree.name == schema.name and tree is not schema
         ]
 
     def sources(self, document: Document) -> list[Path]:
-        """The files that a schema reads, those that are missing too; none outside its folder."""
+        """Returns the files that a schema reads, including missing ones; none outside its folder."""
         folder = folder_of(document.path)
         tree = self.schema(document).tree if document.kind == "schema" else None
         if tree is None or folder is None:
@@ -240,11 +223,11 @@ class Library:
         return [folder / src for src in sorted(named) if src[:1] != "/" and ".." not in src.split("/")]
 
     def _names(self, schema: Document) -> tuple[str | None, str | None]:
-        """What a schema is called, and was called when it had no errors last."""
-        sound = self._sound.get(schema.path)
-        if sound is None or sound.name == schema.name or self.schema(schema).ok:
+        """The current name of a schema, and its name in the last version without errors."""
+        valid = self._sound.get(schema.path)
+        if valid is None or valid.name == schema.name or self.schema(schema).ok:
             return schema.name, None
-        return schema.name, sound.name
+        return schema.name, valid.name
 
     def _forget_folders(self) -> None:
         if self._near is not None:
@@ -265,12 +248,12 @@ class Library:
 
 
 def folder_of(path: Path) -> Path | None:
-    """The folder that a document lies in; None where it was never saved."""
+    """Returns the folder of a document; None if it was never saved."""
     return path.parent if path.is_absolute() else None
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """What changes when a file changes, also where it is replaced by another; None where there is none."""
+    """Returns a stamp that changes with a file, even if it is replaced; None without a file."""
     try:
         state = path.stat()
     except (OSError, ValueError):

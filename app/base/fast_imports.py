@@ -1,13 +1,13 @@
-"""What a process does without, so that it starts soon. Only a program that owns its process asks for it.
+"""Speeds up the start of a process by deferring unused imports. Only for programs that own their process.
 
-To import one model, transformers imports a compiler, tensors that are spread over machines, and the table of
-all its models; none of them is ever used here. Two means, and neither changes what is computed:
+To import a model, transformers imports a compiler, distributed tensors and the table of all its models, which
+are never used here. Two techniques avoid that without changing results:
 
-- The `__init__` of a package in `LATE` is run when something is asked for that it defines; its submodules
-  are imported without it, as it does not matter to them.
-- Where transformers asks whether a part of torch is there, the answer is no, as on builds without it.
+- The `__init__` of a package in `LATE` runs only when one of its own names is used. Its submodules are
+  imported without it.
+- When transformers checks whether a part of torch is available, the answer is no, as in builds without it.
 
-A version of these libraries that takes it otherwise is imported as it wants to be, and starts later.
+If a new version of these libraries does not support this, it is imported normally, which is slower.
 """
 
 from __future__ import annotations
@@ -32,26 +32,21 @@ log = logging.getLogger(__name__)
 LATE = ("torch._dynamo", "transformers", "transformers.models")
 COMPILER = "torch._dynamo"
 MARKS = ("allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph")
-"""Decorators that tell the compiler about a function; without a compiler they leave it as it is."""
+"""Decorators for the compiler, which do nothing without it."""
 NEEDED = ("modeling_utils", "models.auto.modeling_auto", "models.auto.tokenization_auto")
 UNUSED = ("is_torch_distributed_available", "is_torch_flex_attn_available")
 STUBS = "gradio.component_meta"
 SPINS = "1000"
-"""Turns of a thread that waits, some 10 µs. With another program on a core, the default of 300,000 makes a
-step 2 to 20 times as long."""
+"""Spins of a waiting thread, some 10 µs. If another program uses a core, the default of 300,000 makes a
+step 2 to 20 times as long.
+"""
 _WAITS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-ITSELF = "direct_transformers_import"
-"""By which transformers runs its own `__init__` once more."""
-OPTIONAL = "pandas"
-"""Looked for by a library that has no other use for it than rows of a kind that nobody gives it."""
+ITSELF = "direct_transformers_import"  # the function with which transformers runs its own `__init__` again
+OPTIONAL = "pandas"  # a library checks for it, but only needs it for inputs that are never used here
 
 
 class LatePackage(ModuleType):
-    """Stands for a package until one of its own names is asked for.
-
-    Args:
-        spec: of the package.
-    """
+    """A placeholder for a package until one of its own names is used."""
 
     def __init__(self, spec: ModuleSpec) -> None:
         super().__init__(spec.name)
@@ -61,7 +56,7 @@ class LatePackage(ModuleType):
         self.__package__ = spec.name
 
     def __getattr__(self, name: str) -> Any:
-        """Returns what the package itself has under the name, which is loaded for it."""
+        """Returns the package's own attribute, and imports the package for it."""
         if name == "__version__":
             from importlib.metadata import version
 
@@ -86,31 +81,31 @@ class LatePackage(ModuleType):
 
 @contextlib.contextmanager
 def without_stubs() -> Iterator[None]:
-    """Imports Gradio without the type stubs that it compares with, or writes beside, each of its sources.
+    """Imports Gradio without generating type stubs, which is half of its import time.
 
-    That is half of its import. It leaves out a class whose file it cannot find.
+    Gradio skips a class if it cannot find its file.
     """
-    found = inspect.getfile
+    original = inspect.getfile
 
     def file_of(kind: Any) -> str:
         if sys._getframe(1).f_globals.get("__name__") == STUBS:
             raise OSError("no stub is wanted")
-        return found(kind)
+        return original(kind)
 
     setattr(inspect, "getfile", file_of)  # noqa: B010 - its stub has a narrower type
     try:
         yield
     finally:
-        inspect.getfile = found
+        inspect.getfile = original
 
 
 def wait_briefly() -> None:
-    """Has threads of torch that wait for one another leave the processor soon, unless the user has set that.
+    """Shortens the spinning of torch's waiting threads, unless the user configured it.
 
-    GNU's OpenMP library reads how long they spin when it is loaded. So it is loaded here, and the environment
-    stays as it was: programs that are started from here wait as they please.
+    GNU's OpenMP library reads the setting when it is loaded. So this function loads it and then restores the
+    environment, so that child processes are not affected.
     """
-    spec = None if any(one in os.environ for one in _WAITS) else importlib.util.find_spec("torch")
+    spec = None if any(name in os.environ for name in _WAITS) else importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return
     os.environ[_WAITS[0]] = SPINS
@@ -129,7 +124,7 @@ def _unmarked(function: Any = None, *_: Any, **__: Any) -> Any:
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Loads the engine's libraries; what is imported meanwhile stays, and the collector passes it by."""
+    """Loads the engine's libraries, and excludes their objects from garbage collection."""
     gc.disable()
     try:
         if "transformers" not in sys.modules:
@@ -148,12 +143,7 @@ def starting() -> Iterator[None]:
 
 
 def _defer(torch_path: Any) -> None:
-    """Imports what a model needs of transformers, and no more.
-
-    Raises:
-        ImportError: it cannot be imported so.
-        AttributeError: the same.
-    """
+    """Imports only the parts of transformers that a model needs."""
     places: Any = {"": None, "torch": torch_path}
     for name in LATE:
         parent, _, own = name.rpartition(".")
@@ -193,7 +183,7 @@ def _itself(*_: Any) -> ModuleType:
 
 @contextlib.contextmanager
 def _hidden(name: str) -> Iterator[None]:
-    """Has a package that was not imported yet look as if it were not installed."""
+    """Hides a package that is not imported yet, as if it were not installed."""
     if name in sys.modules:
         yield
         return

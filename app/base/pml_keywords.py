@@ -1,6 +1,6 @@
-"""The words that editors of PML offer and explain: elements, where they may stand, their attributes.
+"""PML keywords for editors: elements, their allowed places and their attributes.
 
-The studio's page and the language server both take them from here.
+Both the studio's page and the language server use them.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ ELEMENTS: Final[dict[str, str]] = {
     "schema": "the root of a schema",
     "module": "reusable text, cached once",
     "union": "a prompt takes at most one of its modules",
-    "param": "a blank that a prompt fills",
+    "param": "a parameter that a prompt sets",
     "system": "a system turn",
     "user": "a user turn",
     "assistant": "an assistant turn",
     "scaffold": "modules that are encoded together",
     "include": "the content of another schema",
 }
-"""The elements of a schema, in the order in which they are offered."""
+"""The elements of a schema, in the order of completion."""
 
 IN_PROMPTS: Final[dict[str, str]] = {
     "prompt": "the root of a prompt",
     "arg": "an argument of several lines",
     **{role: ELEMENTS[role] for role in ROLES},
 }
-"""The elements of a prompt that are no imports."""
+"""The elements of a prompt other than imports."""
 
 ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
-    "schema": {"name": "what prompts call it"},
+    "schema": {"name": "its name in prompts"},
     "module": {
-        "name": "what prompts call it",
+        "name": "its name in prompts",
         "cache": '"false": never stored',
         "src": "read its text from a file",
     },
     "union": {"scaffold": "name of a member"},
-    "include": {"src": "a schema beside this one"},
+    "include": {"src": "a schema in this folder"},
     "param": {
-        "name": "what prompts call it",
-        "len": "the most tokens it may take",
-        "default": "used where a prompt gives none",
-        "scaffold": "stands in while the module is encoded",
+        "name": "its name in prompts",
+        "len": "its maximum length in tokens",
+        "default": "its default value",
+        "scaffold": "its placeholder while the module is encoded",
     },
     "scaffold": {"modules": "paths, space-separated"},
 }
@@ -56,7 +56,7 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "param": ("name", "len"),
     "scaffold": ("modules",),
 }
-"""Attributes that an element cannot do without."""
+"""Required attributes of elements."""
 
 HOLDS: Final[dict[str, tuple[str, ...]]] = {
     "schema": ("module", "union", *ROLES, "scaffold", "include"),
@@ -64,14 +64,13 @@ HOLDS: Final[dict[str, tuple[str, ...]]] = {
     "union": ("module",),
     **dict.fromkeys(ROLES, ("module", "union", "include")),
 }
-"""The elements that may stand directly in another, in a schema."""
+"""The allowed children of elements in a schema."""
 
-EMPTY: Final = ("include", "param", "scaffold")
-"""Elements that hold nothing."""
+EMPTY: Final = ("include", "param", "scaffold")  # empty elements
 
 
 def preview(module: Module) -> str:
-    """The start of the module's own text, on one line."""
+    """Returns the start of the module's own text, on one line."""
     words: list[str] = []
     for child in module.contents():
         if isinstance(child, Text):

@@ -1,4 +1,4 @@
-"""Writing a user's file: whole or not at all, and as its owner has set it up."""
+"""Writes a user's file atomically, with its owner and permissions."""
 
 from __future__ import annotations
 
@@ -14,35 +14,30 @@ from engine.files.directory import NotPlainError
 
 
 class _HalfWrittenError(OSError):
-    """Neither the new content nor the old could be written over a file."""
+    """Neither the new nor the old content could be written completely."""
 
 
 def write_text(path: Path, text: str, *, overwrite: bool = True) -> None:
-    """Writes a text as UTF-8; line ends stay as they are. The rest is as for `write_bytes`.
-
-    Raises:
-        UnicodeEncodeError: the text holds half of a surrogate pair.
-    """
+    """Writes a text like `write_bytes`; raises UnicodeEncodeError for half of a surrogate pair."""
     write_bytes(path, text.encode("utf-8"), overwrite=overwrite)
 
 
 def write_bytes(path: Path, data: bytes, *, overwrite: bool = True) -> None:
-    """Writes a file so that at any instant either the old or the new content is there, whole.
+    """Writes a file atomically: it always has either the old or the new content.
 
-    A link is followed, and a file that is there already keeps its permissions and, where we may, its owner.
-    One of several names (hard links) keeps them all: it is written in place, after a whole copy of the new
-    content has been put beside it.
+    Follows a link, and preserves permissions and, if possible, the owner of an existing file. A file with
+    hard links is written in place, after writing a copy of the new content next to it.
 
     Args:
         path: the file.
         data: its new content.
-        overwrite: whether a file that is there may be replaced.
+        overwrite: whether to replace an existing file.
 
     Raises:
-        FileExistsError: there is a file already, and it may not be replaced.
-        NotPlainError: what is there is a device, a pipe, a socket or a folder.
-        PermissionError: the file is there and is not to be written, though its folder is.
-        OSError: as the system reports it; the old content is there, or the message names its new copy.
+        FileExistsError: the file exists and may not be replaced.
+        NotPlainError: the path is a device, a pipe, a socket or a folder.
+        PermissionError: the file is not writable, although its folder is.
+        OSError: from the system; the old content is unchanged, or the message names the new copy.
     """
     require_replaceable(path, overwrite=overwrite)
     target = path.resolve()
@@ -59,18 +54,18 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool = True) -> None:
 
 
 def move_new(old: Path, new: Path) -> None:
-    """Gives a file a name that is free, on the same disk; a link itself gets it, not what it leads to.
+    """Renames a file to a free name on the same disk; a link itself is renamed, not its target.
 
     Raises:
-        FileExistsError: the name is taken.
-        FileNotFoundError: the file, or the folder of the new name, is not there.
-        OSError: as the system reports it; the file has its old name.
+        FileExistsError: the name exists.
+        FileNotFoundError: the file or the target folder is missing.
+        OSError: from the system; the file has its old name.
     """
     try:
         os.link(old, new, follow_symlinks=False)
     except (FileExistsError, FileNotFoundError):
         raise
-    except (OSError, NotImplementedError):  # a file system without links: the name is taken first
+    except (OSError, NotImplementedError):  # without hard links, reserve the name first
         new.touch(exist_ok=False)
         try:
             old.replace(new)
@@ -82,15 +77,15 @@ def move_new(old: Path, new: Path) -> None:
 
 
 def require_replaceable(path: Path, *, overwrite: bool) -> None:
-    """Refuses a place that `write_bytes` would refuse, before anything is written.
+    """Raises the errors of `write_bytes` for a path, before anything is written.
 
     Raises:
         FileExistsError, NotPlainError, PermissionError: as for `write_bytes`.
-        FileNotFoundError: its folder does not exist.
-        OSError: as the system reports it.
+        FileNotFoundError: its folder is missing.
+        OSError: from the system.
     """
     try:
-        old = path.stat()  # before links are resolved: /dev/stdout leads to a pipe that no path names
+        old = path.stat()  # before resolving links: /dev/stdout leads to a pipe without a path
     except FileNotFoundError:
         path.resolve().parent.stat()
         return
@@ -98,13 +93,13 @@ def require_replaceable(path: Path, *, overwrite: bool) -> None:
         raise NotPlainError(errno.EINVAL, "it is no plain file", str(path))
     if not overwrite:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    # A renaming would replace a read-only file without a word.
+    # A rename would silently replace a read-only file.
     if not old.st_mode & 0o222 or not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "the file is read-only", str(path))
 
 
 def _write_in_place(target: Path, data: bytes, copy: Path) -> None:
-    """Writes over a file that has other names too; `copy` holds the new content until that is done."""
+    """Overwrites a file with hard links; `copy` has the new content until that succeeds."""
     try:
         before = target.read_bytes()
         try:
@@ -124,7 +119,7 @@ def _write_in_place(target: Path, data: bytes, copy: Path) -> None:
 
 
 def overwrite_in_place(target: Path, data: bytes) -> None:
-    """Writes over a file where it lies, and flushes it to the disk."""
+    """Overwrites a file in place, and flushes it to disk."""
     with target.open("r+b") as file:
         file.write(data)
         file.truncate()
@@ -133,7 +128,7 @@ def overwrite_in_place(target: Path, data: bytes) -> None:
 
 
 def _keep_owner(descriptor: int, old: os.stat_result) -> None:
-    chown = getattr(os, "fchown", None)  # Windows has none
+    chown = getattr(os, "fchown", None)  # missing on Windows
     if chown is not None and (old.st_uid, old.st_gid) != (os.getuid(), os.getgid()):
         with contextlib.suppress(PermissionError):
             chown(descriptor, old.st_uid, old.st_gid)

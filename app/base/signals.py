@@ -1,4 +1,4 @@
-"""A plain kill and the end of the terminal stop a command as Ctrl-C does: what waits is written before."""
+"""Makes SIGTERM and SIGHUP stop a command like Ctrl-C, so that pending data is written first."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-NAMES = ("SIGTERM", "SIGHUP")  # the latter not everywhere
-REPEATED_SECONDS = 2.0  # in which another one is the same wish: a group of processes may hear it twice
+NAMES = ("SIGTERM", "SIGHUP")  # SIGHUP is missing on some systems
+REPEATED_SECONDS = 2.0  # a repeated signal within this time is ignored: a process group may get it twice
 
 
 class StoppedError(KeyboardInterrupt):
-    """The signal that came.
+    """A signal stopped the command.
 
     Attributes:
-        number: of the signal.
+        number: number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -28,10 +28,10 @@ class StoppedError(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def as_interrupts() -> Iterator[None]:
-    """Has the first of these signals raise StoppedError in the main thread.
+    """Makes the first of these signals raise StoppedError in the main thread.
 
-    One that comes later ends the process at once. What is ignored, as under nohup, or handled by others stays
-    so.
+    A later one ends the process immediately. Signals that are ignored, as under nohup, or handled elsewhere
+    stay unchanged.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -39,7 +39,7 @@ def as_interrupts() -> Iterator[None]:
     known = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
     ours = [number for number in known if signal.getsignal(number) == signal.SIG_DFL]
 
-    first: list[float] = []  # when the first one came
+    first: list[float] = []  # time of the first signal
 
     def stop(number: int, _: FrameType | None) -> None:
         now = time.monotonic()

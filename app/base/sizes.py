@@ -1,10 +1,10 @@
-"""Numbers of bytes in words."""
+"""Formats numbers of bytes."""
 
 from __future__ import annotations
 
 
 def size(count: int) -> str:
-    """Returns a number of bytes in words: `512 B`, `1.5 MiB`."""
+    """Formats a number of bytes: `512 B`, `1.5 MiB`."""
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:

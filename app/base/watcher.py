@@ -1,7 +1,6 @@
-"""Documents checked again when they change: what is looked at, what has changed, and a line on each.
+"""Checks documents again when they change, and reports a line for each.
 
-Files are looked at, not listened for: that works on every system and on network folders, and sees a file that
-an editor replaces as well as one that it writes over.
+It polls the files. Polling works on every system and on network folders, and also detects replaced files.
 """
 
 from __future__ import annotations
@@ -17,29 +16,28 @@ from engine.files.text_files import MissingFileError, TextFileError, is_folder
 from engine.pml import Diagnostic, Prompt, Schema
 
 Deepen = Callable[[Schema, Prompt | None], tuple[Diagnostic, ...]]
-"""From a schema, or one with a prompt, without errors, to what is wrong with it for a model."""
+"""Returns more diagnostics, which need a model, for a schema, or a schema and a prompt, without errors."""
 
-Encode = Callable[[Schema], str]
-"""Has a schema without errors encoded, and says in a few words what that was."""
+Encode = Callable[[Schema], str]  # encodes a schema without errors, and describes the result in a few words
 
 
 @dataclass
 class Changes:
-    """Which files have changed since they were told of.
+    """Detects changed files.
 
-    A file is told of once two looks in a row find it the same, so one that is being written waits.
+    A change is reported if two polls in a row find the same state, so a file that is being written waits.
     """
 
     _seen: dict[Path, Stamp | None] = field(default_factory=dict)
     _told: dict[Path, Stamp | None] = field(default_factory=dict)
 
     def know(self, path: Path) -> None:
-        """Takes a file as it is now for told of, unless it was looked at before."""
+        """Marks a new file as reported in its current state."""
         if path not in self._seen:
             self._seen[path] = self._told[path] = stamp_of(path)
 
     def look(self, paths: Iterable[Path]) -> set[Path]:
-        """Looks at files; the answer is which of these, and of those told of before, have changed."""
+        """Polls files, and returns those of them, and of earlier reported ones, that changed."""
         changed: set[Path] = set()
         for path in {*paths, *self._told}:
             stamp = stamp_of(path)
@@ -52,15 +50,15 @@ class Changes:
 
 
 class Watch:
-    """Files and folders under watch.
+    """Watched files and folders.
 
     Args:
-        given: what was named; of a folder, the documents that lie directly in it.
-        deepen: what only a model can tell of documents without errors.
-        encode: has schemas without errors encoded.
+        given: files and folders; of a folder, the documents directly in it.
+        deepen: adds diagnostics that need a model.
+        encode: encodes schemas without errors.
 
     Raises:
-        NoFileError: something named is not there.
+        NoFileError: a path does not exist.
     """
 
     def __init__(
@@ -71,11 +69,11 @@ class Watch:
         self._library = Library()
         self._changes = Changes()
         self._lines: dict[Path, str] = {}
-        self._bases: dict[Path, Path] = {}  # of prompts, their schemas
-        self._sources: dict[Path, set[Path]] = {}  # of schemas, the files that they read
+        self._bases: dict[Path, Path] = {}  # schemas of prompts
+        self._sources: dict[Path, set[Path]] = {}  # files that schemas read
 
     def look(self) -> list[str]:
-        """Looks once; the answer is a line on each document that has changed or is judged otherwise now."""
+        """Polls once, and returns a line for each document with a change or a new verdict."""
         listed = self._listed()
         below: set[Path] = set().union(*self._sources.values())
         changed = self._changes.look([*listed, *self._bases.values(), *below])
@@ -86,7 +84,6 @@ class Watch:
             return self._told(listed, changed, before)
 
     def _told(self, listed: list[Path], changed: set[Path], before: dict[Path, Path]) -> list[str]:
-        """The lines on what has changed, and on what is judged otherwise with it."""
         documents = self._ordered(listed)
         gone = [path for path in self._lines if path in changed and path not in documents]
         lines = [
@@ -97,17 +94,17 @@ class Watch:
         return lines
 
     def _listed(self) -> list[Path]:
-        found: list[Path] = []
+        paths: list[Path] = []
         for path, folder in self._given:
             if not folder:
-                found.append(path)
+                paths.append(path)
                 continue
-            with contextlib.suppress(OSError):  # it may come back
-                found += [one for one in path.iterdir() if one.suffix in ENDINGS and one.name[0] != "."]
-        return found
+            with contextlib.suppress(OSError):  # the folder may come back
+                paths += [file for file in path.iterdir() if file.suffix in ENDINGS and file.name[0] != "."]
+        return paths
 
     def _ordered(self, listed: Iterable[Path]) -> list[Path]:
-        """The documents under watch, schemas before prompts: what a schema breaks is told behind it."""
+        """The watched documents, schemas before prompts, so that a schema's errors precede their effects."""
         prompts: set[Path] = set()
         others: set[Path] = set()
         self._bases.clear()
@@ -129,11 +126,11 @@ class Watch:
                 self._bases[path] = basis.document.path
                 self._sources[basis.document.path] = set(self._library.sources(basis.document))
         for path in {*others}.union(*self._sources.values()):
-            self._changes.know(path)  # what is read besides is told of when it changes
+            self._changes.know(path)  # later changes of included files are reported
         return [*sorted(others), *sorted(prompts)]
 
     def _news(self, path: Path, changed: set[Path], before: dict[Path, Path]) -> str | None:
-        """The line on a document, if it changed itself or is judged otherwise than before."""
+        """The line of a document if it changed or has a new verdict."""
         own = {path, *self._sources.get(path, ())}
         bases = {known[path] for known in (before, self._bases) if path in known}
         above = bases.union(*(self._sources.get(basis, ()) for basis in bases))
@@ -153,34 +150,34 @@ class Watch:
             return f"{path.name}: {error}"
         try:
             return f"{path.name}: {self._verdict(document, encode)}"
-        except PromptCacheError as error:  # of the model or the store; the next change may mend it
+        except PromptCacheError as error:  # of the model or store; the next change may fix it
             return f"{path.name}: {error}"
 
     def _verdict(self, document: Document, encode: bool) -> str:
         if document.kind is None:
             return "neither a schema nor a prompt"
-        found = self._library.diagnostics(document)
-        sound = not any(one.severity == "error" for one in found)
+        diagnostics = self._library.diagnostics(document)
+        valid = not any(fault.severity == "error" for fault in diagnostics)
         basis = self._library.basis(document) if document.kind == "prompt" else None
         schema = basis.tree if basis else self._library.schema(document).tree
         prompt = self._library.prompt(document).tree if document.kind == "prompt" else None
         by_itself = document.kind == "prompt" and basis is None
-        if sound and schema is not None and self._deepen is not None and not by_itself:
-            found = tuple(dict.fromkeys((*found, *self._deepen(schema, prompt))))
-        words = f"{document.kind}, {judged(found)}"
+        if valid and schema is not None and self._deepen is not None and not by_itself:
+            diagnostics = tuple(dict.fromkeys((*diagnostics, *self._deepen(schema, prompt))))
+        words = f"{document.kind}, {judged(diagnostics)}"
         if by_itself:
-            named = f"no schema {document.name!r} lies beside it" if document.name else "it names no schema"
+            named = f"no schema {document.name!r} is in its folder" if document.name else "it names no schema"
             words += f"; {named}"
-        errors = any(one.severity == "error" for one in found)
+        errors = any(fault.severity == "error" for fault in diagnostics)
         if document.kind == "schema" and schema is not None and encode and self._encode and not errors:
             words += f"; {self._encode(schema)}"
         return words
 
 
 def judged(found: Iterable[Diagnostic]) -> str:
-    """Diagnostics in a few words: how many of which kind, and the first of the gravest."""
+    """Summarizes diagnostics: counts by severity, and the first of the most severe."""
     grades = ("error", "warning")
-    listed = {grade: [one for one in found if one.severity == grade] for grade in grades}
+    listed = {grade: [fault for fault in found if fault.severity == grade] for grade in grades}
     counts = [f"{len(ones)} {grade}{'' if len(ones) == 1 else 's'}" for grade, ones in listed.items() if ones]
     if not counts:
         return "ok"

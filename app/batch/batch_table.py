@@ -1,6 +1,6 @@
-"""What the answers of a batch come to: verdicts, and the columns of a table for a spreadsheet.
+"""Results of a batch: verdicts, and the columns of a spreadsheet table.
 
-The command line and the studio tell the same of a row, under the same names.
+The command line and the studio use the same names.
 """
 
 from __future__ import annotations
@@ -14,97 +14,83 @@ from engine.rows.expectations import Expectation, Judged
 from engine.rows.rows import Row
 
 SIDES = ("cached", "uncached")
-GUARDED = "A text that a spreadsheet would compute as a formula has an apostrophe before it."
+GUARDED = "Texts that a spreadsheet would run as formulas start with an apostrophe."
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def verdicts(expect: Sequence[Expectation], judged: Mapping[str, Judged | None]) -> dict[str, Any]:
-    """Returns `passed`, and `checks` with why each is not met, "" where it is; {} where nothing was.
-
-    Args:
-        expect: all that was expected of each answer.
-        judged: what came of that, by side.
-    """
-    known = {side: one for side, one in judged.items() if one is not None}
+    """Returns `passed`, and `checks` with the reason for each failure, "" if it passed; {} without checks."""
+    known = {side: verdict for side, verdict in judged.items() if verdict is not None}
     if not known:
         return {}
     return {
-        "passed": {side: one.passed for side, one in known.items()},
+        "passed": {side: verdict.passed for side, verdict in known.items()},
         "checks": [
-            {"expect": str(one), **{side: found.faults[at] for side, found in known.items()}}
-            for at, one in enumerate(expect)
+            {"expect": str(expectation), **{side: verdict.faults[at] for side, verdict in known.items()}}
+            for at, expectation in enumerate(expect)
         ],
     }
 
 
 def columns_of(row: Row, told: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the table: what it asks, then what came of it.
-
-    Args:
-        row: the row as it was read.
-        told: its line of JSON; nothing where it has not ended.
-    """
-    found: dict[str, Any] = {"id": str(row.id), "line": row.line, "picks": " ".join(row.picks)}
-    found |= arguments_of(row)
-    found |= {f"set {name}": str(value) for name, value in row.settings.items()}
+    """Returns a row of the table: inputs, then results from its JSON line, which is empty before its end."""
+    columns: dict[str, Any] = {"id": str(row.id), "line": row.line, "picks": " ".join(row.picks)}
+    columns |= arguments_of(row)
+    columns |= {f"set {name}": str(value) for name, value in row.settings.items()}
     state = "failed" if "error" in told else "done" if told else "waiting"
-    found |= {"text": row.text or row.prompt or "", "state": state}
-    found["error"] = told.get("error", {}).get("message", "")
+    columns |= {"text": row.text or row.prompt or "", "state": state}
+    columns["error"] = told.get("error", {}).get("message", "")
     for side in SIDES:
         if side in told:
-            found |= _side(side, told)
+            columns |= _side(side, told)
     for name in ("first_token_agrees", "same_text"):
         if name in told:
-            found[name.replace("_", " ")] = "yes" if told[name] else "no"
+            columns[name.replace("_", " ")] = "yes" if told[name] else "no"
     if told.get("kl_first_token") is not None:
-        found["kl first token"] = told["kl_first_token"]
-    return found
+        columns["kl first token"] = told["kl_first_token"]
+    return columns
 
 
 def table_text(rows: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
-    """Rows as CSV, and whether a text was kept from acting as a formula, as no text of a model can.
-
-    Args:
-        rows: as `columns_of` gives them; the columns are those of all of them.
-    """
-    kept = list(rows)
-    columns = list(dict.fromkeys(name for row in kept for name in row))
+    """Returns rows as CSV, and whether a text was escaped because a spreadsheet would run it as a formula."""
+    listed = list(rows)
+    columns = list(dict.fromkeys(name for row in listed for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\r\n", restval="")
     writer.writerow({name: _safe(name) for name in columns})
     guarded = False
-    for row in kept:
+    for row in listed:
         safe = {name: _safe(value) for name, value in row.items()}
         guarded |= any(isinstance(row[name], str) and row[name] != safe[name] for name in row)
         writer.writerow(safe)
-    return f"\ufeff{out.getvalue()}", guarded  # by the mark a spreadsheet knows that it is UTF-8
+    return f"\ufeff{out.getvalue()}", guarded  # the mark tells spreadsheets that this is UTF-8
 
 
 def arguments_of(row: Row) -> dict[str, str]:
-    """The arguments of a row by `module/parameter`, or however the row writes them."""
-    found: dict[str, str] = {}
+    """Returns the arguments of a row by `module/parameter`, or by the row's own keys."""
+    arguments: dict[str, str] = {}
     for key, value in row.arguments.items():
         if isinstance(value, str):
-            found[key] = value
+            arguments[key] = value
         else:
-            found |= {f"{key}/{name}": inner for name, inner in value.items()}
-    return found
+            arguments |= {f"{key}/{name}": inner for name, inner in value.items()}
+    return arguments
 
 
 def _side(side: str, told: Mapping[str, Any]) -> dict[str, Any]:
     answer = told[side]
     tokens = answer["tokens"]
-    found = {
+    columns = {
         f"{side} answer": answer["text"],
         f"{side} ttft ms": round(answer["ttft_ms"], 3),
         f"{side} tokens from cache": tokens.get("from_cache", 0),
         f"{side} tokens computed": tokens.get("computed", 0),
     }
     if side in told.get("passed", {}):
-        found[f"{side} passed"] = "yes" if told["passed"][side] else "no"
-        failed = (f"{one['expect']}: {one[side]}" for one in told["checks"] if one[side])
-        found[f"{side} failed checks"] = "; ".join(failed)
-    return found
+        columns[f"{side} passed"] = "yes" if told["passed"][side] else "no"
+        failed = (f"{check['expect']}: {check[side]}" for check in told["checks"] if check[side])
+        columns[f"{side} failed checks"] = "; ".join(failed)
+    return columns
 
 
 def _safe(value: Any) -> Any:

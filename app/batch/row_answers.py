@@ -1,6 +1,6 @@
-"""What a row of a batch comes to: its prompt, its settings, and what went wrong with it, in words.
+"""Prompt, settings and errors of a batch row.
 
-The command line and the studio answer rows alike.
+The command line and the studio share them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINES = re.compile(r" \(line \d+\)")
 
 
 class RowFault(TypedDict):
-    """Why a row has no answer: a sentence, its line in the file, the column, the code of a diagnostic."""
+    """The error of a row: message, line in the file, column, and diagnostic code."""
 
     message: str
     line: int
@@ -31,11 +31,7 @@ class RowFault(TypedDict):
 
 
 def row_settings(row: Row, settings: RunSettings) -> RunSettings:
-    """Returns the settings of a row: those of the batch, and its own over them.
-
-    Raises:
-        CellError: one of its own is unknown or out of its range.
-    """
+    """Returns the batch's settings with the row's own on top; raises CellError if one is invalid."""
     known = settings_of(RunSettings)
     own: dict[str, Any] = {}
     for name, value in row.settings.items():
@@ -52,15 +48,15 @@ def row_settings(row: Row, settings: RunSettings) -> RunSettings:
 
 
 def row_fault(error: Exception, row: Row) -> RowFault:
-    """Says what went wrong with a row."""
+    """Returns the error of a row."""
     fault: RowFault = {"message": str(error), "line": row.line}
     if isinstance(error, PromptError):
-        found = error.diagnostics[0]
-        fault["code"] = found.code
-        if row.prompt is None:  # nobody sees the document that was made of its picks
-            message = _LINES.sub("", found.message)
+        first = error.diagnostics[0]
+        fault["code"] = first.code
+        if row.prompt is None:  # the generated document is not visible to the user
+            message = _LINES.sub("", first.message)
         else:
-            message = f"line {found.line}, column {found.column} of the prompt: {found.message}"
+            message = f"line {first.line}, column {first.column} of the prompt: {first.message}"
         end = "" if message.endswith((".", "?", "!")) else "."
         fault["message"] = f"{message[:1].upper()}{message[1:]}{end}"
     elif not isinstance(error, PromptCacheError):

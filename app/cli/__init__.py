@@ -1,4 +1,4 @@
-"""The command line `pml`: one file per command, words for every fault, JSON where a program reads."""
+"""The command line `pml`: one file per command, plain error messages, and JSON output for programs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs `pml` and exits with its status.
-
-    Args:
-        arguments: the words after `pml`; those of the process by default.
-
-    Raises:
-        SystemExit: always, with the status.
-    """
+    """Runs `pml` and raises SystemExit with its status; arguments are those of the process by default."""
     try:
-        # Here, because a Ctrl-C is not to show where an import was when it came.
+        # Import late, so that Ctrl-C during the import shows no traceback.
         from app.cli.command import main as run
 
         run(arguments)

@@ -1,7 +1,6 @@
-"""The root of `pml` and its one exit: every fault becomes a sentence on stderr and a status.
+"""The root command of `pml` and its exit: every error becomes a message on stderr and an exit status.
 
-Imports neither torch nor gradio, so that `pml --help` and `pml check` start at once; a command is imported
-when it is called, and loads what it needs.
+Imports neither torch nor gradio, so that `pml --help` and `pml check` start fast. Commands load on use.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ _COMMANDS = {
 
 
 class Root(click.Group):
-    """The group of all commands. It says when nobody reads its output, which click would keep to itself."""
+    """The group of all commands. It reports a broken pipe, which click would hide."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads the words, or prints the help."""
+        """Parses the arguments, or prints the help."""
         try:
             return super().parse_args(ctx, args)
         except BrokenPipeError as error:
@@ -71,11 +70,10 @@ class Root(click.Group):
 )
 @click.version_option(package_name="prompt-cache-studio", prog_name="pml")
 def pml() -> None:
-    """Prompts as schemas of reusable modules, answered from attention states that were computed once.
+    """Answer prompts made of reusable modules, whose attention states are computed only once.
 
     A schema (PML, an XML dialect) defines modules; a prompt picks some of them and adds text. The keys and
-    values of the modules are computed once and kept on disk, so that the next prompt starts answering at
-    once.
+    values of modules are computed once and stored on disk, so the next prompt starts answering at once.
 
     \b
     Start here:
@@ -133,7 +131,7 @@ def _status(arguments: list[str], command: click.Command, name: str) -> int:
     except (click.Abort, KeyboardInterrupt) as interrupt:
         stopped = interrupt if isinstance(interrupt, StoppedError) else interrupt.__cause__
         if isinstance(stopped, StoppedError):
-            with contextlib.suppress(OSError):  # the terminal may be what has ended
+            with contextlib.suppress(OSError):  # the terminal may be closed
                 say(f"pml: stopped by {stopped}", err=True)
             return 128 + stopped.number
         say("pml: interrupted", err=True)
@@ -164,7 +162,7 @@ def _report(error: Exception, console: Console) -> None:
 
 
 def _quiet_libraries() -> None:
-    """Sends the engine's warnings to stderr as sentences and keeps third-party advice out of the way."""
+    """Sends the engine's warnings to stderr as messages and silences third-party advice."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter("pml: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -1,4 +1,4 @@
-"""Commands by name, whose modules are imported when they are first asked for."""
+"""A mapping of commands that imports their modules on first use."""
 
 from __future__ import annotations
 
@@ -10,33 +10,25 @@ import click
 
 
 class Commands(MutableMapping[str, click.Command]):
-    """What a group of click calls its commands; telling their names imports none.
-
-    Args:
-        places: by name of a command where it is made, as "module:attribute".
-    """
+    """The commands of a click group, each located by "module:attribute"; listing names imports nothing."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._known: dict[str, str | click.Command] = dict(places)
 
     def __getitem__(self, name: str) -> click.Command:
-        """Returns a command.
-
-        Raises:
-            KeyError: there is none of this name, or its module raises this.
-        """
-        found = self._known[name]
-        if isinstance(found, str):
-            module, _, attribute = found.partition(":")
+        """Returns a command; raises KeyError if the name is unknown."""
+        entry = self._known[name]
+        if isinstance(entry, str):
+            module, _, attribute = entry.partition(":")
             command: click.Command = getattr(importlib.import_module(module), attribute)
-            self._known[name] = found = command
-        return found
+            self._known[name] = entry = command
+        return entry
 
     def __contains__(self, name: object) -> bool:
         return name in self._known
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Returns a command, or something else where there is none; a fault of its module is raised."""
+        """Returns a command or a default; errors of the import propagate."""
         return self[name] if name in self._known else default
 
     def __setitem__(self, name: str, command: click.Command) -> None:

@@ -1,1 +1,1 @@
-"""The language server `pml lsp`: what an editor asks of documents, one file for each kind of request."""
+"""The language server `pml lsp`, with one file for each kind of request."""

@@ -1,4 +1,4 @@
-"""What can be written at a place: the elements, imports, attributes and values that are allowed there."""
+"""Completion of elements, imports, attributes and values."""
 
 from __future__ import annotations
 
@@ -26,40 +26,26 @@ _MOST_FILES = 500
 
 @dataclass(frozen=True)
 class Item:
-    """Something to write.
+    """A completion item."""
 
-    Attributes:
-        label: how it is shown, and what is typed for it.
-        kind: what it is.
-        detail: a few words on it.
-        plain: what is written.
-        snippet: the same with places to go on at, as `$1` and `$0`; empty where there is none.
-        info: more on it.
-    """
-
-    label: str
+    label: str  # displayed text, also the text to match
     kind: Kind
     detail: str
     plain: str
-    snippet: str = ""
-    info: str = ""
+    snippet: str = ""  # the same with tab stops such as `$1` and `$0`; empty without any
+    info: str = ""  # a longer description
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What can be written, in the place of a span.
+    """The completions of a place."""
 
-    Attributes:
-        span: from the beginning of the word to the cursor.
-        items: the best first.
-    """
-
-    span: Span
-    items: tuple[Item, ...]
+    span: Span  # from the start of the word to the cursor
+    items: tuple[Item, ...]  # the best first
 
 
 def complete(library: Library, document: Document, offset: int) -> Completion | None:
-    """What can be written at an offset of a document, however broken; None where nothing is offered."""
+    """Returns the completions at an offset of a document, even a broken one; None if there are none."""
     place = typing_place(document.text, offset)
     if place is None:
         return None
@@ -80,11 +66,8 @@ def complete(library: Library, document: Document, offset: int) -> Completion | 
 
 
 def _kind(place: TypingPlace) -> str:
-    """The root round a place."""
+    """The root element of a place."""
     return place.chain[0].tag if place.chain else ""
-
-
-# Elements
 
 
 def _elements(view: View, place: TypingPlace) -> Iterator[Item]:
@@ -100,28 +83,28 @@ def _elements(view: View, place: TypingPlace) -> Iterator[Item]:
 
 
 def _held(view: View, place: TypingPlace) -> tuple[str, ...]:
-    """The elements that may stand in a place of a schema."""
-    around, inside = [element.tag for element in place.chain], place.chain[-1]
-    held = HOLDS.get(inside.tag, ())
-    if around[1:] in (["module"], ["union", "module"]):
-        whole = _same(read(_without(view, place)).root, inside)
-        children = whole.children if whole is not None else inside.children
-        turns = [one for one in children if isinstance(one, Element) and one.tag in ROLES]
-        others = [one for one in children if one not in turns and not _is_blank(one)]
-        return () if turns and others else ROLES if turns else held if others else (*held, *ROLES)
-    if inside.tag in ROLES and "module" in around:
-        return (*held, "param")
-    return held
+    """The elements that a schema allows at a place."""
+    tags, parent = [element.tag for element in place.chain], place.chain[-1]
+    allowed = HOLDS.get(parent.tag, ())
+    if tags[1:] in (["module"], ["union", "module"]):
+        complete = _same(read(_without(view, place)).root, parent)
+        children = complete.children if complete is not None else parent.children
+        turns = [child for child in children if isinstance(child, Element) and child.tag in ROLES]
+        others = [child for child in children if child not in turns and not _is_blank(child)]
+        return () if turns and others else ROLES if turns else allowed if others else (*allowed, *ROLES)
+    if parent.tag in ROLES and "module" in tags:
+        return (*allowed, "param")
+    return allowed
 
 
 def _same(root: Element | None, wanted: Element) -> Element | None:
-    """The element that begins where another does that was read without what follows it."""
+    """Finds an element with the same start in another parse of the document."""
     waiting = [root] if root is not None else []
     while waiting:
-        found = waiting.pop()
-        if found.span.start == wanted.span.start:
-            return found
-        waiting.extend(one for one in found.children if isinstance(one, Element))
+        element = waiting.pop()
+        if element.span.start == wanted.span.start:
+            return element
+        waiting.extend(child for child in element.children if isinstance(child, Element))
     return None
 
 
@@ -147,26 +130,26 @@ def _in_prompt(view: View, place: TypingPlace) -> Iterator[Item]:
         return
     page = opened(_without(view, place), schema)
     turned = any(isinstance(child, Element) and child.tag in ROLES for child in place.chain[0].children)
-    if schema is not None and (path or not turned):  # a turn of the prompt ends its imports
-        written = {one.path for one in page.places} if page else set()
+    if schema is not None and (path or not turned):  # imports end at the first turn
+        written = {use.path for use in page.places} if page else set()
         picked = set(page.picks) if page else set()
         for module in _importable(schema, path):
             if module.path not in written and not _shut_out(schema, module.path, picked):
                 yield _import(module, place)
         if path:
             yield from _arguments(schema, path, place)
-    if not path and not any(one.element.span.start >= place.mark for one in (page.places if page else ())):
+    if not path and not any(use.element.span.start >= place.mark for use in (page.places if page else ())):
         for role in ROLES:
             yield _element(role, ELEMENTS[role], place)
 
 
 def _without(view: View, place: TypingPlace) -> str:
-    """The document without the word that is typed."""
+    """The document without the tag in progress."""
     return view.document.text[: place.mark] + view.document.text[place.end :]
 
 
 def import_path(schema: Schema | None, chain: tuple[Element, ...]) -> str | None:
-    """The module whose import is open at a place, empty for none; None where no import may stand."""
+    """Returns the path of the enclosing import, empty at the top; None if no import may stand here."""
     path = ""
     for element in chain[1:]:
         if schema is None or element.tag in IN_PROMPTS:
@@ -182,7 +165,7 @@ def import_path(schema: Schema | None, chain: tuple[Element, ...]) -> str | None
 
 
 def _importable(schema: Schema, path: str) -> Iterator[Module]:
-    """The modules that an import may name: those directly there, at the top also deeper ones of one place."""
+    """The modules that may be imported here: direct members, and at the top unambiguous deeper ones."""
     members = schema.index.members.get(path, {})
     yield from members.values()
     if not path:
@@ -192,7 +175,7 @@ def _importable(schema: Schema, path: str) -> Iterator[Module]:
 
 
 def _shut_out(schema: Schema, path: str, picked: set[str]) -> bool:
-    """Whether another member of a union is imported, of its own or of one round it."""
+    """Whether another member of an enclosing union is already imported."""
     member = path
     while member:
         union = schema.union_of(member)
@@ -216,45 +199,42 @@ def _import(module: Module, place: TypingPlace) -> Item:
 
 
 def _arguments(schema: Schema, path: str, place: TypingPlace) -> Iterator[Item]:
-    """Arguments of several lines, for the parameters that the import round the place gives none."""
+    """Multi-line arguments for parameters without a value in the enclosing import."""
     module, host = schema.module(path), place.chain[-1]
-    given = {*host.attributes}
+    present = {*host.attributes}
     for child in host.children:
         if isinstance(child, Element) and child.tag == "arg" and (key := child.get("name")) is not None:
-            given.add(key.value)
+            present.add(key.value)
     if place.goes_on:
         yield Item("arg", "element", IN_PROMPTS["arg"], "arg")
         return
     for param in module.params() if module else ():
-        if param.name not in given:
+        if param.name not in present:
             head = f'arg name="{param.name}"'
             limit = f"at most {param.length} tokens"
             yield Item(head, "element", limit, f"{head}></arg>", f"{head}>$0</arg>")
 
 
 def _ends(place: TypingPlace) -> Iterator[Item]:
-    """The one end tag that can stand here."""
+    """The only valid end tag."""
     if place.chain:
         tag = place.chain[-1].tag
         yield Item(tag, "element", f"ends <{tag}>", tag if place.goes_on else f"{tag}>")
 
 
-# Attributes
-
-
 def _attributes(view: View, place: TypingPlace) -> Iterator[Item]:
-    known: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     if _kind(place) == "prompt" or (not place.chain and place.tag == "prompt"):
-        known = _of_prompt(view, place)
+        attributes = _of_prompt(view, place)
     else:
         tag = "param" if place.tag == "parameter" else place.tag
         if place.chain or tag == "schema":
-            known = dict(ATTRIBUTES.get(tag, {}))
+            attributes = dict(ATTRIBUTES.get(tag, {}))
             if "length" in place.given:
-                known.pop("len", None)
-    if known or place.tag in ELEMENTS or place.tag in IN_PROMPTS:
-        known["xml:space"] = '"preserve": keep white space'
-    for name, detail in known.items():
+                attributes.pop("len", None)
+    if attributes or place.tag in ELEMENTS or place.tag in IN_PROMPTS:
+        attributes["xml:space"] = '"preserve": keep white space'
+    for name, detail in attributes.items():
         if name not in place.given:
             ending = "" if place.goes_on else '="'
             plain = f'{name}=""' if ending else name
@@ -265,69 +245,68 @@ def _of_prompt(view: View, place: TypingPlace) -> dict[str, str]:
     if not place.chain:
         return {"schema": "the schema's name"}
     if place.tag == "arg":
-        return {"name": "the parameter that it is for"}
+        return {"name": "the name of the parameter"}
     module = _imported(view, place)
-    return {one.name: f"at most {one.length} tokens" for one in module.params()} if module else {}
+    return {param.name: f"at most {param.length} tokens" for param in module.params()} if module else {}
 
 
 def _imported(view: View, place: TypingPlace) -> Module | None:
-    """The module that the tag at a place imports."""
+    """The module imported by the tag at a place."""
     path = import_path(view.schema, place.chain)
     if view.schema is None or path is None:
         return None
-    return next((one for one in _importable(view.schema, path) if one.name == place.tag), None)
-
-
-# Values
+    return next((node for node in _importable(view.schema, path) if node.name == place.tag), None)
 
 
 def _values(view: View, place: TypingPlace) -> Iterable[Item]:
     if place.attribute in _CHOICES:
-        return [Item(one, "value", "", one) for one in _CHOICES[place.attribute]]
+        return [Item(choice, "value", "", choice) for choice in _CHOICES[place.attribute]]
     match (place.tag, place.attribute):
         case ("prompt", "schema"):
             near = view.library.schemas(view.document.path)
-            return [Item(one.name, "value", one.path.name, one.name) for one in near if one.name]
+            return [Item(file.name, "value", file.path.name, file.name) for file in near if file.name]
         case ("arg", "name"):
             path = import_path(view.schema, place.chain)
             module = view.schema.module(path) if view.schema and path else None
             params = module.params() if module else ()
-            return [Item(one.name, "value", f"at most {one.length} tokens", one.name) for one in params]
+            return [Item(slot.name, "value", f"at most {slot.length} tokens", slot.name) for slot in params]
         case ("param" | "parameter", "name"):
             path = defined_path(element_at(view.root, place.start))
             module = view.schema.module(path) if view.schema else None
-            earlier = [one for one in module.params() if one.span.start < place.mark] if module else []
-            return [Item(one.name, "value", "the same argument again", one.name) for one in earlier]
+            earlier = [param for param in module.params() if param.span.start < place.mark] if module else []
+            return [Item(param.name, "value", "an earlier parameter", param.name) for param in earlier]
         case ("union", "scaffold"):
             return [Item(name, "value", "a member", name) for name in _members(view, place)]
         case ("scaffold", "modules"):
-            given = set(PATH.findall(place.typed))
+            used = set(PATH.findall(place.typed))
             modules = view.schema.modules() if view.schema else ()
             return [
-                Item(one.path, "value", preview(one), one.path) for one in modules if one.path not in given
+                Item(node.path, "value", preview(node), node.path)
+                for node in modules
+                if node.path not in used
             ]
         case ("module", "src"):
             return [Item(name, "file", "a file of the folder", name) for name in _files(view.document.path)]
         case ("include", "src"):
-            beside = [one.path for one in view.library.beside(view.document.path) if one.kind == "schema"]
-            names = [path.name for path in beside if path != view.document.path]
+            paths = [file.path for file in view.library.beside(view.document.path) if file.kind == "schema"]
+            names = [path.name for path in paths if path != view.document.path]
             return [Item(name, "file", "a schema of the folder", name) for name in names]
     return []
 
 
 def _members(view: View, place: TypingPlace) -> list[str]:
-    """The modules in the union whose tag is typed."""
+    """The modules of the enclosing union."""
     element = element_at(view.root, place.start)
     if element is None or element.tag != "union":
         return []
     above = defined_path(element)
     modules = [child for child in element.children if isinstance(child, Element) and child.tag == "module"]
-    return [defined_path(one).removeprefix(f"{above}/" if above else "") for one in modules]
+    return [defined_path(element).removeprefix(f"{above}/" if above else "") for element in modules]
 
 
 def _files(path: Path) -> list[str]:
     folder = folder_of(path)
     if folder is None or not folder.is_dir():
         return []
-    names = sorted(one.name for one in folder.iterdir() if one.is_file() and one.name[0] != ".")
+    names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name[0] != ".")
     return [name for name in names if not name.endswith(ENDINGS)][:_MOST_FILES]

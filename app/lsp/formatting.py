@@ -1,4 +1,4 @@
-"""A document in its canonical form, as one small edit."""
+"""Formats a document with one small edit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from engine.pml.edit.formatter import format_source
 
 
 def formatting(text: str) -> tuple[Edit, ...]:
-    """The edit that formats a document; none where it is in its canonical form.
-
-    Raises:
-        PromptCacheError: it is not well-formed, or is neither a schema nor a prompt.
-    """
+    """Returns the edit that formats a document, if any; raises PromptCacheError if it is malformed."""
     formatted = format_source(text)
     if formatted == text:
         return ()
@@ -22,7 +18,7 @@ def formatting(text: str) -> tuple[Edit, ...]:
     tail = 0
     while tail < shorter - head and text[-1 - tail] == formatted[-1 - tail]:
         tail += 1
-    if text[head - 1 : head + 1] == "\r\n":  # no position of the protocol lies inside a line end
+    if text[head - 1 : head + 1] == "\r\n":  # protocol positions cannot split a line end
         head -= 1
     if tail and text[len(text) - tail - 1 : len(text) - tail + 1] == "\r\n":
         tail -= 1

@@ -1,4 +1,4 @@
-"""What a place means, in a few lines of plain text: documents are shown as text and never as markup."""
+"""Hover texts, in plain text without markup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.pml import Param, Span
 
 
 def hover(view: View, offset: int, counter: TokenCounter | None) -> tuple[str, Span] | None:
-    """What stands at an offset, and the word it is said of; None where there is nothing to say."""
+    """Returns the hover text at an offset and its word; None without one."""
     target = target_at(view, offset)
     if target is None:
         return None
@@ -45,14 +45,14 @@ def _module(view: View, path: str, counter: TokenCounter | None) -> str:
     if not module.cache:
         lines.append("never stored")
     if view.basis is not None and view.basis.stale:
-        lines.append("as the schema was when it had no errors last")
+        lines.append("from the last version of the schema without errors")
     return "\n".join(line for line in lines if line)
 
 
 def _param(view: View, target: Target) -> str:
     module = view.schema.module(target.path) if view.schema else None
-    found = [param for param in module.params() if param.name == target.name] if module else []
-    return f"{target.path}\n{_limit(found[0])}" if found else ""
+    params = [param for param in module.params() if param.name == target.name] if module else []
+    return f"{target.path}\n{_limit(params[0])}" if params else ""
 
 
 def _limit(param: Param) -> str:

@@ -1,4 +1,4 @@
-"""What was found, in the form of the protocol, as far as a client can take it."""
+"""Converts results to protocol types, as far as the client supports them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _KINDS: Final = {
 
 
 def diagnostic(found: Diagnostic, positions: Positions) -> types.Diagnostic:
-    """A diagnostic; its hint follows its sentence where the sentence does not say it."""
-    said = found.hint in ("", NOTHING, TAGS) or found.hint in found.message
-    hint = "" if said else f"\nhint: {found.advice}"
+    """Converts a diagnostic; its hint follows the message unless the message contains it."""
+    has_hint = found.hint in ("", NOTHING, TAGS) or found.hint in found.message
+    hint = "" if has_hint else f"\nhint: {found.advice}"
     return types.Diagnostic(
         range=positions.range(found.span),
         message=found.message + hint,
@@ -43,7 +43,7 @@ def diagnostic(found: Diagnostic, positions: Positions) -> types.Diagnostic:
 
 
 def notice(text: str, span: types.Range) -> types.Diagnostic:
-    """Something to know about a document that is no fault of it."""
+    """Returns an information about a document."""
     return types.Diagnostic(
         range=span, message=text, severity=types.DiagnosticSeverity.Information, source=SOURCE
     )
@@ -52,13 +52,13 @@ def notice(text: str, span: types.Range) -> types.Diagnostic:
 def completion_list(
     found: Completion, positions: Positions, *, snippets: bool, markup: bool
 ) -> types.CompletionList:
-    """What can be written, in its order.
+    """Converts completion items, in their order.
 
     Args:
         found: the items.
-        positions: of the document.
-        snippets: whether the client goes on at places in what it has written.
-        markup: whether it takes text that says of itself to be plain.
+        positions: positions of the document.
+        snippets: whether the client supports snippets.
+        markup: whether it supports a plain text content kind.
     """
     span = positions.range(found.span)
     items = [_item(item, number, span, snippets, markup) for number, item in enumerate(found.items)]
@@ -71,23 +71,23 @@ def workspace_edit(
     uris: Mapping[Path, str],
     versions: Mapping[Path, int | None] | None,
 ) -> types.WorkspaceEdit:
-    """Edits of several documents.
+    """Converts edits of several documents.
 
     Args:
-        edits: by document.
-        positions: of each of them.
-        uris: of each of them.
-        versions: which state of each open one is meant; None for a client that cannot tell.
+        edits: edits by document.
+        positions: positions of each document.
+        uris: URI of each document.
+        versions: version of each open document; None if the client does not support versions.
     """
-    ordered = {path: positions[path].edits(given) for path, given in edits.items()}
+    ordered = {path: positions[path].edits(text_edits) for path, text_edits in edits.items()}
     if versions is None:
-        return types.WorkspaceEdit(changes={uris[path]: given for path, given in ordered.items()})
+        return types.WorkspaceEdit(changes={uris[path]: text_edits for path, text_edits in ordered.items()})
     return types.WorkspaceEdit(
         document_changes=[
             types.TextDocumentEdit(
-                types.OptionalVersionedTextDocumentIdentifier(uris[path], versions.get(path)), given
+                types.OptionalVersionedTextDocumentIdentifier(uris[path], versions.get(path)), text_edits
             )
-            for path, given in ordered.items()
+            for path, text_edits in ordered.items()
         ]
     )
 

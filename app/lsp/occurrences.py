@@ -1,4 +1,4 @@
-"""Where a module, a parameter or a schema is named: in its schema, and in every prompt that goes by it."""
+"""Finds all names of a module, parameter or schema, in its schema and in the schema's prompts."""
 
 from __future__ import annotations
 
@@ -18,45 +18,42 @@ Spans = dict[Path, list[Span]]
 
 
 def definition(view: View, target: Target) -> tuple[Document, Span] | None:
-    """Where what is meant is defined; None where that is nowhere."""
+    """Returns the definition of a target; None without one."""
     home = view.home
     if home is None:
         return None
-    for one, above in _files(View(view.library, home)):
+    for file_view, above in _files(View(view.library, home)):
         meant = _inside(target, above)
-        for element in one.elements() if meant else ():
+        for element in file_view.elements() if meant else ():
             span = _defined(element, meant) if meant else None
             if span is not None:
-                return one.document, span
+                return file_view.document, span
     return None
 
 
 def occurrences(view: View, target: Target) -> Spans:
-    """Every place that names what is meant, by document; each holds just the name.
-
-    Programs are not looked at.
-    """
+    """Returns the spans of all names of a target, by document. Programs are not searched."""
     home = view.home
     if home is None:
         return {}
-    found: Spans = {home.path: _at_home(View(view.library, home), target)}
+    spans_by_path: Spans = {home.path: _at_home(View(view.library, home), target)}
     for prompt in view.library.prompts(home.path):
-        found[prompt.path] = _in_prompt(View(view.library, prompt), target)
-    return {path: spans for path, spans in found.items() if spans}
+        spans_by_path[prompt.path] = _in_prompt(View(view.library, prompt), target)
+    return {path: spans for path, spans in spans_by_path.items() if spans}
 
 
 def _files(home: View) -> Iterator[tuple[View, str]]:
-    """A schema and what it includes, each file once, with the path of the module that includes it."""
-    pending, known = [(home, "")], {home.document.path}
+    """A schema and its includes, each file once, with the path of the including module."""
+    pending, seen = [(home, "")], {home.document.path}
     while pending:
         view, above = pending.pop(0)
         yield view, above
         folder = folder_of(view.document.path)
         for element in view.elements():
             src = element.get("src")
-            if element.tag != "include" or src is None or folder is None or folder / src.value in known:
+            if element.tag != "include" or src is None or folder is None or folder / src.value in seen:
                 continue
-            known.add(folder / src.value)
+            seen.add(folder / src.value)
             with contextlib.suppress(TextFileError):
                 document = view.library.document(folder / src.value)
                 path = "/".join(filter(None, (above, defined_path(element))))
@@ -64,7 +61,7 @@ def _files(home: View) -> Iterator[tuple[View, str]]:
 
 
 def _inside(target: Target, above: str) -> Target | None:
-    """What is meant, as a file calls it that is included in a module; None where it lies elsewhere."""
+    """A target as an included file names it; None if it lies elsewhere."""
     if not above or target.kind == "schema":
         return target if not above else None
     below = target.path.removeprefix(f"{above}/")
@@ -72,7 +69,7 @@ def _inside(target: Target, above: str) -> Target | None:
 
 
 def _defined(element: Element, target: Target) -> Span | None:
-    """The name that an element gives to what is meant."""
+    """The span of the name if an element defines the target."""
     name = element.get("name")
     if name is None:
         return None
@@ -93,18 +90,18 @@ def _defined(element: Element, target: Target) -> Span | None:
 
 
 def _at_home(view: View, target: Target) -> list[Span]:
-    found: list[Span] = []
+    spans: list[Span] = []
     for element in view.elements():
         span = _defined(element, target)
         if span is not None:
-            found.append(span)
+            spans.append(span)
         if target.kind == "module":
-            found += _named_beside(view, element, target.path)
-    return found
+            spans += _named_beside(view, element, target.path)
+    return spans
 
 
 def _named_beside(view: View, element: Element, path: str) -> list[Span]:
-    """Where the scaffold of a union, or one of the schema, names a module."""
+    """Where the scaffold of a union or schema names a module."""
     if element.tag == "union" and (member := element.get("scaffold")) is not None:
         above = defined_path(element)
         return [member.value_span] if path == (f"{above}/{member.value}" if above else member.value) else []
@@ -117,24 +114,24 @@ def _in_prompt(view: View, target: Target) -> list[Span]:
     if target.kind == "schema":
         attribute = view.root.get("schema") if view.root is not None else None
         return [attribute.value_span] if attribute is not None else []
-    found: list[Span] = []
+    spans: list[Span] = []
     for place in view.page.places if view.page else ():
         if place.path != target.path:
             continue
         if target.kind == "module":
-            found += tag_spans(place.element)
+            spans += tag_spans(place.element)
         elif target.kind == "param":
-            found += _arguments(place.element, target.name)
-    return found
+            spans += _arguments(place.element, target.name)
+    return spans
 
 
 def _arguments(element: Element, name: str) -> list[Span]:
-    """Where an import gives an argument."""
+    """Where an import sets a parameter."""
     attribute = element.get(name)
-    found = [attribute.name_span] if attribute is not None else []
+    spans = [attribute.name_span] if attribute is not None else []
     for child in element.children:
         if isinstance(child, Element) and child.tag == "arg":
             key = child.get("name")
             if key is not None and key.value == name:
-                found.append(key.value_span)
-    return found
+                spans.append(key.value_span)
+    return spans

@@ -1,6 +1,6 @@
-"""Offsets in a text, as the language server protocol counts them, and back.
+"""Converts offsets in a text to protocol positions and back.
 
-Lines end where the protocol says they end, which is not where `str.splitlines` ends them.
+Lines end as the protocol defines, which differs from `str.splitlines`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 
 class Positions:
-    """Places in one text.
+    """Positions of one text.
 
     Args:
         text: the text.
-        codec: counts characters as the client does, in UTF-16 unless it asked for another way.
+        codec: the client's encoding of positions, by default UTF-16.
     """
 
     def __init__(self, text: str, codec: PositionCodec) -> None:
@@ -32,13 +32,13 @@ class Positions:
         self._codec = codec
 
     def position(self, offset: int) -> types.Position:
-        """The position of an offset in code points."""
+        """Converts an offset in code points to a position."""
         line, column = self._index.position(offset)
-        own = ServerTextPosition(line - 1, column - 1)
-        return self._codec.position_to_client_units(self._lines, own)
+        position = ServerTextPosition(line - 1, column - 1)
+        return self._codec.position_to_client_units(self._lines, position)
 
     def offset(self, position: types.Position) -> int:
-        """The offset of a position; one beyond the end of a line counts as that end."""
+        """Converts a position to an offset; a position beyond a line means the line's end."""
         if position.line >= len(self._lines):
             return self._length
         longest = self._codec.client_num_units(self._lines[position.line])
@@ -47,14 +47,14 @@ class Positions:
         return self._index.offset(own.line + 1, own.character + 1)
 
     def range(self, span: Span) -> types.Range:
-        """The range of a span."""
+        """Converts a span to a range."""
         return types.Range(self.position(span.start), self.position(span.end))
 
     def span(self, span: types.Range) -> Span:
-        """The span of a range."""
+        """Converts a range to a span."""
         return Span(self.offset(span.start), self.offset(span.end))
 
     def edits(self, edits: Iterable[Edit]) -> list[types.TextEdit]:
-        """Edits in the form of the protocol, in the order of the text."""
+        """Converts edits to the protocol's form, in text order."""
         ordered = sorted(edits, key=lambda edit: edit.span.start)
         return [types.TextEdit(self.range(edit.span), edit.text) for edit in ordered]

@@ -1,7 +1,7 @@
-"""Another name for a module, a parameter or a schema, in the schema and in every prompt that goes by it.
+"""Renames a module, parameter or schema, in the schema and in its prompts.
 
-What is asked for is tried on copies first: a name that is refused, or that would change what a prompt says,
-changes nothing.
+The edits are first tried on copies. An invalid name, or one that changes the meaning of a prompt, is
+rejected.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from engine.pml.xml.names import NAME_RULE
 
 Edits = dict[Path, list[Edit]]
 
-NO_NAME: Final = "Only modules, parameters and schemas are renamed. Put the cursor on a name."
+NO_NAME: Final = "Only modules, parameters and schemas can be renamed. Put the cursor on a name."
 
 
 class RenameError(PromptCacheError):
-    """Something cannot have another name, or not this one; the text says why."""
+    """A rename is not possible; the text explains why."""
 
 
 def old_name(target: Target) -> str | None:
-    """What is renamed at a place is called; None where nothing there has a name of its own."""
+    """Returns the current name of a target; None if it cannot be renamed."""
     match target.kind:
         case "module":
             return target.path.rpartition("/")[2]
@@ -50,16 +50,7 @@ def old_name(target: Target) -> str | None:
 
 
 def rename(view: View, target: Target, new: str) -> Edits:
-    """The edits that give what stands at a place another name, by document.
-
-    Args:
-        view: the document of the place.
-        target: what stands there.
-        new: the name.
-
-    Raises:
-        RenameError: the name is refused, or something would change its meaning with it.
-    """
+    """Returns the edits of a rename, by document; raises RenameError if it is not possible."""
     with view.library.looking_once():
         return _rename(view, target, new)
 
@@ -78,9 +69,9 @@ def _rename(view: View, target: Target, new: str) -> Edits:
     defined = definition(view, target)
     if defined is not None and defined[0].path != home.path:
         file = defined[0].path.name
-        raise RenameError(f"{quote(old)} is defined in {file}, which is included. Rename it there.")
-    found = occurrences(view, target)
-    names = {path: [Edit(span, new) for span in spans] for path, spans in found.items()}
+        raise RenameError(f"{quote(old)} is defined in {file}, an included file. Rename it there.")
+    spans_by_path = occurrences(view, target)
+    names = {path: [Edit(span, new) for span in spans] for path, spans in spans_by_path.items()}
     _require_defined_once(view.library, home, target, names)
     _require_same_meaning(view.library, home, schema, names)
     return names
@@ -95,7 +86,7 @@ def _require_name(target: Target, new: str) -> None:
 
 def _require_free(library: Library, home: Document, schema: Schema, target: Target, new: str) -> None:
     if target.kind == "schema":
-        others = [one for one in library.schemas(home.path) if one.path != home.path and one.name == new]
+        others = [file for file in library.schemas(home.path) if file.path != home.path and file.name == new]
         if others:
             raise RenameError(f"{others[0].path.name} defines a schema {quote(new)} already.")
         return
@@ -107,22 +98,22 @@ def _require_free(library: Library, home: Document, schema: Schema, target: Targ
             raise RenameError(f"Module {quote(target.path)} has a parameter {quote(new)} already.")
         return
     above = target.path.rpartition("/")[0]
-    taken = schema.index.members.get(above, {}).get(new)
-    if taken is not None:
-        line = schema.lines.line(taken.name_span.start)
-        raise RenameError(f"Module {quote(taken.path)} is there already, at line {line}.")
+    existing = schema.index.members.get(above, {}).get(new)
+    if existing is not None:
+        line = schema.lines.line(existing.name_span.start)
+        raise RenameError(f"Module {quote(existing.path)} already exists, at line {line}.")
     longest = max(len(path) for path in schema.index.by_path if f"{path}/".startswith(f"{target.path}/"))
     if longest - len(module.name) + len(new) > MAX_PATH:
         raise RenameError(f"A path would have more than {MAX_PATH} characters. Choose a shorter name.")
 
 
 def _require_defined_once(library: Library, home: Document, target: Target, edits: Edits) -> None:
-    """Nobody tells two modules of one name apart, and a `&` in a list of paths hides where names stand."""
+    """Rejects an ambiguous module, and path lists with `&`, which hides the spans of names."""
     at_home = View(library, home)
     if target.kind == "module":
         places = [element for element in at_home.elements() if at_home.path_of(element) == target.path]
         if len(places) != 1:
-            raise RenameError(f"{len(places)} modules are called {quote(target.path)}. Mend that first.")
+            raise RenameError(f"{len(places)} modules are named {quote(target.path)}. Fix that first.")
         for element in at_home.elements():
             modules = element.get("modules")
             if modules is not None and "&" in home.text[modules.value_span.start : modules.value_span.end]:
@@ -132,7 +123,7 @@ def _require_defined_once(library: Library, home: Document, target: Target, edit
 
 
 def _require_same_meaning(library: Library, home: Document, schema: Schema, edits: Edits) -> None:
-    """Tries the edits: no document may get a new error, and every prompt must say what it said."""
+    """Rejects edits that cause a new error or change the content of a prompt."""
     renamed = library.imagined(home.path, apply_edits(home.text, edits[home.path]))
     after = library.schema(renamed).tree
     if after is None or _errors(library, renamed) > _errors(library, home):
@@ -154,21 +145,21 @@ def _require_same_meaning(library: Library, home: Document, schema: Schema, edit
 
 
 def _said(parts: tuple[object, ...]) -> list[tuple[str, str]]:
-    """What a bound prompt says: its texts and turns in order."""
-    said: list[tuple[str, str]] = []
+    """The texts and turns of a bound prompt, in order."""
+    content: list[tuple[str, str]] = []
     for part in parts:
         match part:
             case SchemaText():
-                said.append(("schema", part.node.text))
+                content.append(("schema", part.node.text))
             case ArgumentText() | NewText():
-                said.append((type(part).__name__, part.text))
+                content.append((type(part).__name__, part.text))
             case _:
-                said.append((type(part).__name__, getattr(part, "role", "")))
-    return said
+                content.append((type(part).__name__, getattr(part, "role", "")))
+    return content
 
 
 def _errors(library: Library, document: Document) -> int:
-    return sum(one.severity == "error" for one in library.diagnostics(document))
+    return sum(diagnostic.severity == "error" for diagnostic in library.diagnostics(document))
 
 
 def _noun(target: Target) -> str:

@@ -1,7 +1,7 @@
-"""The server: takes what an editor says, keeps its documents, and answers.
+"""The language server: receives messages, stores open documents, and responds.
 
-A request that fails is answered with the fault; the server goes on. Texts are taken whole at each change, so
-that editor and server never disagree about where a line ends.
+A failed request gets an error response, and the server continues. Each change transfers the whole text, so
+editor and server never disagree about line ends.
 """
 
 from __future__ import annotations
@@ -40,18 +40,13 @@ from engine.pml.parse.sources import SourceError, read_source
 Params = TypeVar("Params")
 Answer = TypeVar("Answer")
 
-PAUSE: Final = 0.15
-"""Seconds without a change after which a document is checked."""
+PAUSE: Final = 0.15  # delay in seconds between the last change and the check of a document
 
-_NO_SCHEMA: Final = "no schema {name} is open or in this folder, so what the prompt imports is not checked"
+_NO_SCHEMA: Final = "no schema {name} is open or in this folder, so the prompt's imports are not checked"
 
 
 class PmlServer(LanguageServer):
-    """A language server for PML.
-
-    Args:
-        model: whose tokens are counted; None to count words and characters.
-    """
+    """A language server for PML. With a model, hovers show token counts."""
 
     def __init__(self, model: str | None = None) -> None:
         super().__init__(
@@ -66,25 +61,23 @@ class PmlServer(LanguageServer):
         self._waiting: set[Path] = set()
 
     def report_server_error(self, error: Exception, source: object) -> None:  # noqa: ARG002 - the library's
-        """Tells the client's log of a fault of ours; a request that failed is answered with it besides."""
+        """Logs an internal error to the client; a failed request also gets an error response."""
         if not isinstance(error, RefusedError):
             self.say(f"{type(error).__name__}: {error}", types.MessageType.Error)
 
     def say(self, text: str, kind: types.MessageType = types.MessageType.Info) -> None:
-        """Writes a line to the client's log."""
+        """Logs a line to the client."""
         self.window_log_message(types.LogMessageParams(kind, text))
 
-    # Documents
-
     def take(self, uri: str, text: str) -> None:
-        """Takes the text of an open document, and checks it when the typing pauses."""
+        """Stores the text of an open document, and checks it after a delay."""
         path = path_of(uri)
         self._uris[path] = uri
         self.library.hold(path, text)
         self.check_soon(path)
 
     def let_go(self, uri: str) -> None:
-        """Forgets an open document; its file counts again."""
+        """Closes a document; its file is read again."""
         path = path_of(uri)
         self.library.release(path)
         self._uris.pop(path, None)
@@ -93,40 +86,30 @@ class PmlServer(LanguageServer):
         self.check_soon()
 
     def document(self, uri: str) -> Document:
-        """An open document, or a file.
-
-        Raises:
-            NoDocumentError: it is neither, or no text.
-        """
+        """Returns an open document or a file; raises NoDocumentError if there is no such text."""
         try:
             return self.library.document(path_of(uri))
         except TextFileError as error:
             raise NoDocumentError(uri) from error
 
     def view(self, uri: str) -> View:
-        """An open document, or a file, laid open.
-
-        Raises:
-            NoDocumentError: it is neither, or no text.
-        """
+        """Returns the view of an open document or a file; raises NoDocumentError if there is no such text."""
         return View(self.library, self.document(uri))
 
     def positions(self, text: str) -> Positions:
-        """The positions of a text as this client counts them."""
+        """Returns the positions of a text in the client's encoding."""
         return Positions(text, self.workspace.position_codec)
 
     def uri_of(self, path: Path) -> str:
-        """The URI of a document, as its client spells it where it is open."""
+        """Returns the URI of a document, in the client's spelling if it is open."""
         return self._uris.get(path) or str(from_fs_path(str(path)))
 
     def can(self, capability: str) -> bool:
-        """Whether the client is able to do something, by its path in the capabilities."""
+        """Returns whether the client has a capability, given by its path."""
         return bool(get_capability(self.client_capabilities, capability, False))
 
-    # Diagnostics
-
     def check_soon(self, *paths: Path) -> None:
-        """Checks open documents after a pause: these and what goes by one of them, or all of them."""
+        """Checks open documents after a delay: all, or these and their dependents."""
         self._waiting.update(paths or (document.path for document in self.library.held))
         if self._due is not None:
             self._due.cancel()
@@ -134,7 +117,7 @@ class PmlServer(LanguageServer):
 
     def _check(self) -> None:
         waiting, self._waiting, self._due = self._waiting, set(), None
-        changed = any(one.kind != "prompt" for one in self.library.held if one.path in waiting)
+        changed = any(file.kind != "prompt" for file in self.library.held if file.path in waiting)
         with self.library.looking_once():
             for document in self.library.held:
                 if document.path in waiting or (changed and document.kind == "prompt"):
@@ -143,38 +126,36 @@ class PmlServer(LanguageServer):
     def _check_one(self, document: Document) -> None:
         try:
             self.publish(self.uri_of(document.path), self._found(document))
-        except Exception as error:  # one document must not keep the others from being checked
+        except Exception as error:  # continue with the other documents
             self.report_server_error(error, JsonRpcException)
 
     def _found(self, document: Document) -> list[types.Diagnostic]:
         positions = self.positions(document.text)
-        faults = [one.in_place(document.text) for one in self.library.diagnostics(document)]
-        found = [messages.diagnostic(one, positions) for one in faults]
+        faults = [fault.in_place(document.text) for fault in self.library.diagnostics(document)]
+        diagnostics = [messages.diagnostic(fault, positions) for fault in faults]
         prompt = self.library.prompt(document).tree if document.kind == "prompt" else None
         if prompt is not None and prompt.schema and self.library.basis(document) is None:
             words = _NO_SCHEMA.format(name=repr(prompt.schema))
-            found.append(messages.notice(words, positions.range(prompt.schema_span)))
-        return found
+            diagnostics.append(messages.notice(words, positions.range(prompt.schema_span)))
+        return diagnostics
 
     def publish(self, uri: str, found: list[types.Diagnostic]) -> None:
-        """Tells the client what was found in a document."""
+        """Sends a document's diagnostics to the client."""
         state = self.workspace.get_text_document(uri).version
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, state))
 
-    # Names
-
     def target(self, uri: str, position: types.Position) -> tuple[View, Target | None]:
-        """What stands at a place of a document."""
+        """Returns the view of a document and the target at a position."""
         view = self.view(uri)
         offset = self.positions(view.document.text).offset(position)
         return view, target_at(view, offset)
 
     def location(self, document: Document, span: types.Range) -> types.Location:
-        """A place in a document."""
+        """Returns a location in a document."""
         return types.Location(self.uri_of(document.path), span)
 
     def edited(self, edits: dict[Path, list[Edit]]) -> types.WorkspaceEdit:
-        """Edits of several documents, as this client takes them."""
+        """Converts edits of several documents to the client's form."""
         documents = {path: self.library.document(path) for path in edits}
         uris = {path: self.uri_of(path) for path in edits}
         versions = {path: self.workspace.get_text_document(uri).version for path, uri in uris.items()}
@@ -187,19 +168,19 @@ class PmlServer(LanguageServer):
 
 
 class RefusedError(JsonRpcException):
-    """What was asked for cannot be done; the text says why, to be shown."""
+    """A request cannot be carried out; the text explains why."""
 
     CODE = types.LSPErrorCodes.RequestFailed.value
 
 
 class NoDocumentError(Exception):
-    """A document that was asked about is not there: never opened, or closed, and no file."""
+    """The requested document is neither open nor a file."""
 
 
 def _if_there(
     answer: Callable[[PmlServer, Params], Answer],
 ) -> Callable[[PmlServer, Params], Answer | None]:
-    """Makes a request about a document that is not there be answered with nothing, which is no fault."""
+    """Makes a request about a missing document return None."""
 
     @functools.wraps(answer)
     def answered(ls: PmlServer, params: Params) -> Answer | None:
@@ -212,28 +193,24 @@ def _if_there(
 
 
 def path_of(uri: str) -> Path:
-    """The path of a document; of one that was never saved its URI, which lies in no folder."""
+    """Returns the path of a document; for an unsaved document, its URI."""
     return Path(to_fs_path(uri) or uri)
 
 
 def serve(server: PmlServer, stdin: BinaryIO, stdout: BinaryIO) -> int:
-    """Serves one client until it ends.
+    """Serves one client until it disconnects.
 
     Returns:
-        0 where the client said goodbye in due form, else 1.
+        0 after a proper shutdown, else 1.
     """
-    # What goes wrong is told to the client; the library would write it to standard error too.
+    # The client gets the errors; pygls would also write them to standard error.
     logging.getLogger("pygls").setLevel(logging.CRITICAL)
     server.start_io(stdin, stdout)
     return 0 if server.ended else 1
 
 
 def pml_server(model: str | None = None) -> PmlServer:
-    """A server with all that it answers.
-
-    Args:
-        model: whose tokens are counted in hovers; None for none.
-    """
+    """Returns a server with all features. With a model, hovers show token counts."""
     server = PmlServer(model)
     _keep_documents(server)
     _explain(server)
@@ -242,7 +219,7 @@ def pml_server(model: str | None = None) -> PmlServer:
 
 
 def _keep_documents(server: PmlServer) -> None:
-    """What the client says of documents and of itself."""
+    """Registers document synchronisation and lifecycle."""
 
     @server.feature(types.INITIALIZED)
     def initialized(ls: PmlServer, _: types.InitializedParams) -> None:
@@ -287,7 +264,7 @@ def _keep_documents(server: PmlServer) -> None:
 
 
 def _explain(server: PmlServer) -> None:
-    """What the client asks and nothing is changed by."""
+    """Registers requests that change nothing."""
 
     @server.feature(
         types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["<", "/", " ", '"'])
@@ -296,13 +273,13 @@ def _explain(server: PmlServer) -> None:
     def completion(ls: PmlServer, params: types.CompletionParams) -> types.CompletionList | None:
         document = ls.document(params.text_document.uri)
         positions = ls.positions(document.text)
-        found = complete(ls.library, document, positions.offset(params.position))
-        if found is None:
+        completions = complete(ls.library, document, positions.offset(params.position))
+        if completions is None:
             return None
         able = "text_document.completion.completion_item"
         formats = get_capability(ls.client_capabilities, f"{able}.documentation_format", None) or ()
         return messages.completion_list(
-            found,
+            completions,
             positions,
             snippets=ls.can(f"{able}.snippet_support"),
             markup=types.MarkupKind.PlainText in formats,
@@ -313,10 +290,10 @@ def _explain(server: PmlServer) -> None:
     def hovered(ls: PmlServer, params: types.HoverParams) -> types.Hover | None:
         view = ls.view(params.text_document.uri)
         positions = ls.positions(view.document.text)
-        found = hover(view, positions.offset(params.position), ls.counter)
-        if found is None:
+        hovered = hover(view, positions.offset(params.position), ls.counter)
+        if hovered is None:
             return None
-        text, span = found
+        text, span = hovered
         return types.Hover(types.MarkupContent(types.MarkupKind.PlainText, text), positions.range(span))
 
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
@@ -327,10 +304,10 @@ def _explain(server: PmlServer) -> None:
             return None
         if target.kind == "file":
             return _file(ls, view, target.name)
-        found = definition(view, target)
-        if found is None:
+        defined = definition(view, target)
+        if defined is None:
             return None
-        document, span = found
+        document, span = defined
         return ls.location(document, ls.positions(document.text).range(span))
 
     @server.feature(types.TEXT_DOCUMENT_REFERENCES)
@@ -339,16 +316,16 @@ def _explain(server: PmlServer) -> None:
         view, target = ls.target(params.text_document.uri, params.position)
         if target is None or old_name(target) is None:
             return None
-        found: list[types.Location] = []
+        locations: list[types.Location] = []
         for path, spans in occurrences(view, target).items():
             document = ls.library.document(path)
             positions = ls.positions(document.text)
-            found += [ls.location(document, positions.range(span)) for span in spans]
-        return found
+            locations += [ls.location(document, positions.range(span)) for span in spans]
+        return locations
 
 
 def _file(ls: PmlServer, view: View, name: str) -> types.Location | None:
-    """The beginning of a file that a schema takes a text from."""
+    """The start of a file that a schema includes text from."""
     folder = folder_of(view.document.path)
     if folder is None or folder / name not in view.library.sources(view.document):
         return None
@@ -361,7 +338,7 @@ def _file(ls: PmlServer, view: View, name: str) -> types.Location | None:
 
 
 def _change(server: PmlServer) -> None:
-    """What the client asks for edits."""
+    """Registers requests for edits."""
 
     @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
     @_if_there
@@ -392,7 +369,7 @@ def _change(server: PmlServer) -> None:
     def actions(ls: PmlServer, params: types.CodeActionParams) -> list[types.CodeAction] | None:
         kind = types.CodeActionKind.QuickFix
         only = params.context.only
-        if only is not None and kind.value not in {getattr(one, "value", one) for one in only}:
+        if only is not None and kind.value not in {getattr(wanted, "value", wanted) for wanted in only}:
             return None
         document = ls.document(params.text_document.uri)
         positions = ls.positions(document.text)
@@ -414,5 +391,5 @@ def _change(server: PmlServer) -> None:
         try:
             return ls.positions(document.text).edits(formatting(document.text))
         except PromptCacheError as error:
-            ls.say(f"{document.path.name} is left as it is: {error}", types.MessageType.Warning)
+            ls.say(f"{document.path.name} is unchanged: {error}", types.MessageType.Warning)
             return None

@@ -1,4 +1,4 @@
-"""How long the text of a module is: in words and characters, and in tokens where a tokenizer is there."""
+"""Sizes of modules in words and characters, and in tokens if there is a tokenizer."""
 
 from __future__ import annotations
 
@@ -20,43 +20,30 @@ TOKENIZER: Final = "tokenizer.json"
 
 @dataclass(frozen=True)
 class TokenCounter:
-    """Counts tokens as a model does.
-
-    Attributes:
-        model: the model's name.
-        count: from a text to its number of tokens.
-    """
+    """Counts tokens of a model."""
 
     model: str
-    count: Count
+    count: Count  # returns the token count of a text
 
 
 def token_counter(model: str) -> TokenCounter:
-    """The tokenizer of a model, read without its weights.
-
-    Args:
-        model: as `--model` takes it.
-
-    Raises:
-        ModelError: there is none, or it cannot be read.
-    """
+    """Returns the token counter of a `--model` without its weights; raises ModelError if it is unusable."""
     if model.startswith(RANDOM):
-        return TokenCounter(model, lambda text: len(text.encode("utf-8", "replace")))  # a token per byte
+        return TokenCounter(model, lambda text: len(text.encode("utf-8", "replace")))  # one token per byte
     tokenizer = _tokenizer(model)
 
     def count(text: str) -> int:
-        plain = text.encode("utf-8", "replace").decode("utf-8")  # half a character is none to the library
+        plain = text.encode("utf-8", "replace").decode("utf-8")  # the library rejects unpaired surrogates
         return len(tokenizer.encode(plain, add_special_tokens=False).ids)
 
     return TokenCounter(model, count)
 
 
 def _tokenizer(model: str) -> Any:
-    """The tokenizer of a model, of the library."""
     from tokenizers import Tokenizer
 
     folder = DEMO_FOLDER if model == "demo" else _folder(model)
-    if folder.is_file() or gguf_models(one.name for one in folder.iterdir()):
+    if folder.is_file() or gguf_models(path.name for path in folder.iterdir()):
         from engine.gguf.reader import read_header
         from engine.gguf.tokenizer import build
 
@@ -65,12 +52,12 @@ def _tokenizer(model: str) -> Any:
             return build(model, read_header(model, checkpoint.paths[0]).metadata).backend_tokenizer
     try:
         return Tokenizer.from_file(str(folder / TOKENIZER))
-    except Exception as error:  # the library raises nothing more special
+    except Exception as error:  # the library has no specific exception
         raise ModelError(f"model {model!r}: {TOKENIZER} cannot be read: {error}") from None
 
 
 def _folder(model: str) -> Path:
-    """A model's folder or GGUF file; of a Hugging Face id the one that its tokenizer is fetched into."""
+    """A model's folder or GGUF file; for a Hugging Face id, fetches the tokenizer."""
     folder = from_home(model)
     if folder.is_dir() or is_gguf(folder):
         return folder
@@ -82,7 +69,7 @@ def _folder(model: str) -> Path:
         return fetch(model)
     try:
         return Path(hf_hub_download(model, TOKENIZER)).parent
-    except Exception:  # of the hub, of the network, of the disk: each means no tokenizer
+    except Exception:  # from hub, network or disk
         raise ModelError(
             f"there is no file or folder {model!r}, and no tokenizer of that name could be fetched from the "
             "Hugging Face hub. Check the name and the network."
@@ -91,31 +78,24 @@ def _folder(model: str) -> Path:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a module.
+    """Sizes of a module."""
 
-    Attributes:
-        words: of its own text.
-        characters: of its own text.
-        tokens: of its own text, with room for its arguments; None without a tokenizer.
-        total: the same with what is nested in it, of each union its longest member.
-    """
-
-    words: int
-    characters: int
-    tokens: int | None
-    total: int | None
+    words: int  # words of its own text
+    characters: int  # characters of its own text
+    tokens: int | None  # tokens of its own text, including room for arguments; None without a tokenizer
+    total: int | None  # tokens including nested modules, with the longest member of each union
 
     def __str__(self) -> str:
-        """The sizes on one line."""
+        """Returns the sizes on one line."""
         plain = f"{_counted(self.words, 'word')}, {_counted(self.characters, 'character')}"
         if self.tokens is None:
             return plain
-        nested = f", {self.total:,} with what is nested" if self.total != self.tokens else ""
+        nested = f", {self.total:,} with nested modules" if self.total != self.tokens else ""
         return f"{plain}; {_counted(self.tokens, 'token')}{nested}"
 
 
 def sizes(module: Module, counter: TokenCounter | None) -> Sizes:
-    """The sizes of a module; tokens are counted text by text, so that borders may take one more or less."""
+    """Returns the sizes of a module. Counting text by text may be off by a token at boundaries."""
     text = "".join(child.text for child in module.contents() if _is_words(child))
     own = _own(module, counter.count) if counter else None
     total = _total(module, counter.count) if counter else None
@@ -123,7 +103,7 @@ def sizes(module: Module, counter: TokenCounter | None) -> Sizes:
 
 
 def _is_words(child: object) -> TypeGuard[Text]:
-    """Whether a child is text of a module, and not the seam that sets it apart from what follows."""
+    """Whether a child is text of a module, not its separator."""
     return isinstance(child, Text) and not child.seam
 
 

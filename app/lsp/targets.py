@@ -1,4 +1,4 @@
-"""What stands at a place of a document: a module, a parameter, a schema's name, a file, a word of PML."""
+"""Finds the target at a place: a module, parameter, schema name, file or PML word."""
 
 from __future__ import annotations
 
@@ -17,23 +17,16 @@ Kind = Literal["module", "param", "schema", "file", "element", "attribute"]
 
 @dataclass(frozen=True)
 class Target:
-    """What is meant at a place.
-
-    Attributes:
-        kind: what it is.
-        span: the word that means it there.
-        path: of a module, or the module of a parameter; of an attribute, its element.
-        name: of a parameter, a schema, a file, an element or an attribute.
-    """
+    """The target at a place."""
 
     kind: Kind
-    span: Span
-    path: str = ""
-    name: str = ""
+    span: Span  # span of the word
+    path: str = ""  # path of the module; the module of a parameter; the element of an attribute
+    name: str = ""  # name of a parameter, schema, file, element or attribute
 
 
 def target_at(view: View, offset: int) -> Target | None:
-    """What stands at an offset; None where nothing of the language does."""
+    """Returns the target at an offset; None without one."""
     element = element_at(view.root, offset)
     if element is None:
         return None
@@ -42,15 +35,15 @@ def target_at(view: View, offset: int) -> Target | None:
             return _of_tag(view, element, span)
     for attribute in element.attributes.values():
         if _holds(attribute.value_span, offset):
-            found = _of_value(view, element, attribute, offset)
-            return found or _of_attribute(view, element, attribute)
+            target = _of_value(view, element, attribute, offset)
+            return target or _of_attribute(view, element, attribute)
         if _holds(attribute.name_span, offset):
             return _of_attribute(view, element, attribute)
     return None
 
 
 def element_at(root: Element | None, offset: int) -> Element | None:
-    """The innermost element at an offset; of two that touch there, the second."""
+    """Returns the innermost element at an offset; the second of two adjacent ones."""
     if root is None or not _holds(root.span, offset):
         return None
     while True:
@@ -63,7 +56,7 @@ def element_at(root: Element | None, offset: int) -> Element | None:
 
 
 def tag_spans(element: Element) -> list[Span]:
-    """Where the name of an element is written: in its start tag, and in its end tag if it is the same."""
+    """Returns the spans of an element's name in its start tag and in a matching end tag."""
     spans = [element.tag_span]
     if element.close_span is not None and element.end_name == element.tag:
         start = element.close_span.start + len("</")
@@ -112,7 +105,7 @@ def _of_value(view: View, element: Element, attribute: Attribute, offset: int) -
 
 
 def _of_path(view: View, attribute: Attribute, offset: int) -> Target | None:
-    """The module that a segment of a path names, with all before it."""
+    """The module up to a segment of a path."""
     for segment, path in path_segments(view.document.text, attribute):
         if _holds(segment, offset):
             return Target("module", segment, path)
@@ -120,14 +113,14 @@ def _of_path(view: View, attribute: Attribute, offset: int) -> Target | None:
 
 
 def path_segments(text: str, attribute: Attribute) -> list[tuple[Span, str]]:
-    """The segments of the paths in an attribute, each with the path up to its end."""
+    """Returns the segments of the paths in an attribute, each with the path up to its end."""
     start = attribute.value_span.start
-    found: list[tuple[Span, str]] = []
+    segments: list[tuple[Span, str]] = []
     for word in PATH.finditer(text, start, attribute.value_span.end):
         for part in re.finditer(r"[^/]+", word[0]):
             place = word.start() + part.start()
-            found.append((Span(place, place + len(part[0])), word[0][: part.end()]))
-    return found
+            segments.append((Span(place, place + len(part[0])), word[0][: part.end()]))
+    return segments
 
 
 def _holds(span: Span, offset: int) -> bool:

@@ -1,6 +1,6 @@
-"""Where somebody types in a document that is broken because they do: in which tag, in which part of it.
+"""Finds the tag and the part of it that is being typed in an incomplete document.
 
-What stands before the tag is read by the parser of the language; the tag itself is looked at as text.
+The PML parser reads the text before the tag; regular expressions match the tag itself.
 """
 
 from __future__ import annotations
@@ -30,35 +30,22 @@ _GOES_ON: Final = re.compile(rf"{_NAME}*(?:\s*/?>|\s+{_NAME}+\s*=)")
 
 @dataclass(frozen=True)
 class TypingPlace:
-    """A place in a tag.
+    """A place in a tag."""
 
-    Attributes:
-        part: what is typed there: the name of a start tag, of an end tag, of an attribute, or a value.
-        mark: where the tag begins.
-        start: where the word begins that is typed.
-        end: where its characters end, behind the cursor too.
-        typed: the word up to the cursor; of a value all of it up to there.
-        chain: the elements that are open round the tag, the outermost first.
-        tag: the name of the tag.
-        attribute: the attribute whose value is typed.
-        given: the attributes that the tag has elsewhere.
-        goes_on: whether the tag goes on behind its name already, so that only the name is to be written.
-    """
-
-    part: Part
+    part: Part  # kind of the typed word: start tag, end tag, attribute or value
     mark: int
-    start: int
-    end: int
-    typed: str
-    chain: tuple[Element, ...]
+    start: int  # start of the word
+    end: int  # end of the word, possibly after the cursor
+    typed: str  # the word up to the cursor; for a value, all of it up to the cursor
+    chain: tuple[Element, ...]  # the open elements around the tag, outermost first
     tag: str = ""
-    attribute: str = ""
-    given: frozenset[str] = frozenset()
-    goes_on: bool = False
+    attribute: str = ""  # the attribute of the value
+    given: frozenset[str] = frozenset()  # the other attributes of the tag
+    goes_on: bool = False  # whether the tag has more text after its name, so completion inserts only the name
 
 
 def typing_place(text: str, offset: int) -> TypingPlace | None:
-    """The place of an offset; None in text, in comments, and where nothing can be offered."""
+    """Returns the typing place at an offset; None in text, comments and other places without completion."""
     before = text[:offset]
     mark = before.rfind("<")
     if mark < 0 or any(hidden.end() == offset and _open(hidden) for hidden in _HIDDEN.finditer(before)):
@@ -78,7 +65,7 @@ def typing_place(text: str, offset: int) -> TypingPlace | None:
 
 
 def open_elements(text: str) -> tuple[Element, ...]:
-    """The elements that are still open at the end of a text, the outermost first."""
+    """Returns the open elements at the end of a text, outermost first."""
     element = read(text).root
     chain: list[Element] = []
     while element is not None and not element.closed:
@@ -89,11 +76,11 @@ def open_elements(text: str) -> tuple[Element, ...]:
 
 
 def _in_attributes(text: str, offset: int, mark: int, tag: str, rest: str) -> TypingPlace | None:
-    given: set[str] = set()
+    others: set[str] = set()
     place = 0
-    while found := _GIVEN.match(rest, place):
-        given.add(found[1])
-        place = found.end()
+    while match := _GIVEN.match(rest, place):
+        others.add(match[1])
+        place = match.end()
     value, word = _VALUE.match(rest, place), _WORD.match(rest, place)
     if value is None and word is None:
         return None
@@ -102,21 +89,20 @@ def _in_attributes(text: str, offset: int, mark: int, tag: str, rest: str) -> Ty
         group = 2 if value[2] is not None else 3
         begin, end = start + value.start(group), _end_of(_IN_VALUE, text, offset)
         return TypingPlace(
-            "value", mark, begin, end, value[group], chain, tag, attribute=value[1], given=frozenset(given)
+            "value", mark, begin, end, value[group], chain, tag, attribute=value[1], given=frozenset(others)
         )
     assert word is not None
     end = _end_of(_LETTERS, text, offset)
-    given |= {one[1] for one in _FURTHER.finditer(text[end : _end_of(_IN_TAG, text, end)])}
+    others |= {further[1] for further in _FURTHER.finditer(text[end : _end_of(_IN_TAG, text, end)])}
     begin, goes_on = start + word.start(1), _ASSIGNED.match(text, end) is not None
     return TypingPlace(
-        "attribute", mark, begin, end, word[1], chain, tag, given=frozenset(given), goes_on=goes_on
+        "attribute", mark, begin, end, word[1], chain, tag, given=frozenset(others), goes_on=goes_on
     )
 
 
 def _end_of(pattern: re.Pattern[str], text: str, offset: int) -> int:
-    """Where what matches at an offset ends."""
-    found = pattern.match(text, offset)
-    return found.end() if found else offset
+    match = pattern.match(text, offset)
+    return match.end() if match else offset
 
 
 def _open(hidden: re.Match[str]) -> bool:

@@ -1,4 +1,4 @@
-"""One document laid open for a request: its elements, and the schema that it is or goes by."""
+"""A document with its elements and its schema, for one request."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ from engine.pml.xml.reader import read
 
 
 class View:
-    """A document as it stands, however broken.
-
-    Args:
-        library: what is open, and what lies beside it.
-        document: the document.
+    """A document, even a broken one.
 
     Attributes:
-        root: the root element, if there is one.
-        basis: of a prompt, the schema that it goes by.
-        schema: what the document says as a schema, or the tree that it goes by.
-        page: of a prompt with a schema, which elements mean which modules.
+        root: the root element, if any.
+        basis: the schema of a prompt.
+        schema: the tree of the document as a schema, or of its schema.
+        page: for a prompt with a schema, the modules of its elements.
     """
 
     def __init__(self, library: Library, document: Document) -> None:
@@ -40,24 +36,24 @@ class View:
 
     @property
     def home(self) -> Document | None:
-        """The schema's document: this one, or the one that it goes by."""
+        """Returns the document of the schema."""
         if self.document.kind == "schema":
             return self.document
         return self.basis.document if self.basis else None
 
     def elements(self) -> Iterator[Element]:
-        """All elements, in the order of the text."""
+        """Returns all elements in text order."""
         return walk(self.root) if self.root is not None else iter(())
 
     def path_of(self, element: Element) -> str | None:
-        """The module that an element defines or imports; None where it does neither."""
+        """Returns the path of the module that an element defines or imports; None for other elements."""
         if self.document.kind == "schema":
             return defined_path(element) if element.tag == "module" else None
         return self.page.path_of(element) or None if self.page else None
 
 
 def opened(text: str, schema: Schema | None) -> Page | None:
-    """A prompt's text against a schema; None where it has no root or there is no schema."""
+    """Matches a prompt's text to a schema; None without root or schema."""
     if schema is None:
         return None
     try:
@@ -67,7 +63,7 @@ def opened(text: str, schema: Schema | None) -> Page | None:
 
 
 def defined_path(element: Element | None) -> str:
-    """The path of the innermost module round a place of a schema, itself included; empty outside of all."""
+    """Returns the path of the innermost module around a place of a schema; empty outside modules."""
     names: list[str] = []
     while element is not None:
         if element.tag == "module":

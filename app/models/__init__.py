@@ -1,1 +1,1 @@
-"""Models on this machine: which there are, which is chosen, and whether it fits into memory."""
+"""Models on this machine: list, choice, and fit into memory."""

@@ -1,4 +1,4 @@
-"""The models that are on this machine, without anybody being asked: what they are and what they take."""
+"""Lists the models on this machine with their sizes, without network access."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _LICENCE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*[\"']?([\w.+-]+)")
 
 
 class LocalModel(TypedDict):
-    """A model on this machine, or one of the catalogue that can be fetched.
+    """A model on this machine, or a catalogue entry that can be fetched.
 
-    `bytes` are those of its files, `memory` those of its weights once it is loaded, `context` is in tokens.
-    `fits` says whether it fits into memory, "" where that is not known. Without `here` it has to be fetched
-    first.
+    `bytes` is the size of its files, `memory` that of its loaded weights, `context` is in tokens. `fits`
+    tells whether it fits into memory, "" if unknown. If `here` is false, it must be fetched first.
     """
 
     name: str
@@ -32,20 +31,20 @@ class LocalModel(TypedDict):
 
 
 def local_models() -> list[LocalModel]:
-    """Returns the bundled model, those of the catalogue, and those in the cache of the Hugging Face hub."""
+    """Returns the bundled model, the catalogue, and models in the Hugging Face hub's cache."""
     from engine.checkpoint.model_catalogue import CATALOGUE, here
 
-    found = [_bundled()]
+    models = [_bundled()]
     for entry in CATALOGUE.values():
         row = _row(entry.name, entry.title, entry.bytes, entry.format, entry.licence)
-        found.append(row | {"here": here(entry.name) is not None, "about": entry.about})
-    return [*found, *_of_hub()]
+        models.append(row | {"here": here(entry.name) is not None, "about": entry.about})
+    return [*models, *_of_hub()]
 
 
 def _bundled() -> LocalModel:
     from engine.checkpoint.checkpoint import DEMO_FOLDER
 
-    size = sum(one.stat().st_size for one in DEMO_FOLDER.iterdir())
+    size = sum(file.stat().st_size for file in DEMO_FOLDER.iterdir())
     row = _row("demo", "demo", size, "safetensors", _licence(DEMO_FOLDER))
     return row | {"about": "bundled, knows only the samples"}
 
@@ -57,13 +56,13 @@ def _of_hub() -> Iterator[LocalModel]:
     for repository in sorted(cache_folder().glob("models--*--*")):
         name = "/".join(repository.name.split("--")[1:])
         for folder in sorted((repository / "snapshots").glob("*"))[-1:]:
-            files = [str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()]
-            size = sum((folder / one).stat().st_size for one in files if one.endswith(".safetensors"))
+            files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+            size = sum((folder / path).stat().st_size for path in files if path.endswith(".safetensors"))
             if size:
                 yield _row(name, name, size, "safetensors", _licence(folder))
-            for one in gguf_models(files):
-                title = one.removesuffix(GGUF)
-                yield _row(f"{name}:{one}", title, (folder / one).stat().st_size, "GGUF", _licence(folder))
+            for path in gguf_models(files):
+                title = path.removesuffix(GGUF)
+                yield _row(f"{name}:{path}", title, (folder / path).stat().st_size, "GGUF", _licence(folder))
 
 
 def _row(name: str, title: str, size: int, form: str, licence: str) -> LocalModel:
@@ -72,9 +71,9 @@ def _row(name: str, title: str, size: int, form: str, licence: str) -> LocalMode
     from engine.model.model_info import look
 
     try:
-        found = look(name)
-        context, fits, memory = found.context_length, fit(found).verdict, found.weight_bytes
-        form = found.stored.format or form
+        info = look(name)
+        context, fits, memory = info.context_length, fit(info).verdict, info.weight_bytes
+        form = info.stored.format or form
     except ModelError:
         context, fits, memory = 0, "refused", 0
     return {
@@ -92,9 +91,9 @@ def _row(name: str, title: str, size: int, form: str, licence: str) -> LocalMode
 
 
 def _licence(folder: Path) -> str:
-    """What the card of a model says; "" where it has none."""
+    """The licence in a model's card; "" without one."""
     try:
-        found = _LICENCE.match((folder / "README.md").read_text(encoding="utf-8")[:5000])
+        match = _LICENCE.match((folder / "README.md").read_text(encoding="utf-8")[:5000])
     except (OSError, ValueError):
         return ""
-    return found[1] if found else ""
+    return match[1] if match else ""

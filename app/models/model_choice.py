@@ -1,4 +1,4 @@
-"""Which model is wanted and how it is held, and what a loaded one is: for the command line and the page."""
+"""The requested model and its options, and the description of a loaded model."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 BUNDLED = "demo"
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-_ALIKE = 1.25  # times the size of the files
+_ALIKE = 1.25  # ratio to the size of the files
 
 
 def plain_name(given: str) -> str:
-    """Returns a model's name without blanks and quotes around it, and a file:// address as a path."""
+    """Returns a model's name without blanks and quotes, and a file:// address as a path."""
     name = given.strip()
     if len(name) > 1 and name[0] == name[-1] and name[0] in "'\"":
         name = name[1:-1].strip()
@@ -34,37 +34,29 @@ def plain_name(given: str) -> str:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model as it is asked for.
+    """A requested model."""
 
-    Attributes:
-        name: "demo", "random:SHAPE", a folder, or a Hugging Face id.
-        device: `auto`, `cpu`, `cuda` or `mps`.
-        dtype: `auto`, `fp32`, `bf16` or `fp16`.
-        weights: `auto`, `packed` or `plain`.
-        quantize: `none`, `int8` or `int4`.
-    """
-
-    name: str = BUNDLED
-    device: str = "auto"
-    dtype: str = "auto"
-    weights: Weights = "auto"
-    quantize: Quantize = "none"
+    name: str = BUNDLED  # "demo", "random:SHAPE", a folder, or a Hugging Face id
+    device: str = "auto"  # `auto`, `cpu`, `cuda` or `mps`
+    dtype: str = "auto"  # `auto`, `fp32`, `bf16` or `fp16`
+    weights: Weights = "auto"  # `auto`, `packed` or `plain`
+    quantize: Quantize = "none"  # `none`, `int8` or `int4`
 
     @property
     def options(self) -> dict[str, Any]:
-        """All but the name, as `Engine.open` takes them."""
-        found = asdict(self)
-        del found["name"]
-        return found
+        """Returns the arguments of `Engine.open` other than the name."""
+        options = asdict(self)
+        del options["name"]
+        return options
 
     @classmethod
     def of(cls, name: str, given: Mapping[str, Any]) -> ModelChoice:
-        """Takes what concerns the model of options of `Engine.open`."""
-        return cls(name, **{one: given[one] for one in cls().options if one in given})
+        """Returns the model part of arguments of `Engine.open`."""
+        return cls(name, **{key: given[key] for key in cls().options if key in given})
 
 
 class ModelDetails(TypedDict):
-    """A loaded model: what it is, where it lies, what the probe measured on it, and notes on its files."""
+    """A loaded model: its properties, location, probe results and notes."""
 
     model: str
     family: str
@@ -94,7 +86,7 @@ class ModelDetails(TypedDict):
 
 
 def details(model: Model) -> ModelDetails:
-    """Returns what is known of a loaded model."""
+    """Describes a loaded model."""
     from engine.inference.model_settings import without_effect
     from engine.quantize.memory_fit import weight_sizes
 
@@ -129,28 +121,28 @@ def details(model: Model) -> ModelDetails:
 
 
 def why_larger(files: Stored, memory: int, dtype: str, weights: str) -> str:
-    """Says why weights take another size in memory than in their files; "" where they take about the same.
+    """Explains why weights have another size in memory than in their files; "" for similar sizes.
 
     Args:
         files: the model's files.
-        memory: bytes of the weights in memory.
-        dtype: the number format that is computed in.
-        weights: how they lie in memory; see `Model.weights`.
+        memory: size of the weights in memory, in bytes.
+        dtype: number format of the computation.
+        weights: layout of the weights; see `Model.weights`.
     """
     if not files.bytes or files.bytes / _ALIKE < memory < files.bytes * _ALIKE:
         return ""
     if weights in ("int8", "int4"):
         return f"The weights are rounded to {weights} when the model is loaded."
     if weights == "four-bit":
-        return f"The blocks of four bits stay as they are; other numbers of the file become {dtype}."
-    words = f"In memory each weight is a number of {BYTES[dtype]} bytes ({dtype})."
+        return f"Four-bit blocks stay unchanged; other numbers of the file become {dtype}."
+    words = f"In memory each weight takes {BYTES[dtype]} bytes ({dtype})."
     if files.four_bits:
-        return f"{words} In bf16 on the processor the file's blocks of four bits stay as they are."
+        return f"{words} In bf16 on the processor the file's four-bit blocks stay unchanged."
     return words
 
 
 class KnownRow(TypedDict):
-    """What one token takes in a well-known model, in fp16; `paper` in megabytes, by its table 2."""
+    """Size of one token in a well-known model, in fp16; `paper` has the megabytes of its table 2."""
 
     title: str
     layers: int
@@ -163,26 +155,26 @@ class KnownRow(TypedDict):
 
 
 def known_rows() -> list[KnownRow]:
-    """Returns the paper's table 2 as computed, and models that came after it."""
+    """Returns the paper's table 2 as computed, and later models."""
     from engine.checkpoint.kv_sizes import known_models
 
     return [
         {
-            "title": one.title,
-            "layers": one.sizes.layers,
-            "heads": one.sizes.heads,
-            "kv_heads": one.sizes.kv_heads,
-            "head_size": one.sizes.size,
-            "bytes_per_token": one.sizes.bytes_per_token(2),
-            "unshared": one.sizes.unshared(2),
-            "paper": one.paper,
+            "title": model.title,
+            "layers": model.sizes.layers,
+            "heads": model.sizes.heads,
+            "kv_heads": model.sizes.kv_heads,
+            "head_size": model.sizes.size,
+            "bytes_per_token": model.sizes.bytes_per_token(2),
+            "unshared": model.sizes.unshared(2),
+            "paper": model.paper,
         }
-        for one in known_models()
+        for model in known_models()
     ]
 
 
 class ModelLook(TypedDict):
-    """A model before it is loaded: what it is, what it takes in bytes, and whether that fits."""
+    """A model before loading: its properties, sizes in bytes, and whether it fits."""
 
     kind: Literal["bundled", "random", "folder", "file", "hub"]
     family: str
@@ -209,7 +201,7 @@ class ModelLook(TypedDict):
 
 
 def look_json(look: Look, found: Fit) -> ModelLook:
-    """A model before it is loaded, for the page."""
+    """Returns the JSON of a model before loading, for the page."""
     return {
         "kind": look.kind,
         "family": look.family,

@@ -1,4 +1,4 @@
-"""Runs that `pml run` hands to a studio of the same user: how the two find each other, and what they say.
+"""Runs that `pml run` delegates to a studio of the same user: discovery and protocol.
 
-The side of the command line loads neither torch nor gradio.
+The command's side loads neither torch nor gradio.
 """

@@ -1,4 +1,4 @@
-"""The command's side: finds a studio that computes on the wanted terms, and has it answer."""
+"""The command's side: finds a studio with matching terms and lets it compute a run."""
 
 from __future__ import annotations
 
@@ -19,71 +19,57 @@ from app.remote.terms import Terms
 from engine.base.errors import PromptCacheError
 
 GREETING, RUN = "/runs/greeting", "/runs/answer"
-FULL = 503  # the status of an answer to a run for which there is no room
+FULL = 503  # HTTP status if the studio is full
 GREETING_SECONDS = 2.0
 _SECRET = "authorization"
 
 
 class LostError(Exception):
-    """A studio went away, failed by its own fault, or does not speak as expected, before a run was over."""
+    """A studio disconnected, failed or responded unexpectedly during a run."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which studios may take a run.
+    """The studios that may take a run."""
 
-    Attributes:
-        studios: those to ask, one after the other; none where the command computes itself.
-        why_not: why a studio that was there, or that was asked for, is not asked; "" where nobody wonders.
-    """
-
-    studios: tuple[Presence, ...] = ()
-    why_not: str = ""
+    studios: tuple[Presence, ...] = ()  # candidates, in order; empty if the command computes itself
+    why_not: str = ""  # why a studio was not used; "" if that needs no explanation
 
 
 def choose(server: str, wanted: Terms) -> Choice:
-    """Finds the studios that may take a run.
-
-    Args:
-        server: "auto", "never", or the URL of a studio on this machine.
-        wanted: the terms of the run.
-    """
+    """Finds the studios that may take a run: `server` is "auto", "never", or the URL of a studio."""
     if server == "never":
         return Choice()
     named = server != "auto"
-    there = [one for one in present() if not named or one.url == server.rstrip("/")]
-    serving = [one for one in there if one.held.serves(wanted)]
-    refusals = [one.held.refusal(wanted) for one in serving]
+    studios = [studio for studio in present() if not named or studio.url == server.rstrip("/")]
+    serving = [studio for studio in studios if studio.held.serves(wanted)]
+    refusals = [studio.held.refusal(wanted) for studio in serving]
     if "" in refusals:
-        return Choice(tuple(one for one, refusal in zip(serving, refusals, strict=True) if not refusal))
+        return Choice(tuple(studio for studio, refusal in zip(serving, refusals, strict=True) if not refusal))
     if serving:
-        return Choice(why_not=f"The studio at {serving[0].url} is not asked, for {refusals[0]}.")
+        return Choice(why_not=f"The studio at {serving[0].url} is not used, because {refusals[0]}.")
     if not named:
         return Choice()
-    if there:
+    if studios:
         return Choice(why_not=f"The studio at {server} has another model or another cache folder.")
-    return Choice(why_not=f"No studio of yours tells that it is at {server}.")
+    return Choice(why_not=f"No studio of yours runs at {server}.")
 
 
 def asked(studio: Presence, request: dict[str, Any]) -> Generator[Line, None, None]:
-    """Has a studio answer, as the lines of `engine` itself. Closing the iterator stops the answer there.
-
-    Args:
-        studio: the one to ask.
-        request: schema, prompt, settings and mode.
+    """Lets a studio answer, and yields the same lines as `engine`. Closing the iterator stops the answer.
 
     Raises:
         PromptError: a document has errors.
         PromptCacheError: the run cannot be computed.
-        LostError: the studio is not there, went away, or failed by its own fault.
+        LostError: the studio is missing, disconnected or failed.
     """
     connection = http.client.HTTPConnection(HOST, studio.port, timeout=GREETING_SECONDS)
     try:
         _greet(connection, studio)
-        connection.auto_open = 0  # whoever has the port by the next connection has proved nothing
+        connection.auto_open = 0  # a new connection might reach another process
         with _losing():
             if connection.sock is not None:
-                connection.sock.settimeout(None)  # a step may take as long as it takes
+                connection.sock.settimeout(None)  # a step may take any time
             lines = _post(connection, RUN, request, {_SECRET: f"Bearer {studio.secret}"})
         yield from _lines(lines)
     finally:
@@ -91,17 +77,17 @@ def asked(studio: Presence, request: dict[str, Any]) -> Generator[Line, None, No
 
 
 def _greet(connection: http.client.HTTPConnection, studio: Presence) -> None:
-    """Has whoever listens on the port prove that it knows the secret, before it learns anything."""
+    """Verifies that the process on the port knows the secret, before sending anything."""
     challenge = secrets.token_hex(16)
     try:
         with _losing(), _cut_after(connection, 2 * GREETING_SECONDS):
             answer = json.loads(_post(connection, GREETING, {"challenge": challenge}, {}).read(1 << 12))
             proof = str(answer["proof"]).encode()
             if not compare_digest(proof, studio.proof(challenge).encode()):
-                raise LostError("it does not prove to be the studio that the file tells of")
+                raise LostError("it does not know the studio's secret")
     except LostError as lost:
         if not isinstance(lost.__cause__, OSError) or isinstance(lost.__cause__, ConnectionRefusedError):
-            forget(studio)  # the port is free or another's; who is only slow may be the studio
+            forget(studio)  # the port is free or foreign; after a timeout the studio may just be slow
         raise
 
 
@@ -111,7 +97,7 @@ def _post(
     connection.request("POST", path, json.dumps(sent), {"content-type": "application/json", **headers})
     answer = connection.getresponse()
     if answer.status == FULL:
-        raise LostError("as many runs as it takes wait there already")
+        raise LostError("its queue is full")
     if answer.status != 200:
         raise LostError(f"it answers with status {answer.status}")
     return answer
@@ -125,7 +111,7 @@ def _lines(answer: http.client.HTTPResponse) -> Iterator[Line]:
         if kind == "over":
             return
         if kind == "":
-            raise LostError("it ended before the answer did")
+            raise LostError("its response ended early")
         if kind == "fault":
             if line.get("own") is True:
                 raise LostError(str(line["message"]))
@@ -136,13 +122,13 @@ def _lines(answer: http.client.HTTPResponse) -> Iterator[Line]:
 
 @contextlib.contextmanager
 def _cut_after(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
-    """Connects, and cuts what takes longer: the timeout of a socket begins anew at every byte."""
+    """Connects with a total time limit, because a socket's timeout restarts at every byte."""
     connection.connect()
-    held = connection.sock  # a foreign answer may have the connection let go of it
+    line = connection.sock  # a foreign response may close the connection
 
     def cut() -> None:
         with contextlib.suppress(OSError):
-            held.shutdown(socket.SHUT_RDWR)
+            line.shutdown(socket.SHUT_RDWR)
 
     watch = threading.Timer(seconds, cut)
     watch.daemon = True
@@ -155,11 +141,7 @@ def _cut_after(connection: http.client.HTTPConnection, seconds: float) -> Iterat
 
 @contextlib.contextmanager
 def _losing() -> Iterator[None]:
-    """Turns whatever a connection or a foreign answer raises into one kind.
-
-    Raises:
-        LostError: in its place.
-    """
+    """Turns errors of a connection or an invalid response into LostError."""
     try:
         yield
     except (LostError, PromptCacheError):

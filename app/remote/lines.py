@@ -1,4 +1,4 @@
-"""What a run tells, as objects of JSON: the same from an engine of this process and from a studio's."""
+"""The events of a run as JSON objects, the same from this process and from a studio."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Line = dict[str, Any]
 def answering(
     engine: Engine, prompt: PreparedPrompt, settings: RunSettings, mode: Mode, *, check: bool = True
 ) -> Iterator[Line]:
-    """Answers a prompt, as lines. Closing the iterator stops the answer.
+    """Answers a prompt as lines. Closing the iterator stops the answer.
 
     Args:
         engine: computes the answer.
         prompt: the prompt.
         settings: the settings of the run.
         mode: one side, or both.
-        check: as of `PreparedPrompt.stream`.
+        check: as in `PreparedPrompt.stream`.
 
     Yields:
-        First what the engine is, then the run's events.
+        The engine's description, then the run's events.
 
     Raises:
         PromptError: the prompt does not fit the schema or the context window.
@@ -50,7 +50,7 @@ def answering(
             if isinstance(event, Finished) and event.answer.reuse is not None:
                 yield {"event": "reuse", "taken": asdict(event.answer.reuse)}
         if mode == "cached":
-            from engine.prompt.passages import saw_all  # who reads these lines loads no tokenizer
+            from engine.prompt.passages import saw_all  # readers of these lines load no tokenizer
 
             yield {"event": "read", "saw_all": saw_all(prompt.passages(settings))}
     finally:
@@ -58,13 +58,7 @@ def answering(
 
 
 def checking(prompt: PreparedPrompt, settings: RunSettings, told: Sequence[Line]) -> Iterator[Line]:
-    """Checks an answer under a promise, as lines; a failure is one of them.
-
-    Args:
-        prompt: the prompt.
-        settings: the settings of the run.
-        told: the lines of the whole answer.
-    """
+    """Checks an answer whose repair `--reuse` chose, as lines; a failure is one of them."""
     answers = {line["side"]: line["answer"]["token_ids"] for line in told if line["event"] == "finished"}
     taken = next((taken_in(line) for line in told if line["event"] == "reuse"), None)
     if taken is None:
@@ -72,11 +66,11 @@ def checking(prompt: PreparedPrompt, settings: RunSettings, told: Sequence[Line]
     yield {"event": "answered"}
     both = "uncached" in answers
     try:
-        found = prompt.check_answer(answers["uncached" if both else "cached"], taken, settings, every=both)
-    except Exception as error:  # whatever it is: the answer is there
+        checked = prompt.check_answer(answers["uncached" if both else "cached"], taken, settings, every=both)
+    except Exception as error:  # the answer is complete
         yield {"event": "unchecked", "why": str(error)}
     else:
-        yield {"event": "reuse", "taken": asdict(found)}
+        yield {"event": "reuse", "taken": asdict(checked)}
 
 
 def of_event(event: Event) -> Line:
@@ -95,15 +89,15 @@ def of_event(event: Event) -> Line:
 
 
 def taken_in(line: Line) -> ReuseTaken:
-    """Returns the remedy that a line of a run tells of."""
-    told = line["taken"]
-    return ReuseTaken(**{**told, "scaffold": tuple(told["scaffold"])})
+    """Returns the repair in a line of a run."""
+    reuse = line["taken"]
+    return ReuseTaken(**{**reuse, "scaffold": tuple(reuse["scaffold"])})
 
 
 def of_fault(error: Exception) -> Line:
-    """Returns what ended a run as a line; `own` where another process might well have computed the run."""
+    """Returns an error as a line; `own` if another process could compute the run."""
     if isinstance(error, PromptError):
-        return {"event": "fault", "diagnostics": [_told(one) for one in error.diagnostics]}
+        return {"event": "fault", "diagnostics": [_told(diagnostic) for diagnostic in error.diagnostics]}
     known = isinstance(error, PromptCacheError)
     return {
         "event": "fault",
@@ -113,14 +107,14 @@ def of_fault(error: Exception) -> Line:
 
 
 def raise_fault(line: Line) -> None:
-    """Raises what `of_fault` was given, as far as its words go.
+    """Raises the error of a line from `of_fault`.
 
     Raises:
         PromptError: a document has errors.
-        PromptCacheError: anything else.
+        PromptCacheError: any other error.
     """
     if "diagnostics" in line:
-        raise PromptError(tuple(_diagnostic(one) for one in _list(line["diagnostics"])))
+        raise PromptError(tuple(_diagnostic(diagnostic) for diagnostic in _list(line["diagnostics"])))
     raise PromptCacheError(str(line["message"]))
 
 

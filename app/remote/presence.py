@@ -1,8 +1,7 @@
-"""The file by which a studio tells the same user's commands that it is there.
+"""The file that announces a running studio to commands of the same user.
 
-It lies in the user's cache folder, for this account only, and holds the secret that opens the studio's way
-for runs. It goes when the studio ends; one that stayed behind names a port on which nobody proves to know
-the secret, and is ignored.
+It is in the user's cache folder, readable by this account only, and has the secret for delegated runs. It is
+deleted when the studio ends. A stale file is ignored, because no process on its port knows the secret.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ from engine.files.places import user_cache
 
 HOST = "127.0.0.1"
 _FORMAT = 1
-_LARGEST = 64 << 10  # bytes of a file
-_MOST = 32  # files that are looked at
+_LARGEST = 64 << 10  # maximum size in bytes
+_MOST = 32  # maximum number of files read
 
 
 def folder() -> Path:
-    """Returns where studios of this user tell that they are there."""
+    """Returns the folder of the announcements."""
     return user_cache() / "studios"
 
 
 @dataclass(frozen=True)
 class Presence:
-    """A studio that takes runs.
+    """A studio that accepts runs.
 
     Attributes:
-        port: on 127.0.0.1.
-        held: what it computes with.
-        secret: that it and this user's commands know.
+        port: port on 127.0.0.1.
+        held: its model and store.
+        secret: shared with this user's commands.
     """
 
     port: int
@@ -52,16 +51,16 @@ class Presence:
 
     @property
     def url(self) -> str:
-        """Where its page is."""
+        """Returns the URL of its page."""
         return f"http://{HOST}:{self.port}"
 
     def proof(self, challenge: str) -> str:
-        """Returns what only who knows the secret can answer to a challenge."""
+        """Returns the response to a challenge, which requires the secret."""
         return hmac.new(self.secret.encode(), challenge.encode(), sha256).hexdigest()
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Keeps the file as long as this is held; where it cannot be written, commands compute themselves."""
+        """Writes the file for the duration of the context; without it, commands compute themselves."""
         row = {"format": _FORMAT, "host": platform.node(), **asdict(self)}
         name = _name(self.port)
         with contextlib.suppress(OSError):
@@ -75,20 +74,20 @@ class Presence:
 
 
 def forget(found: Presence) -> None:
-    """Takes the file of a studio away that is not there any more; that of a later one on its port stays."""
+    """Deletes the file of a stopped studio, unless a later studio on its port replaced it."""
     path = folder() / _name(found.port)
-    if (there := _read(path)) is not None and there.secret == found.secret:
+    if (current := _read(path)) is not None and current.secret == found.secret:
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 def present() -> list[Presence]:
-    """Returns the studios that this user's files on this machine tell of, latest first."""
-    found = []
+    """Returns the studios announced on this machine, latest first."""
+    studios = []
     with contextlib.suppress(OSError):
         paths = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        found = [one for path in paths[:_MOST] if (one := _read(path)) is not None]
-    return found
+        studios = [studio for path in paths[:_MOST] if (studio := _read(path)) is not None]
+    return studios
 
 
 def _name(port: int) -> str:
@@ -101,7 +100,7 @@ def _at_once(path: str, flags: int) -> int:
 
 
 def _read(path: Path) -> Presence | None:
-    """What a file tells; None where it is another user's, or others may read it, or it is no such."""
+    """Reads an announcement; None if it is invalid, another user's, or readable by others."""
     try:
         with open(path, "rb", opener=_at_once) as file:
             about = os.fstat(file.fileno())
@@ -112,10 +111,10 @@ def _read(path: Path) -> Presence | None:
             row: Any = json.loads(file.read(_LARGEST))
         if row["format"] != _FORMAT or row["host"] != platform.node():
             return None
-        held = {**row["held"], "terms": Terms(**row["held"]["terms"])}
+        state = {**row["held"], "terms": Terms(**row["held"]["terms"])}
         port, secret = row["port"], row["secret"]
         if type(port) is not int or not 0 < port < 65536 or not isinstance(secret, str) or len(secret) < 32:
             return None
-        return Presence(port, Held(**held), secret)
+        return Presence(port, Held(**state), secret)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None

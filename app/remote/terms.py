@@ -1,4 +1,4 @@
-"""What an answer depends on besides its documents and settings, as a studio has it and a command wants it."""
+"""The terms of an answer besides its documents and settings, for a studio and for a command."""
 
 from __future__ import annotations
 
@@ -20,36 +20,23 @@ from engine.files.places import user_cache
 
 _PACKAGES = ("app", "engine")
 _LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "jinja2")
-_ENDINGS = "generation_config.json"  # of no segment's name, but it says where answers end
+_ENDINGS = "generation_config.json"  # not part of a segment's key, but it defines end tokens
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What answers depend on.
+    """The terms of an answer."""
 
-    Attributes:
-        model: the model's name as it was written; of a folder, the real path of that.
-        device: as it was asked for.
-        dtype: as it was asked for.
-        weights: how they lie in memory, as it was asked for.
-        quantize: how they are rounded.
-        cache_dir: the real path of the store's folder.
-        verify: when a stored file's digest is checked.
-        memory: the most bytes of segments held in memory; None for the engine's own bound.
-        date: the date that a chat template may write, in ISO form; "" for the day of each prompt.
-        code: which code computes, and where it is installed.
-    """
-
-    model: str
+    model: str  # the model's name as given; the real path of a folder
     device: str
-    dtype: str
-    weights: str
-    quantize: Quantize
-    cache_dir: str
-    verify: str
-    memory: int | None
-    date: str
-    code: str
+    dtype: str  # the requested number format
+    weights: str  # the requested layout of weights
+    quantize: Quantize  # the requested quantization
+    cache_dir: str  # the real path of the store's folder
+    verify: str  # when the digest of a stored file is checked
+    memory: int | None  # limit in bytes of segments in memory; None for the engine's default
+    date: str  # the date in chat templates, in ISO form; "" for the day of each prompt
+    code: str  # digest of the code and its location
 
     @classmethod
     def of(
@@ -83,55 +70,46 @@ class Terms:
 
 @dataclass(frozen=True)
 class Held:
-    """What a studio computes with.
+    """The state of a running studio."""
 
-    Attributes:
-        terms: as it was started.
-        device: where the model runs.
-        dtype: of weights and segments: fp32, bf16 or fp16.
-        fingerprint: digest of the model's files, and of how its weights are rounded.
-        endings: `endings` of the model as it was loaded.
-        store: `folder_stamp` of the store's folder as it was opened.
-    """
-
-    terms: Terms
-    device: str
-    dtype: str
-    fingerprint: str
-    endings: str
-    store: str
+    terms: Terms  # its terms at the start
+    device: str  # device of the model
+    dtype: str  # format of weights and segments: fp32, bf16 or fp16
+    fingerprint: str  # digest of the model's files and its quantization
+    endings: str  # `endings` of the loaded model
+    store: str  # `folder_stamp` of the opened store
 
     def serves(self, wanted: Terms) -> bool:
-        """Whether it has the model and the store that are wanted."""
+        """Returns whether it has the wanted model and store."""
         return (self.terms.model, self.terms.cache_dir) == (wanted.model, wanted.cache_dir)
 
     def refusal(self, wanted: Terms) -> str:
-        """Why a run on these terms would not be the same here, in words; "" where it would."""
-        held = self.terms
-        if held.code != wanted.code:
+        """Returns why a run with these terms would differ here; "" if it would not."""
+        own = self.terms
+        if own.code != wanted.code:
             return "it runs another version of this program"
-        if wanted.device not in (held.device, self.device):
+        if wanted.device not in (own.device, self.device):
             return f"it runs on {self.device}"
-        if wanted.dtype not in (held.dtype, self.dtype):
+        if wanted.dtype not in (own.dtype, self.dtype):
             return f"it computes in {self.dtype}"
-        if wanted.quantize != held.quantize:
-            return f"it was started with --quantize {held.quantize}"
-        if wanted.weights != held.weights:
-            return f"it was started with --weights {held.weights}"
-        if wanted.verify != held.verify:
-            return f"it was started with --verify {held.verify}"
-        if wanted.memory is not None and wanted.memory != held.memory:
-            return "it holds another amount of segments in memory"
-        if wanted.date != held.date:
-            return f"its date is {held.date or 'that of the day'}"
-        if self.store != folder_stamp(held.cache_dir):
-            return "its cache folder was removed or made anew since it was started"
+        if wanted.quantize != own.quantize:
+            return f"it was started with --quantize {own.quantize}"
+        if wanted.weights != own.weights:
+            return f"it was started with --weights {own.weights}"
+        if wanted.verify != own.verify:
+            return f"it was started with --verify {own.verify}"
+        if wanted.memory is not None and wanted.memory != own.memory:
+            return "it was started with another --memory"
+        if wanted.date != own.date:
+            return f"its date is {own.date or 'today'}"
+        if self.store != folder_stamp(own.cache_dir):
+            return "its cache folder was deleted or recreated after its start"
         if not self._unchanged():
-            return "the files of its model have changed since it was started, or lie elsewhere"
+            return "the files of its model were changed or moved after its start"
         return ""
 
     def _unchanged(self) -> bool:
-        """Whether the files of a model are those that it was loaded from."""
+        """Whether the model's files are unchanged since loading."""
         name = self.terms.model
         if name.startswith(RANDOM):
             return True
@@ -139,24 +117,24 @@ class Held:
         if folder is None:
             return False
         try:
-            found = fingerprint(Checkpoint.of(name, folder), user_cache() / "fingerprints.json")
+            digest = fingerprint(Checkpoint.of(name, folder), user_cache() / "fingerprints.json")
             same = endings(name) == self.endings
         except (PromptCacheError, OSError):
             return False
-        return same and quantized_fingerprint(found, self.terms.quantize) == self.fingerprint
+        return same and quantized_fingerprint(digest, self.terms.quantize) == self.fingerprint
 
 
 def endings(model: str) -> str:
-    """Returns a digest of what the files of a model say of where answers end; "" where there are no files.
+    """Returns a digest of a model's end-token configuration; "" if its files are missing.
 
     Args:
-        model: a folder, "demo", or the id of a model of which a revision lies in the hub's own cache.
+        model: a folder, "demo", or the id of a model in the hub's cache.
     """
     folder = None if model.startswith(RANDOM) else _folder(model)
     if folder is None:
         return ""
     if folder.is_file():
-        return "none"  # a GGUF file holds all of it, and is known as a whole
+        return "none"  # a GGUF file contains it and is fingerprinted as a whole
     try:
         return digest_of(folder / _ENDINGS, None)
     except FileNotFoundError:
@@ -166,16 +144,16 @@ def endings(model: str) -> str:
 
 
 def folder_stamp(path: str) -> str:
-    """Returns what tells a folder from another that takes its place; "" where there is none."""
+    """Returns an identifier of a folder that changes if it is replaced; "" without a folder."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return ""
-    return f"{found.st_dev}:{found.st_ino}"
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 def _folder(model: str) -> Path | None:
-    """Where a model's files lie on this machine; nothing is fetched."""
+    """The folder or file of a model on this machine; fetches nothing."""
     if (folder := local_folder(model)) is not None:
         return folder
     from huggingface_hub import try_to_load_from_cache
@@ -185,21 +163,21 @@ def _folder(model: str) -> Path | None:
 
     owner_and_name, file = parted(model)
     try:
-        found = try_to_load_from_cache(owner_and_name, file or "config.json")
+        cached = try_to_load_from_cache(owner_and_name, file or "config.json")
     except HFValidationError:
         return None
-    if not isinstance(found, str):
+    if not isinstance(cached, str):
         return None
-    return Path(found) if file else Path(found).parent
+    return Path(cached) if file else Path(cached).parent
 
 
 def code_stamp() -> str:
-    """Returns a digest that changes with the program's files, their place, its libraries, and the Python."""
+    """Returns a digest of the program's files, their location, the libraries and the Python version."""
     root = Path(__file__).resolve().parents[2]
     whole = xxhash.xxh3_128(f"{root}\0{sys.prefix}\0{sys.version}".encode())
     for path in sorted(path for package in _PACKAGES for path in (root / package).rglob("*.py")):
-        found = path.stat()
-        whole.update(f"\0{path}\0{found.st_size}\0{found.st_mtime_ns}".encode())
+        status = path.stat()
+        whole.update(f"\0{path}\0{status.st_size}\0{status.st_mtime_ns}".encode())
     for library in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             whole.update(f"\0{library}\0{importlib.metadata.version(library)}".encode())

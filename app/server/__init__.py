@@ -1,1 +1,1 @@
-"""The server: the engine behind the HTTP interfaces of OpenAI and Anthropic, and resources of its own."""
+"""The server: OpenAI's and Anthropic's HTTP APIs, and resources of its own."""

@@ -1,4 +1,4 @@
-"""The application: all routes, what becomes of errors, and the door round them."""
+"""The application: routes, error handlers and access checks."""
 
 from __future__ import annotations
 
@@ -32,17 +32,13 @@ EXPOSED = ["x-request-id", "request-id", "retry-after"]
 
 
 def application(service: Service) -> FastAPI:
-    """Returns the routes of the server, without a door.
-
-    Args:
-        service: who answers.
-    """
+    """Returns the routes of the server, without access checks."""
     app = FastAPI(
         title="Prompt Cache Studio",
         docs_url=None,
         redoc_url=None,
         openapi_url="/v1/openapi.json",
-        redirect_slashes=False,  # which only some clients follow
+        redirect_slashes=False,  # only some clients follow redirects
     )
     app.openapi = partial(description, app)  # type: ignore[method-assign]
     app.state.figures = service.figures
@@ -54,13 +50,13 @@ def application(service: Service) -> FastAPI:
     @app.head("/health", include_in_schema=False)
     @app.get("/health")
     async def health() -> Response:
-        """Says whether the server answers."""
+        """Returns the state of the server."""
         state = service.state
         return JSONResponse({"status": state}, 200 if state == "ok" else 503)
 
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:
-        """Tells what was counted, for Prometheus."""
+        """Returns the metrics in Prometheus' text format."""
         service.require_operator(getattr(request.state, "operator", None))
         return Response(service.figures.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -76,7 +72,7 @@ def application(service: Service) -> FastAPI:
 
 
 def behind_the_door(app: FastAPI, access: Access) -> Application:
-    """Returns the application as it is served: noted, with its door, and CORS where sites are allowed."""
+    """Wraps the application with CORS for allowed sites, access checks and the request log."""
     door: Any = Door(app, access)
     if access.origins:
         door = _crossing(door, access.origins)
@@ -84,13 +80,13 @@ def behind_the_door(app: FastAPI, access: Access) -> Application:
 
 
 def _crossing(door: Application, origins: frozenset[str]) -> Application:
-    """Adds CORS for allowed sites; outside the door, as their pages must be able to read its refusals."""
+    """Adds CORS for allowed sites, outside the access checks, so that their pages can read errors."""
     allowing = CORSMiddleware(
         door,
         allow_origins=sorted(origins),
         allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers=["*"],
-        allow_private_network=True,  # asked for by browsers where a site on the internet calls this machine
+        allow_private_network=True,  # browsers ask for it if an internet site calls this machine
         expose_headers=EXPOSED,
     )
 
@@ -102,22 +98,22 @@ def _crossing(door: Application, origins: frozenset[str]) -> Application:
 
 
 def _told(request: Request, error: Exception) -> Response:
-    """What a client is told of an error, in its dialect."""
+    """Responds with an error in the client's API."""
     request_id = getattr(request.state, "request_id", "")
     endpoints: Endpoints = request.app.state.endpoints
     match error:
         case RequestValidationError():
-            found = misfit(error.errors(), error.body)
+            api_error = misfit(error.errors(), error.body)
         case HTTPException(status_code=404 | 405):
-            found = endpoints.refusal(request.method, request.scope["path"])
+            api_error = endpoints.refusal(request.method, request.scope["path"])
         case HTTPException():
-            found = ApiError(FAULT, f"{error.detail}: {cut(request.method)} {cut(request.url.path)}.")
+            api_error = ApiError(FAULT, f"{error.detail}: {cut(request.method)} {cut(request.url.path)}.")
         case _:
-            found = error_of(error, request_id)
+            api_error = error_of(error, request_id)
     dialect = dialect_of(request.url.path, request.headers)
-    headers = {"retry-after": str(RETRY_SECONDS)} if found.kind.retry else {}
-    if found.kind is NO_METHOD:
+    headers = {"retry-after": str(RETRY_SECONDS)} if api_error.kind.retry else {}
+    if api_error.kind is NO_METHOD:
         headers["allow"] = ", ".join(endpoints.methods_at(request.scope["path"]))
-    if found.kind is FAULT:  # after what nobody has foreseen the connection is let go of
+    if api_error.kind is FAULT:  # close the connection after an unexpected error
         headers["connection"] = "close"
-    return JSONResponse(found.body(dialect, request_id), found.kind.status_in(dialect), headers)
+    return JSONResponse(api_error.body(dialect, request_id), api_error.kind.status_in(dialect), headers)

@@ -1,4 +1,4 @@
-"""The list of models: the one that is served, by all its names, in the shape of the client's dialect."""
+"""The list of models: the served model under all its names, in the format of the client's API."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def routes(service: Service) -> APIRouter:
     async def list_models(request: Request) -> Response:
         """Lists the model."""
         names = service.names()
-        found = [told(name, request) for name in names]
+        models = [told(name, request) for name in names]
         if dialect_of("", request.headers) == "openai":
-            return JSONResponse({"object": "list", "data": found})
-        return JSONResponse({"data": found, "has_more": False, "first_id": names[0], "last_id": names[-1]})
+            return JSONResponse({"object": "list", "data": models})
+        return JSONResponse({"data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]})
 
     @router.get("/v1/models/{name:path}")
     async def retrieve_model(name: str, request: Request) -> Response:

@@ -1,7 +1,6 @@
-"""The description of the server by OpenAPI: what each endpoint takes, answers and refuses.
+"""The OpenAPI description of the server: request bodies, responses and errors.
 
-The routes know what they take; what they answer stands in the files of shapes, and what they refuse in the
-table of errors.
+Request bodies come from the routes, responses from the shapes files, and errors from the table of errors.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from app.server.openai.shapes import OPENAI, RESPONSES
 from app.server.schemas import PutBody, TermsBody
 
 _ABOUT = (
-    "Answers in the dialects of OpenAI and of Anthropic, from attention states that were computed once. "
-    "A field that is not described and would change the answer is refused by its name; every other one is "
-    "let pass. docs/server.md says more."
+    "Answers through the APIs of OpenAI and Anthropic, with attention states that are computed once. "
+    "An undescribed field that would change the answer is rejected by name; others are ignored. "
+    "See docs/server.md."
 )
 _JSON = "application/json"
 _EVENTS = "text/event-stream"
@@ -38,30 +37,21 @@ _OF_PLACES = (429,)
 
 @dataclass(frozen=True)
 class Told:
-    """What an endpoint answers.
+    """The responses of an endpoint."""
 
-    Attributes:
-        shapes: the names of the shapes of which its answer has one.
-        event: that of the events of a stream; "" where there is none.
-        dialects: of its errors.
-        places: whether it needs a place, of which there may be none.
-        statuses: of what is no error.
-        words: what there is to say of it.
-    """
-
-    shapes: tuple[str, ...] = ()
-    event: str = ""
-    dialects: tuple[Dialect, ...] = _BOTH
-    places: bool = False
-    statuses: tuple[int, ...] = (200,)
-    words: str = "The answer."
+    shapes: tuple[str, ...] = ()  # alternative shapes of the response
+    event: str = ""  # shape of stream events; "" without a stream
+    dialects: tuple[Dialect, ...] = _BOTH  # APIs of its errors
+    places: bool = False  # whether it may fail because the server is full
+    statuses: tuple[int, ...] = (200,)  # success statuses
+    words: str = "The answer."  # description of the response
 
 
 _OPENAI: tuple[Dialect, ...] = ("openai",)
 _ANTHROPIC: tuple[Dialect, ...] = ("anthropic",)
 _NONE = Told((), dialects=_OPENAI, statuses=())
 _SCHEMA = "/v1/prompt_cache/schemas"
-_OPERATORS = "It tells of all clients: with an operator's key alone where there is one, and with --isolate."
+_OPERATORS = "It covers all clients, so it requires an operator's key if there is one, or with --isolate."
 
 TOLD: Mapping[tuple[str, str], Told] = {
     ("/v1/chat/completions", "post"): Told(
@@ -69,21 +59,21 @@ TOLD: Mapping[tuple[str, str], Told] = {
         "ChatCompletionChunk",
         _OPENAI,
         places=True,
-        words="The answer, whole; with `stream` an event `data: …` for each part, and `data: [DONE]`.",
+        words="The complete answer; with `stream`, events `data: …`, the last one `data: [DONE]`.",
     ),
     ("/v1/completions", "post"): Told(
         ("Completion",),
         "Completion",
         _OPENAI,
         places=True,
-        words="The answer, whole; with `stream` an event `data: …` for each part, and `data: [DONE]`.",
+        words="The complete answer; with `stream`, events `data: …`, the last one `data: [DONE]`.",
     ),
     ("/v1/responses", "post"): Told(
         ("Response",),
         "ResponseEvent",
         _OPENAI,
         places=True,
-        words="The answer, whole; with `stream` events `event: TYPE`, `data: …`.",
+        words="The complete answer; with `stream`, events `event: TYPE`, `data: …`.",
     ),
     ("/v1/responses/input_tokens", "post"): Told(("InputTokens",), dialects=_OPENAI, places=True),
     ("/v1/responses/{response_id}", "get"): _NONE,
@@ -95,47 +85,45 @@ TOLD: Mapping[tuple[str, str], Told] = {
         "MessageEvent",
         _ANTHROPIC,
         places=True,
-        words="The answer, whole; with `stream` events `event: TYPE`, `data: …`.",
+        words="The complete answer; with `stream`, events `event: TYPE`, `data: …`.",
     ),
     ("/v1/messages/count_tokens", "post"): Told(("TokenCount",), dialects=_ANTHROPIC, places=True),
     ("/v1/models", "get"): Told(
-        ("OpenAIModels", "AnthropicModels"), words="Anthropic's where the header anthropic-version is there."
+        ("OpenAIModels", "AnthropicModels"),
+        words="Anthropic's format if the request has the header anthropic-version.",
     ),
     ("/v1/models/{name}", "get"): Told(
-        ("OpenAIModel", "AnthropicModel"), words="Anthropic's where the header anthropic-version is there."
+        ("OpenAIModel", "AnthropicModel"),
+        words="Anthropic's format if the request has the header anthropic-version.",
     ),
     (f"{_SCHEMA}/{{name}}", "put"): Told(
         ("Schema",),
         places=True,
         statuses=(200, 201),
-        words="The schema, as it is kept now; 201 where it is new or has another text.",
+        words="The stored schema; 201 if it is new or has a new text.",
     ),
     (f"{_SCHEMA}/{{name}}", "get"): Told(("Schema",), places=True, words="The schema."),
-    (f"{_SCHEMA}/{{name}}", "patch"): Told(("Schema",), places=True, words="The schema, as it is kept now."),
-    (f"{_SCHEMA}/{{name}}", "delete"): Told(places=True, statuses=(204,), words="It is there no more."),
+    (f"{_SCHEMA}/{{name}}", "patch"): Told(("Schema",), places=True, words="The stored schema."),
+    (f"{_SCHEMA}/{{name}}", "delete"): Told(places=True, statuses=(204,), words="Deleted."),
     (_SCHEMA, "get"): Told(("Schemas",), places=True, words="A page of schemas by name."),
     ("/v1/prompt_cache/plan", "post"): Told(
-        ("Plan",), places=True, words="What the request would read and compute."
+        ("Plan",), places=True, words="The segments that the request would read and compute."
     ),
     ("/v1/prompt_cache/residency", "get"): Told(
-        ("Residency",), places=True, words=f"What is in memory. {_OPERATORS}"
+        ("Residency",), places=True, words=f"The segments in memory. {_OPERATORS}"
     ),
-    ("/health", "get"): Told(("Health",), dialects=(), statuses=(200, 503), words="Whether it answers."),
-    ("/metrics", "get"): Told(words=f"What was counted, in Prometheus' text. {_OPERATORS}"),
+    ("/health", "get"): Told(("Health",), dialects=(), statuses=(200, 503), words="The state of the server."),
+    ("/metrics", "get"): Told(words=f"Metrics in Prometheus' text format. {_OPERATORS}"),
 }
-"""By path and method, each endpoint that there is."""
+"""The responses of every endpoint, by path and method."""
 
 
 def description(app: FastAPI) -> dict[str, Any]:
-    """Returns the description of an application, which is made once.
-
-    Args:
-        app: the routes of the server.
-    """
+    """Returns the description of an application, and caches it."""
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
-        _complete(made)
-        app.openapi_schema = made
+        document = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
+        _complete(document)
+        app.openapi_schema = document
     return app.openapi_schema
 
 
@@ -164,7 +152,7 @@ def _complete(made: dict[str, Any]) -> None:
 
 
 def _body(operation: dict[str, Any], path: str, method: str) -> dict[str, Any] | None:
-    """What an endpoint takes; those of schemas and plans read their bodies themselves."""
+    """Returns the request body; adds it for endpoints that parse their bodies themselves."""
     if path.startswith(_SCHEMA) and method in ("put", "patch"):
         name = "PutBody" if method == "put" else "TermsBody"
         content: dict[str, Any] = {_JSON: {"schema": named(name)}}
@@ -173,22 +161,22 @@ def _body(operation: dict[str, Any], path: str, method: str) -> dict[str, Any] |
         operation["requestBody"] = {"required": True, "content": content}
     elif path == "/v1/prompt_cache/plan":
         operation["requestBody"]["content"] = {_JSON: {"schema": named("PlanBody")}}
-    found: dict[str, Any] | None = operation.get("requestBody")
-    return found
+    body: dict[str, Any] | None = operation.get("requestBody")
+    return body
 
 
 def _plan_body() -> Shape:
     words = {
-        "description": "The vendor whose request body this is. Default: chosen by the headers.",
+        "description": "The vendor of this request body. Default: from the headers.",
         "enum": [*_BOTH],
     }
     more = {"type": "object", "properties": {"dialect": words}}
     bodies = either(named("ChatBody"), named("CountBody"))
-    return {"description": "A request whose plan is wanted.", "allOf": [bodies, more]}
+    return {"description": "The request to plan.", "allOf": [bodies, more]}
 
 
 def _operation(operation: dict[str, Any], told: Told, takes: bool) -> None:
-    """Says what an endpoint answers and refuses."""
+    """Adds the responses to an operation."""
     responses: dict[str, Any] = {}
     for status in told.statuses:
         content: dict[str, Any] = {}
@@ -200,10 +188,10 @@ def _operation(operation: dict[str, Any], told: Told, takes: bool) -> None:
         if told.event:
             content[_EVENTS] = {"schema": named(told.event)}
         responses[str(status)] = {"description": told.words, **({"content": content} if content else {})}
-    wanted = {*_ALWAYS, *(_OF_BODIES if takes else ()), *(_OF_PLACES if told.places else ())}
+    included = {*_ALWAYS, *(_OF_BODIES if takes else ()), *(_OF_PLACES if told.places else ())}
     who = told.dialects[0] if len(told.dialects) == 1 else "both"
     for status in _statuses(told.dialects):
-        if status in wanted:
+        if status in included:
             responses.setdefault(str(status), {"$ref": f"#/components/responses/{who}{status}"})
     operation["responses"] = responses
 
@@ -213,24 +201,22 @@ def _pairs() -> list[tuple[Dialect, int]]:
 
 
 def _statuses(dialects: Sequence[Dialect]) -> list[int]:
-    """The statuses of errors in some dialects."""
     return sorted({kind.status_in(dialect) for dialect in dialects for kind in KINDS})
 
 
 def _error(dialect: str, status: int) -> dict[str, Any]:
-    """The answer with an error of a status."""
     dialects: tuple[Dialect, ...] = _BOTH if dialect == "both" else (dialect,)  # type: ignore[assignment]
-    kinds = [kind for kind in KINDS if any(kind.status_in(one) == status for one in dialects)]
+    kinds = [kind for kind in KINDS if any(kind.status_in(api) == status for api in dialects)]
     names = dict.fromkeys(
-        f"`{kind.anthropic if one == 'anthropic' else kind.code or kind.type}`"
-        for one in dialects
+        f"`{kind.anthropic if api == 'anthropic' else kind.code or kind.type}`"
+        for api in dialects
         for kind in kinds
     )
-    shapes = [named(_ERRORS[one]) for one in dialects]
-    found: dict[str, Any] = {
-        "description": f"Refused, or failed: {', '.join(names)}.",
+    shapes = [named(_ERRORS[api]) for api in dialects]
+    error: dict[str, Any] = {
+        "description": f"Error: {', '.join(names)}.",
         "content": {_JSON: {"schema": shapes[0] if len(shapes) == 1 else either(*shapes)}},
     }
     if any(kind.retry for kind in kinds):
-        found["headers"] = {"retry-after": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
-    return found
+        error["headers"] = {"retry-after": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+    return error

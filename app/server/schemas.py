@@ -1,4 +1,4 @@
-"""Schemas as resources: put, looked at, listed, kept for a while or for good, and deleted."""
+"""Endpoints for stored schemas: put, get, list, change lifetime, delete."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from engine.prepared import PreparedSchema
 PATH = "/v1/prompt_cache/schemas"
 XML = frozenset({"application/xml", "text/xml"})
 USUAL_PAGE, LARGEST_PAGE = 50, 1000
-NOTHING_DELETED = f"Nothing is deleted; GET {PATH} lists those that there are."
-NOTHING_CHANGED = f"Nothing is changed; put it first, with PUT {PATH}/NAME."
-GONE_MEANWHILE = "It was deleted, or its time was over, meanwhile; put it again."
+NOTHING_DELETED = f"Nothing was deleted; GET {PATH} lists the schemas."
+NOTHING_CHANGED = f"Nothing was changed; store it first with PUT {PATH}/NAME."
+GONE_MEANWHILE = "It was deleted or expired meanwhile; store it again."
 LONGEST_SECONDS = 10 * 365 * 86400.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 Body = TypeVar("Body", bound=BaseModel)
@@ -45,7 +45,7 @@ _TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
 
 
 class TermsBody(Strict):
-    """How long a schema stays. Each field may be left out, and stays as it is then."""
+    """Lifetime of a schema. Absent fields stay unchanged."""
 
     ttl: str | float | None = None
     expires_at: str | float | None = None
@@ -53,7 +53,7 @@ class TermsBody(Strict):
 
 
 class PutBody(TermsBody):
-    """A schema, how long it stays, and whether it is encoded at once."""
+    """A schema, its lifetime, and whether to encode it now."""
 
     pml: str
     encode: bool = False
@@ -67,7 +67,7 @@ def routes(service: Service) -> APIRouter:
         return service.salt(None, request.state.client)
 
     async def looked(request: Request, do: Callable[[], Made], size: int = 0) -> Made:
-        """Does something once what is over is gone, on a thread that no answer needs."""
+        """Deletes expired schemas, then runs a function on a lookup thread."""
         engine, files = service.engine, service.schemas
 
         def look() -> Made:
@@ -78,7 +78,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.put(f"{PATH}/{{name}}")
     async def put_schema(name: str, request: Request) -> Response:
-        """Keeps a schema in place of the one of this name."""
+        """Stores a schema and replaces an earlier one of the same name."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
         body = await _put_body(request)
         terms = _terms(body, files.clock())
@@ -88,26 +88,26 @@ def routes(service: Service) -> APIRouter:
 
         def put(listener: Listener) -> tuple[dict[str, Any], bool]:
             try:
-                kept, before = files.put(owner, name, body.pml, terms)
+                stored, before = files.put(owner, name, body.pml, terms)
             except FullError as error:
                 raise ApiError(INVALID, str(error), "pml") from error
             if body.encode:
                 with pml_faults("pml"):
                     prepared.encode(listener=listener)
-            _settle(engine, files, owner, prepared, kept, before)
-            return _told(engine, prepared, kept), before is None or before.text != kept.text
+            _settle(engine, files, owner, prepared, stored, before)
+            return _told(engine, prepared, stored), before is None or before.text != stored.text
 
         told, new = await service.work(put, gone(request))
         return JSONResponse(told, 201 if new else 200)
 
     @router.get(f"{PATH}/{{name}}")
     async def get_schema(name: str, request: Request) -> Response:
-        """Describes a schema."""
+        """Returns a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
 
         def described() -> dict[str, Any]:
-            kept = _found(files.get(owner, name), name)
-            return _told(engine, prepared_schema(engine, kept.text, "pml", owner), kept)
+            stored = _found(files.get(owner, name), name)
+            return _told(engine, prepared_schema(engine, stored.text, "pml", owner), stored)
 
         return JSONResponse(await looked(request, described, files.size(owner, name)))
 
@@ -120,44 +120,41 @@ def routes(service: Service) -> APIRouter:
         if page_size < 1:
             raise ApiError(INVALID, f"page_size is {page_size}; it must be at least 1.", "page_size")
         after = _after(page_token)
-        found = await looked(request, partial(files.all, owner))
-        rest = [head for head in found if after is None or head.name > after]
+        heads = await looked(request, partial(files.all, owner))
+        rest = [head for head in heads if after is None or head.name > after]
         page = rest[: min(page_size, LARGEST_PAGE)]
         more = {"next_page_token": _token(page[-1].name)} if len(page) < len(rest) else {}
         return JSONResponse({"schemas": [_listed(engine, head) for head in page], **more})
 
     @router.patch(f"{PATH}/{{name}}")
     async def change_schema(name: str, request: Request) -> Response:
-        """Changes how long a schema stays."""
+        """Changes the lifetime of a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
         terms = _terms(_validated(TermsBody, await object_of(request)), files.clock())
 
         def changed() -> dict[str, Any]:
             before = files.get(owner, name)
-            kept = _found(files.change(owner, name, terms), name, NOTHING_CHANGED)
-            prepared = prepared_schema(engine, kept.text, "pml", owner)
-            _settle(engine, files, owner, prepared, kept, before)
-            return _told(engine, prepared, kept)
+            stored = _found(files.change(owner, name, terms), name, NOTHING_CHANGED)
+            prepared = prepared_schema(engine, stored.text, "pml", owner)
+            _settle(engine, files, owner, prepared, stored, before)
+            return _told(engine, prepared, stored)
 
         return JSONResponse(await looked(request, changed, files.size(owner, name)))
 
     @router.delete(f"{PATH}/{{name}}")
     async def delete_schema(name: str, request: Request) -> Response:
-        """Forgets a schema; its segments go when the budget wants their room."""
+        """Deletes a schema; its segments stay until they are evicted."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
 
         def deleted() -> None:
-            kept = _found(files.remove(owner, name), name, NOTHING_DELETED)
-            if kept.pinned:
+            stored = _found(files.remove(owner, name), name, NOTHING_DELETED)
+            if stored.pinned:
                 engine.store.settings.unpin(_label(engine, owner, name))
 
         await looked(request, deleted)
         return Response(status_code=204)
 
     return router
-
-
-# What a body says
 
 
 async def _put_body(request: Request) -> PutBody:
@@ -171,7 +168,7 @@ async def _put_body(request: Request) -> PutBody:
     except ApiError as error:
         if error.kind is not WRONG_TYPE:
             raise
-        words = f"{error.message} Or send PML as it is, as application/xml or text/xml."
+        words = f"{error.message} Or send plain PML, as application/xml or text/xml."
         raise ApiError(WRONG_TYPE, words, error.param) from error
 
 
@@ -183,38 +180,34 @@ def _validated(kind: type[Body], given: dict[str, Any]) -> Body:
 
 
 def _terms(body: TermsBody, now: float) -> Terms:
-    """How long a schema stays.
-
-    Raises:
-        ApiError: that is no time, or there are two.
-    """
-    said = body.model_fields_set
-    if "ttl" in said and "expires_at" in said:
-        raise ApiError(INVALID, "ttl and expires_at say the same; send one of them.", "expires_at")
-    if "ttl" in said:
+    """The lifetime in a body."""
+    fields = body.model_fields_set
+    if "ttl" in fields and "expires_at" in fields:
+        raise ApiError(INVALID, "ttl and expires_at exclude each other; send one of them.", "expires_at")
+    if "ttl" in fields:
         expires_at = None if body.ttl is None else now + _seconds(body.ttl)
     else:
         expires_at = None if body.expires_at is None else _moment(body.expires_at, now)
-    return Terms("ttl" in said or "expires_at" in said, expires_at, body.pinned)
+    return Terms("ttl" in fields or "expires_at" in fields, expires_at, body.pinned)
 
 
 def _seconds(ttl: str | float) -> float:
     """A time to live in seconds: 300, "300s", "5m", "1h", "2d"."""
-    found = _TTL.fullmatch(ttl) if isinstance(ttl, str) else None
-    seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else math.nan
+    match = _TTL.fullmatch(ttl) if isinstance(ttl, str) else None
+    seconds = float(match[1]) * _UNITS[match[2] or "s"] if match else math.nan
     seconds = seconds if isinstance(ttl, str) else float(ttl)
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ApiError(
             INVALID,
-            f'ttl is {shown(ttl)}; it must be seconds above 0, or such as "300s", "5m" or "1h", and at '
-            "most ten years.",
+            f'ttl is {shown(ttl)}; it must be seconds above 0, or a time such as "300s", "5m" or "1h", '
+            "up to ten years.",
             "ttl",
         )
     return seconds
 
 
 def _moment(given: str | float, now: float) -> float:
-    """A point in time in seconds since 1970, of such a number or of ISO 8601 with a time zone."""
+    """A time in seconds since 1970, from a number or ISO 8601 with a time zone."""
     at = math.nan
     if isinstance(given, str):
         try:
@@ -227,7 +220,7 @@ def _moment(given: str | float, now: float) -> float:
     if not now < at <= now + LONGEST_SECONDS:
         raise ApiError(
             INVALID,
-            f"expires_at is {shown(given)}; it must be a time to come, within ten years, such as "
+            f"expires_at is {shown(given)}; it must be a future time within ten years, such as "
             f"{_iso(now + 3600)}.",
             "expires_at",
         )
@@ -235,35 +228,26 @@ def _moment(given: str | float, now: float) -> float:
 
 
 def _after(token: str | None) -> str | None:
-    """The name that the page before ended with."""
+    """The last name of the previous page."""
     if not token:
         return None
     try:
         return base64.urlsafe_b64decode(token.encode("ascii")).decode("utf-8")
     except ValueError:
-        raise ApiError(
-            INVALID, "page_token is none that a page has brought. Begin without one.", "page_token"
-        ) from None
+        raise ApiError(INVALID, "page_token is not from a page. Start without one.", "page_token") from None
 
 
 def _token(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode()).decode()
 
 
-# What is done
-
-
 def _checked(engine: Engine, name: str, text: str, owner: str) -> PreparedSchema:
-    """A schema of this name without faults.
-
-    Raises:
-        ApiError: it has faults, or another name.
-    """
+    """Prepares a schema after checking its name and contents."""
     prepared = prepared_schema(engine, text, "pml", owner)
     if prepared.name != name:
-        words = f"The schema is named {shown(prepared.name)} and is put as {shown(name)}. Make them the same."
+        words = f"The schema is named {shown(prepared.name)}, the path has {shown(name)}. Make them the same."
         raise ApiError(INVALID, words, "name")
-    faults = [one for one in prepared.check() if one.severity == "error"]
+    faults = [diagnostic for diagnostic in prepared.check() if diagnostic.severity == "error"]
     if faults:
         raise fault_of_pml(PromptError(tuple(faults)), "pml")
     return prepared
@@ -283,11 +267,7 @@ def _settle(
     kept: KeptSchema,
     before: KeptSchema | None,
 ) -> None:
-    """Has the store keep what a schema's terms ask for; what is not stored yet too, once it is.
-
-    Raises:
-        ApiError: the schema was deleted, or its time was over, while it was encoded.
-    """
+    """Applies a schema's terms to its segments, including segments that are not stored yet."""
     now = files.clock()
     if kept.expires_at is not None and kept.expires_at > now:
         keys = [recipe.key for recipe in prepared.tokenized.encodings("anchored")]
@@ -297,7 +277,7 @@ def _settle(
     elif before is not None and before.pinned:
         engine.store.settings.unpin(prepared.tokenized.label)
     still = files.settled(owner, kept.name)
-    if kept.pinned and (still is None or not still.pinned):  # who deletes takes the file first, then the pin
+    if kept.pinned and (still is None or not still.pinned):  # a deletion removes the file first, then the pin
         engine.store.settings.unpin(prepared.tokenized.label)
     _found(still, kept.name, GONE_MEANWHILE)
 
@@ -309,11 +289,8 @@ def _sweep(engine: Engine, files: SchemaFiles) -> None:
 
 
 def _label(engine: Engine, owner: str, name: str) -> str:
-    """The name under which the store lists the segments of a client's schema."""
+    """The store's label of a client schema's segments."""
     return engine.schema(Schema(name, (), (), NOWHERE), salt=owner).tokenized.label
-
-
-# What is told
 
 
 def _listed(engine: Engine, head: Head) -> dict[str, Any]:
@@ -328,7 +305,7 @@ def _listed(engine: Engine, head: Head) -> dict[str, Any]:
 
 
 def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> dict[str, Any]:
-    """A schema with its modules: a line for each piece of text that is a segment of its own."""
+    """Describes a schema with one entry for each segment."""
     book = prepared.tokenized.recipes()
     recipes = {run.index: book.of_run(run) for run in book.layout.runs if run.cacheable}
     tier = engine.segment_cache.tiers(recipes.values())
@@ -348,5 +325,5 @@ def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> dict[st
 
 
 def _iso(seconds: float) -> str:
-    made = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

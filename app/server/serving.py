@@ -1,4 +1,4 @@
-"""Serving an application on a socket until somebody ends it: signals, loading, draining."""
+"""Runs the server until a signal: loading, serving, draining."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from engine import Engine
 
 log = logging.getLogger(__name__)
 
-ENDING = ("SIGINT", "SIGTERM", "SIGHUP")  # the last not everywhere
-_ECHO_SECONDS = 0.5  # in which another signal is the same wish: a group of processes may hear it twice
-_SENDING_SECONDS = 0.5  # that connections have to take what was written for them
-_LOADING_SECONDS = 1.0  # that a model which is nearly there has to come
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP")  # SIGHUP is missing on some systems
+_ECHO_SECONDS = 0.5  # a repeated signal within this time is ignored: a process group may get it twice
+_SENDING_SECONDS = 0.5  # for connections to send their remaining data
+_LOADING_SECONDS = 1.0  # wait for a model that is almost loaded
 
 
 class StillLoadingError(StoppedError):
-    """The signal came while the model was loading, which goes on on a thread that nothing can stop."""
+    """A signal arrived while the model was loading; the loading thread cannot be stopped."""
 
 
 def configured(app: Application) -> uvicorn.Config:
-    """Returns how the application is served: without a word in the log for each request."""
+    """Returns uvicorn's configuration, without an access log."""
     return uvicorn.Config(
         app,
         http=Protocol,
@@ -46,26 +46,26 @@ def configured(app: Application) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """A server whose signals are somebody else's business."""
+    """A server that leaves signal handling to its caller."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leaves signals alone."""
+        """Does nothing."""
         yield
 
     def hang_up(self) -> None:
-        """Drops the connections that are left, whatever was to be sent to them."""
+        """Drops the remaining connections without sending their data."""
         for connection in [*self.server_state.connections]:
             connection.transport.abort()
 
 
 class _Signals:
-    """The signals that have come.
+    """The received signals.
 
     Attributes:
-        first: set at the first one.
-        second: set at another one, which is not the same once more.
-        number: of the first one.
+        first: set at the first signal.
+        second: set at a second signal, unless it is a repetition of the first.
+        number: number of the first signal.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Signals:
         self._at = 0.0
 
     def came(self, number: int) -> None:
-        """Notes one."""
+        """Records a signal."""
         if self.number is None:
             self.number, self._at = number, time.monotonic()
             self.first.set()
@@ -91,24 +91,24 @@ def serve(
     grace: float,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serves until SIGINT, SIGTERM or SIGHUP; answers have a while to end, and none after a second signal.
+    """Serves until SIGINT, SIGTERM or SIGHUP, then drains; a second signal cancels all requests.
 
     Args:
         app: the application.
-        service: of the application; it answers once the engine is there.
+        service: its service, which gets the engine.
         listening: a bound socket.
-        load: opens the engine, on a thread of its own; the server answers meanwhile that it is loading.
-        grace: seconds that answers under way have.
-        ready: told when the engine is there.
+        load: opens the engine on a thread; the server responds "loading" meanwhile.
+        grace: time in seconds for running answers.
+        ready: called when the engine is open.
 
     Raises:
-        KeyboardInterrupt: it was ended by SIGINT, in order.
-        StoppedError: it was ended by another signal, in order.
-        StillLoadingError: it was ended by any of them before the engine was there, and its thread goes on.
+        KeyboardInterrupt: SIGINT stopped the server.
+        StoppedError: another signal stopped the server.
+        StillLoadingError: a signal arrived before the engine was open; the loading thread continues.
         PromptCacheError: the engine cannot be opened.
     """
-    number, there = asyncio.run(_serve(app, service, listening, load, grace, ready))
-    if number is not None and not there:
+    number, loaded = asyncio.run(_serve(app, service, listening, load, grace, ready))
+    if number is not None and not loaded:
         raise StillLoadingError(number)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
@@ -124,7 +124,7 @@ async def _serve(
     grace: float,
     ready: Callable[[], None],
 ) -> tuple[int | None, bool]:
-    """Returns which signal ended it, and whether what opens the engine has come to an end."""
+    """Serves, and returns the signal number and whether the loading thread ended."""
     server = _Server(configured(app))
     with _on_signals() as signals:
         serving = asyncio.ensure_future(server.serve([listening]))
@@ -155,31 +155,31 @@ async def _serve(
 
 
 def _on_a_thread(load: Callable[[], Engine]) -> asyncio.Future[Engine]:
-    """Has it called on a thread that nothing waits for when all else has ended."""
+    """Calls a function on a daemon thread, which does not block the exit."""
     loop = asyncio.get_running_loop()
-    made: asyncio.Future[Engine] = loop.create_future()
+    future: asyncio.Future[Engine] = loop.create_future()
 
     def tell(put: Callable[[Any], None], found: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(put, found)
 
     def call() -> None:
         try:
-            tell(made.set_result, load())
+            tell(future.set_result, load())
         except BaseException as error:
-            tell(made.set_exception, error)
+            tell(future.set_exception, error)
 
     threading.Thread(target=call, name="loading", daemon=True).start()
-    return made
+    return future
 
 
 @contextlib.contextmanager
 def _on_signals() -> Iterator[_Signals]:
-    """Notes the signals; what is ignored, as under nohup, stays so."""
+    """Handles the signals; signals ignored before, as under nohup, stay ignored."""
     loop, signals = asyncio.get_running_loop(), _Signals()
-    known = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in known}
-    ours = [number for number in known if number == signal.SIGINT or before[number] != signal.SIG_IGN]
+    numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    ours = [number for number in numbers if number == signal.SIGINT or before[number] != signal.SIG_IGN]
     for number in ours:
         loop.add_signal_handler(number, signals.came, number)
     try:

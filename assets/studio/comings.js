@@ -42,7 +42,7 @@ const ORDERS = {
 
 /** @param {Api.WouldGo} next */
 export function nextOut({ total, first, budget, spare, missing, policy }) {
-  const lacking = missing ? h("p", { "data-mood": "warn" }, `${bytes(missing)} would still be lacking: what stays is pinned, kept or in use, or the budget of ${bytes(budget)} is too small.`) : null
+  const lacking = missing ? h("p", { "data-mood": "warn" }, `${bytes(missing)} would still be missing: what stays is pinned, kept or in use, or the budget of ${bytes(budget)} is too small.`) : null
   if (!total.segments) return [lacking ?? h("p", { class: "empty" }, `Nothing would have to go: ${bytes(spare)} of the budget of ${bytes(budget)} are free.`)]
   let sum = 0
   const rows = first.map((row, index) => {

@@ -51,7 +51,7 @@ export function loadedFacts(model) {
       h("span", { class: "pill", "data-mood": model.exact_up_to ? "warn" : "good" }, model.exact_up_to ? `exact up to ${plural(model.exact_up_to, "token")}` : `exact up to ${model.dtype} rounding`),
       h("span", { class: "pill" }, model.path === "segments" ? "segments read in place" : "segments copied"), model.summary),
     ...model.notes.map(note => h("p", { "data-mood": "warn" }, `${note.charAt(0).toUpperCase()}${note.slice(1)}.`)),
-    model.apart ? h("p", { class: "soft" }, `What prompts share is read segment by segment on this GPU: ${model.apart}.`) : null,
+    model.apart ? h("p", { class: "soft" }, `Prompts read shared segments one by one on this GPU: ${model.apart}.`) : null,
     h("details", {}, h("summary", {}, "What the probe compared"),
       h("p", { class: "soft" }, "Greatest difference to the model's own logits, in units of their spread."),
       h("table", { class: "checks" }, h("tbody", {}, ...checks.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "number" }, value.toExponential(1))))))),

@@ -122,7 +122,7 @@ def test_the_index_is_kept_in_the_folder_of_the_store_and_cleared_with_it(
     ask("slow disk")
     assert kept.read_bytes() == data
     verified = run_pml("cache", "verify")
-    assert (verified.status, "none of the store's" in verified.out) == (0, False)
+    assert (verified.status, "does not belong to the store" in verified.out) == (0, False)
     assert run_pml("cache", "clear").status == 0
     assert list((place / "cache" / "search").iterdir()) == []
 

@@ -122,7 +122,7 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
         "two": "a whole prompt and picks, arguments or text",
         "character": "E103",
         "half": "E103",
-        "fine": "The id 'fine' stands in line 1 already",
+        "fine": "The id 'fine' is already in line 1",
         15: "The id is neither text nor a whole number",
         16: "This is not a JSON object",
         17: "This is not valid JSON",
@@ -204,9 +204,9 @@ def test_faulty_lines_of_a_csv(batch: Batch) -> None:
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (b"", "holds no rows"),
-        (b"\n \n", "holds no rows"),
-        (b"id,text\n", "holds no rows"),
+        (b"", "has no rows"),
+        (b"\n \n", "has no rows"),
+        (b"id,text\n", "has no rows"),
         (CSV.encode("utf-16"), "is not UTF-8: it begins with the mark of UTF-16. Save it as UTF-8."),
         (b"tokyo,3 days\n", "has no header line"),
         (b"id,text,text\n1,a,b\n", "the column 'text' twice"),
@@ -318,7 +318,7 @@ def test_a_file_of_somebody_else_is_refused(there: str, batch: Batch) -> None:
     Path("out.jsonl").write_text(there, encoding="utf-8")
     refused = batch(CSV, "--output", "out.jsonl")
     assert refused.status == 1
-    assert "out.jsonl is no output of a batch: its line 1" in refused.err
+    assert "out.jsonl is not the output of a batch: line 1" in refused.err
     assert Path("out.jsonl").read_text("utf-8") == there
 
 
@@ -359,9 +359,9 @@ def test_a_number_of_a_line_that_is_an_id_too_is_told_as_such(batch: Batch) -> N
     assert [line["id"] for line in result.lines if "cached" in line] == [2, "5"]
     told = [line["error"]["message"] for line in result.lines if "error" in line]
     assert told == [
-        "The id '2' is taken: line 2 has no id and is called by its number. Give each its own.",
-        "The row has no id and is called by its line's number, which is the id of line 4. Give each its own.",
-        "The id '5' stands in line 4 already. Give each row its own.",
+        "The id '2' is taken: line 2 has no id, so its line number is its id. Give each row its own id.",
+        "The row has no id, and its line number is the id of line 4. Give each row its own id.",
+        "The id '5' is already in line 4. Give each row its own id.",
     ]
 
 
@@ -479,6 +479,6 @@ def test_an_expectation_that_is_none_is_wrong_usage(batch: Batch, words: tuple[s
 def test_a_table_replaces_no_other_file(batch: Batch) -> None:
     Path("mine.csv").write_text("a,b")
     result = batch(CSV, "--csv", "mine.csv")
-    assert "mine.csv is there already" in result.err
+    assert "mine.csv already exists" in result.err
     assert Path("mine.csv").read_text() == "a,b"
     assert "is the batch itself" in batch(CSV, "--csv", "rows.csv").err

@@ -51,7 +51,7 @@ def test_an_interrupted_batch_keeps_what_is_done(
         patched.setattr(Results, "write", interrupted)
         stopped = batch(CSV, "--output", "out.jsonl", *option)
     assert stopped.status == 130
-    assert f"1 of 2 rows are in out.jsonl. {command} goes on from there." in stopped.err
+    assert f"1 of 2 rows are in out.jsonl. {command} resumes there." in stopped.err
     assert len(Path("out.jsonl").read_text("utf-8").splitlines()) == 1
     assert "1 row answered, 1 answered before" in batch(CSV, "--output", "out.jsonl").err
 
@@ -148,7 +148,7 @@ def test_a_process_that_is_stopped_is_gone_on_with(how: signal.Signals, batch: B
         told = process.stderr.read()
         status = process.wait(60)
     assert status == (130 if how is signal.SIGINT else -how), told
-    assert ("The same command goes on from there." in told) == (how is signal.SIGINT)
+    assert ("The same command resumes there." in told) == (how is signal.SIGINT)
     assert output.read_bytes().count(b"\n") < 12
     again = batch(rows, "--output", "out.jsonl")
     assert again.status == 0, again.err
@@ -194,7 +194,7 @@ def test_two_runs_do_not_write_to_one_output(batch: Batch) -> None:
     for option in ((), ("--force",)):
         refused = batch(CSV, "--output", "out.jsonl", *option)
         assert refused.status == 1
-        assert "Another run writes to out.jsonl" in refused.err
+        assert "Another run is writing to out.jsonl" in refused.err
         assert Path("out.jsonl").read_text("utf-8") == there
     other.close()
     assert batch(CSV, "--output", "out.jsonl").status == 0
@@ -266,7 +266,7 @@ def test_force_does_not_take_the_output_from_a_run_that_writes_to_it(batch: Batc
     refused = batch(CSV, "--output", "out.jsonl", "--force")
     other.finish(in_order=True)
     assert refused.status == 1
-    assert "Another run writes to out.jsonl" in refused.err
+    assert "Another run is writing to out.jsonl" in refused.err
     assert ids(lines_in("out.jsonl")) == ["theirs"]
     assert batch(CSV, "--output", "out.jsonl", "--force").status == 0
 
@@ -282,7 +282,7 @@ def test_an_output_is_taken_until_it_is_in_order_and_read_only_once_it_is(
         one.write(Row(line, line), {})
 
     def in_the_midst(*given: Any, **named: Any) -> Any:
-        with pytest.raises(FileWriteError, match="Another run writes"):
+        with pytest.raises(FileWriteError, match="Another run is writing"):
             other.open(force=False)
         return writing(*given, **named)
 
@@ -310,7 +310,7 @@ def test_a_file_of_one_line_without_its_end_is_no_output_that_was_cut_off(batch:
     Path("out.jsonl").write_text(theirs, encoding="utf-8")
     refused = batch(CSV, "--output", "out.jsonl")
     assert refused.status == 1
-    assert "give --force to replace it" in refused.err
+    assert "use --force to replace it" in refused.err
     assert Path("out.jsonl").read_text("utf-8") == theirs
 
 

@@ -51,14 +51,14 @@ def test_what_was_missing_and_what_would_go_next_are_listed(cache: Path, run_pml
     words = run_pml("cache", "misses").out
     assert Reason.BUDGET.meaning in words
     assert "tokyo" in words
-    assert run_pml("cache", "next", "1").out.startswith("Nothing would go: ")
+    assert run_pml("cache", "next", "1").out.startswith("Nothing would be evicted: ")
     run_pml("cache", "budget", str(as_json(run_pml, "stats")["bytes"]))
     found = as_json(run_pml, "next", "1")
     assert found["total"]["segments"] == len(found["first"]) == 1
     total, why, lacking = run_pml("cache", "next", "1TB").out.splitlines()[-3:]
     assert total.startswith("4 segments")
     assert "cheapest to recompute per MiB" in why
-    assert "would still be lacking" in lacking
+    assert "would still be missing" in lacking
     assert as_json(run_pml, "stats")["segments"] == 4, "nothing was removed"
 
 
@@ -133,7 +133,7 @@ def test_what_is_kept_for_a_time_to_live_is_said_and_cleared(cache: Path, run_pm
     assert found["kept"] == sum(
         row["bytes"] for row in as_json(run_pml, "list")["segments"] if row["kept_until"]
     )
-    assert "kept for a time to live: " in run_pml("cache", "stats").out
+    assert "stored for a time to live: " in run_pml("cache", "stats").out
     assert as_json(run_pml, "prune", "--max-bytes", "0")["segments"] == 2
     assert as_json(run_pml, "clear") == {"removed": 2, "kept": 0}
 
@@ -153,7 +153,7 @@ def test_pins_that_do_not_fit_and_pins_of_nothing_are_said(cache: Path, run_pml:
 def test_a_budget_of_nothing_is_a_budget(cache: Path, run_pml: Run) -> None:
     found = run_pml("cache", "budget", "0", "--yes")
     assert found.status == 0
-    assert found.out.startswith("The store may take 0 B, cost. Evicted 4 segments, ")
+    assert found.out.startswith("The budget is 0 B, cost. Evicted 4 segments, ")
     assert "nothing new is stored" in found.err
     assert as_json(run_pml, "budget")["budget"] == 0
 
@@ -190,8 +190,8 @@ def test_a_budget_that_evicts_is_asked_about_at_a_terminal(
 
 def test_an_age_limit_is_kept_and_taken_back(cache: Path, run_pml: Run) -> None:
     assert as_json(run_pml, "budget", "--max-age", "30d")["max_age"] == 30 * 86400
-    assert "what was not used for 30 d goes" in run_pml("cache", "budget").out
-    assert "what was not used for 30 d goes" in run_pml("cache", "stats").out
+    assert "segments unused for 30 d are evicted" in run_pml("cache", "budget").out
+    assert "segments unused for 30 d are evicted" in run_pml("cache", "stats").out
     with sqlite3.connect(cache / INDEX) as index:
         index.execute("update segments set last_used = 1 where key like '%1'")
     assert as_json(run_pml, "stats")["segments"] == 3
@@ -242,7 +242,7 @@ def test_segments_move_to_another_store(
         "left_out": 0,
         "unfit": [],
     }
-    assert "4 were there already" in run_pml("cache", "import", file).out
+    assert "4 were already stored" in run_pml("cache", "import", file).out
     assert run_pml("cache", "import", tmp_path / "nothing.tar").status == 2
 
 
@@ -354,7 +354,7 @@ def test_verify_reports_foreign_files_and_mends_the_index(cache: Path, run_pml: 
     (cache / "files" / "thesis.docx").write_text("years of work")
     found = as_json(run_pml, "verify")
     assert (found["clean"], found["foreign"], found["orphans"]) == (True, ["files/thesis.docx"], [])
-    assert "files/thesis.docx: is none of the store's" in run_pml("cache", "verify", "--repair").out
+    assert "files/thesis.docx: does not belong to the store" in run_pml("cache", "verify", "--repair").out
     (cache / "index.sqlite").write_bytes(b"this is no database" * 100)
     done = run_pml("cache", "verify", "--repair")
     assert done.status == 0, "it is built again when the store is opened"

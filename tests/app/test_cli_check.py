@@ -67,7 +67,7 @@ def test_a_prompt_says_what_became_of_the_schema_that_was_given(
     assert said == f"{prompt}: prompt, ok, but not checked against {schema}, which has errors"
     schema.write_text(SCHEMA.replace('name="trip"', 'name="cooking"'), encoding="utf-8")
     said = run_pml("check", schema, prompt).out.splitlines()[-1]
-    assert said.endswith("no schema that is given has the name 'trip'; name it with --schema")
+    assert said.endswith("no given schema has the name 'trip'; name it with --schema")
 
 
 def test_what_is_no_pml_is_told_once_with_a_command_that_works(tmp_path: Path, run_pml: Pml) -> None:

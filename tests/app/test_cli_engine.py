@@ -195,7 +195,7 @@ def test_what_a_run_encodes_is_not_called_found(answer: Callable[..., dict[str, 
 
 def test_nothing_is_called_spared_that_is_not_kept(run_pml: Callable[..., SimpleNamespace]) -> None:
     command = ("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "2")
-    assert "which the next run is spared" in run_pml(*command).out
+    assert "saved in the next run" in run_pml(*command).out
     assert run_pml("cache", "clear").status == 0
     assert run_pml("cache", "budget", "0", "--yes").status == 0
     said = run_pml(*command).out
@@ -368,7 +368,7 @@ def test_models_says_why_a_gpu_reads_segment_by_segment(
     run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.model.model.Model.apart", "it takes no soft cap")
-    said = "What prompts share is read segment by segment on this GPU: it takes no soft cap.\n"
+    said = "Prompts read shared segments one by one on this GPU: it takes no soft cap.\n"
     assert said in run_pml("models").out
     assert json.loads(run_pml("models", "--json").out)["apart"] == "it takes no soft cap"
 

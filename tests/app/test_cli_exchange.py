@@ -71,7 +71,7 @@ def test_nothing_is_replaced_unasked(run_pml: Pml, schema: Path) -> None:
     before = schema.read_text(encoding="utf-8")
     refused = run_pml("export", schema, "--to", "pml", "-o", schema)
     assert (refused.status, schema.read_text(encoding="utf-8")) == (1, before)
-    assert "is there already. Give --force" in refused.err
+    assert "already exists. Use --force" in refused.err
     assert run_pml("export", schema, "--to", "pml", "-o", schema, "--force").status == 0
     assert schema.read_text(encoding="utf-8") != before
     assert not list(schema.parent.glob(".*"))
@@ -87,7 +87,7 @@ def test_a_file_system_without_hard_links_is_no_hindrance(
     new = schema.parent / "new.pml"
     assert run_pml("export", schema, "--to", "pml", "-o", new).status == 0
     written = new.read_text(encoding="utf-8")
-    assert "is there already" in run_pml("export", schema, "--to", "python", "-o", new).err
+    assert "already exists" in run_pml("export", schema, "--to", "python", "-o", new).err
     assert new.read_text(encoding="utf-8") == written
     assert not list(schema.parent.glob(".*"))
 
@@ -224,7 +224,7 @@ def test_a_template_holds_no_prompt(run_pml: Pml, tmp_path: Path) -> None:
     (tmp_path / "page.j2").write_text("{% if a %}{{ b }}{% endif %}", encoding="utf-8")
     result = run_pml("import", tmp_path / "page.j2", "--prompt-output", tmp_path / "p.pml")
     assert result.status == 1
-    assert "holds no prompt" in result.err
+    assert "has no prompt to write" in result.err
     assert 'len="7"' in run_pml("import", tmp_path / "page.j2", "--param-length", "7").out
 
 
@@ -257,7 +257,7 @@ def test_the_source_is_no_output(run_pml: Pml, tmp_path: Path) -> None:
     source.write_text(MESSAGES, encoding="utf-8")
     for option in ("-o", "--prompt-output"):
         refused = run_pml("import", source, option, source, "--force")
-        assert (refused.status, "names the file that is read" in refused.err) == (2, True)
+        assert (refused.status, "names the source file" in refused.err) == (2, True)
     assert source.read_text(encoding="utf-8") == MESSAGES
 
 
@@ -282,7 +282,7 @@ def test_only_plain_files_are_replaced(run_pml: Pml, schema: Path, tmp_path: Pat
     for target in (pipe, link):
         refused = run_pml("export", schema, "--to", "pml", "-o", target, "--force")
         assert refused.status == 2
-        assert "is no plain file (a device, a pipe or a socket)" in refused.err
+        assert "is not a plain file (but a device, pipe or socket)" in refused.err
     assert pipe.is_fifo()
 
 

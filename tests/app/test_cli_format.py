@@ -72,7 +72,7 @@ def test_a_broken_file_is_left_as_it_is_and_the_others_are_formatted(
     result = run_format(broken, loose, tmp_path / "none.pml", "--write")
     assert result.status == 2
     assert "E105" in result.err
-    assert "left as it is" in result.err
+    assert "it is unchanged" in result.err
     assert "there is no such file" in result.err
     assert broken.read_text(encoding="utf-8") == "<schema name='b'><module name='m'>"
     assert loose.read_text(encoding="utf-8") == NEAT

@@ -56,7 +56,7 @@ def test_a_pipe_is_refused_in_words(
     paths = {"PIPE": pipe, "SCHEMA": tmp_path / "a.pml", "LINK": tmp_path / "link"}
     refused = run_pml(*(paths.get(word, word) for word in command))
     assert refused.status == 2
-    assert "is not a regular file" in refused.err or "is no plain file" in refused.err
+    assert "is not a regular file" in refused.err or "is not a plain file" in refused.err
     assert pipe.is_fifo()
 
 

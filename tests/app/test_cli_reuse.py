@@ -127,7 +127,7 @@ def test_it_is_auto_unless_scope_or_repair_is_written(run_pml: Run) -> None:
 def test_a_promise_that_nothing_keeps_is_refused(run_pml: Run, own: tuple[str, str]) -> None:
     done = run_pml(*RUN, "--max-kl", "0.01", *own)
     assert done.status == 2
-    assert "--max-kl is the promise of --reuse auto" in done.err
+    assert "--max-kl belongs to --reuse auto" in done.err
 
 
 def test_the_json_says_what_was_taken_and_promised(run_pml: Run) -> None:

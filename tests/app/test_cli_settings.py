@@ -109,5 +109,5 @@ def test_a_site_is_named_as_browsers_name_it(given: str, origin: str) -> None:
 
 @pytest.mark.parametrize("given", ["*", "localhost:3000", "http://*.example", "http://a/b", "http://a:x", ""])
 def test_what_no_page_can_come_from_is_refused(given: str) -> None:
-    with pytest.raises(click.BadParameter, match=r"is no site\. Write each as http://localhost:3000"):
+    with pytest.raises(click.BadParameter, match=r"is not a site\. Write it as http://localhost:3000"):
         Origin().convert(given, None, None)

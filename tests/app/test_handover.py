@@ -219,7 +219,7 @@ def test_the_studio_reads_no_file_for_a_run(run_pml: Run, cache: Path, tmp_path:
         (("--dtype", "bf16"), "it computes in fp32"),
         (("--quantize", "int8"), "it was started with --quantize none"),
         (("--weights", "plain"), "it was started with --weights auto"),
-        (("--date", "2020-01-01"), "its date is that of the day"),
+        (("--date", "2020-01-01"), "its date is today"),
         (("--memory", "1GB"), "it holds another amount"),
         (("--server", "never"), ""),
     ],
@@ -321,7 +321,7 @@ def test_who_does_not_know_the_secret_learns_nothing(run_pml: Run, tmp_path: Pat
     wanted = held(terms(tmp_path))
     with impostor([], lambda challenge: challenge) as (port, heard), Presence(port, wanted).told():
         found = run_pml(*RUN, "--cache-dir", tmp_path)
-    assert "does not prove to be the studio" in found.err
+    assert "does not know the studio's secret" in found.err
     assert "Loaded" in found.err
     assert [path for path, _ in heard] == ["/runs/greeting"]
     assert not any("authorization" in {name.lower() for name in headers} for _, headers in heard)
@@ -343,7 +343,7 @@ def test_a_studio_that_dies_midway(run_pml: Run, tmp_path: Path, lines: list[dic
     assert found.status == as_json.status == 1
     assert "Loaded" in as_json.err  # nothing was printed, so it can begin anew
     if FIRST in lines:
-        assert "gave no whole answer" in found.err
+        assert "gave no complete answer" in found.err
         assert "Loaded" not in found.err
     else:
         assert "does not answer" in found.err
@@ -428,4 +428,4 @@ def test_without_the_secret_no_run_is_answered(served: Served, headers: dict[str
 def test_a_wrong_server_is_wrong_usage(run_pml: Run) -> None:
     found = run_pml(*RUN, "--server", "http://example.org:80")
     assert found.status == 2
-    assert "neither auto nor never nor the URL" in found.err
+    assert "must be auto, never or the URL" in found.err

@@ -146,7 +146,7 @@ def test_a_studio_without_room_for_a_run_has_it_computed_here(run_pml: Run, tmp_
     with impostor(WHOLE, proof, client.FULL) as (port, _), Presence(port, here, SECRET).told():
         found = run_pml(*RUN, "--cache-dir", tmp_path)
         assert len(present()) == 1, "it is asked again the next time"
-    assert "as many runs as it takes wait there already" in found.err
+    assert "its queue is full" in found.err
     assert "Loaded" in found.err
 
 
@@ -240,7 +240,7 @@ def test_a_text_that_no_document_can_hold_is_answered_here(run_pml: Run, tmp_pat
     prompt.write_text('<prompt schema="s"><page/>What has it?</prompt>')
     with Presence(1, held(terms(tmp_path))).told():
         found = run_pml("run", prompt, "--schema", schema, "--cache-dir", tmp_path)
-    assert "No studio is asked, for" in found.err
+    assert "No studio is used, because" in found.err
     assert "U+000C" in found.err
     assert "Loaded" in found.err
 

@@ -144,5 +144,5 @@ def test_modules_of_included_files_are_found_where_they_are_defined(tmp_path: Pa
     assert found is not None
     document, span = found
     assert (document.path.name, document.text[span.start : span.end]) == ("rules.pml", "brief")
-    with pytest.raises(RenameError, match=r"'brief' is defined in rules\.pml, which is included"):
+    with pytest.raises(RenameError, match=r"'brief' is defined in rules\.pml, an included file"):
         rename(view, target, "short")

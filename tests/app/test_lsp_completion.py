@@ -302,7 +302,7 @@ def test_tokens_are_counted_by_the_tokenizer_of_a_model(tmp_path: Path) -> None:
     assert own.tokens >= 5 + 9
     assert own.total > own.tokens + below.tokens
     assert "tokens" in str(own)
-    assert "with what is nested" in str(own)
+    assert "with nested modules" in str(own)
     assert sizes(notes, None).tokens is None
     assert counter.count("\ud83d") == counter.count("?")
 

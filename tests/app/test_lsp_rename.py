@@ -132,7 +132,7 @@ def test_what_is_open_is_renamed_as_it_stands_there(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "new", "why"),
     [
-        ('<module name="to', "rome", "'trip/rome' is there already, at line 5"),
+        ('<module name="to', "rome", "'trip/rome' already exists, at line 5"),
         ('<module name="to', "module", "is an element of PML"),
         ('<module name="to', "two words", "cannot name a module"),
         ('<module name="to', "", "cannot name a module"),
@@ -162,7 +162,7 @@ def test_a_second_parameter_keeps_its_name(folder: Path) -> None:
 
 def test_two_modules_of_one_name_are_not_renamed(folder: Path) -> None:
     (folder / "travel.pml").write_text(SCHEMA.replace('"rome"', '"tokyo"'), encoding="utf-8")
-    with pytest.raises(RenameError, match="2 modules are called"):
+    with pytest.raises(RenameError, match="2 modules are named"):
         changed(Library(), folder / "travel.pml", '<module name="to', "kyoto")
 
 

@@ -262,7 +262,7 @@ async def test_a_name_is_changed_in_the_schema_and_all_prompts(desk: Desk) -> No
 async def test_a_name_that_is_taken_is_refused_and_the_server_goes_on(desk: Desk) -> None:
     desk.open("eine.pml", PROMPT)
     place = desk.place("eine.pml", "<tok")
-    with pytest.raises(JsonRpcException, match="'plan/rome' is there already") as refused:
+    with pytest.raises(JsonRpcException, match="'plan/rome' already exists") as refused:
         await desk.client.text_document_rename_async(types.RenameParams(**place, new_name="rome"))
     assert refused.value.code == types.LSPErrorCodes.RequestFailed.value
     found = await desk.client.text_document_references_async(

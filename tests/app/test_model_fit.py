@@ -23,10 +23,10 @@ LOOK = replace(look("demo"), weight_bytes=100 * MIB, peak_bytes=150 * MIB, worki
     [
         (1000, Beside(), "fits", "it takes 200.0 MiB, and 1000.0 MiB of memory are free"),
         (200, Beside(), "fits", "It fits"),
-        (199, Beside(), "refused", "it takes 200.0 MiB, and 199.0 MiB of memory can be had"),
-        (199, Beside("old", MIB), "apart", "old goes first"),
-        (100, Beside("old", 100 * MIB), "apart", "if it cannot be loaded, old comes back"),
-        (100, Beside("old", 99 * MIB), "refused", "199.0 MiB of memory can be had"),
+        (199, Beside(), "refused", "it takes 200.0 MiB, and 199.0 MiB of memory are available"),
+        (199, Beside("old", MIB), "apart", "old is unloaded first"),
+        (100, Beside("old", 100 * MIB), "apart", "if loading fails, old is loaded again"),
+        (100, Beside("old", 99 * MIB), "refused", "199.0 MiB of memory are available"),
         (200, Beside("old", 0, 100 * MIB), "tight", "up to 100.0 MiB besides"),
         (200, Beside("old", 50 * MIB, 100 * MIB), "fits", "It fits"),
     ],
@@ -53,7 +53,7 @@ def test_a_system_that_does_not_say_what_is_free_is_told(monkeypatch: pytest.Mon
     monkeypatch.setattr(model_fit, "free_memory", lambda _: None)
     found = fit(LOOK)
     assert found.verdict == "unknown"
-    assert "the system does not say" in found.sentence
+    assert "the free part of" in found.sentence
 
 
 def test_recent_models_are_kept_latest_first_within_bounds(tmp_path: Path) -> None:

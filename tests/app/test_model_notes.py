@@ -108,7 +108,7 @@ def test_the_server_refuses_such_a_token_in_words(
             "a number of 4 bytes (fp32). In bf16 on the processor the file's blocks",
         ),
         (False, 513, "fp32", "plain", "a number of 4 bytes (fp32)."),
-        (True, 160, "bf16", "four-bit", "The blocks of four bits stay as they are"),
+        (True, 160, "bf16", "four-bit", "Four-bit blocks stay unchanged"),
         (False, 40, "bf16", "int4", "rounded to int4"),
         (True, 110, "bf16", "four-bit", ""),
     ],

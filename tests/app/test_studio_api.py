@@ -267,7 +267,7 @@ def test_the_studio_serves_by_the_options_of_serve(
 def test_nobody_is_set_apart_without_keys(command: tuple[str, ...], run_pml: Pml) -> None:
     result = run_pml(*command, "--isolate")
     assert result.status == 2
-    assert "--isolate sets apart who sends different keys, and there are none" in result.err
+    assert "--isolate separates clients by key, but there are no keys" in result.err
 
 
 @pytest.mark.parametrize("name", ["http://proxy", "proxy:8000", "fe80::1", "a b", ""])
@@ -281,7 +281,7 @@ def test_an_operators_key_is_no_clients(run_pml: Pml, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PML_OPERATOR_KEYS", "two,one")
     result = run_pml("serve", "--api-key", "one")
     assert result.status == 2
-    assert "an operator's and an API key at once" in result.err
+    assert "both an operator key and an API key" in result.err
 
 
 def test_the_studio_stays_on_this_machine(run_pml: Pml) -> None:

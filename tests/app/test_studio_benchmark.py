@@ -117,7 +117,7 @@ def test_random_weights_that_do_not_fit_are_not_made(asked: Asked, monkeypatch: 
     monkeypatch.setattr(model_fit, "free_memory", lambda _: Free(1 << 30, 1 << 30))
     shape = next(one["name"] for one in asked.ask("benchmarks")["models"] if "llama2-7b" in one["name"])
     error = asked.ask("start_sweep", {"key": "k", **SMALL, "model": shape})["error"]
-    assert "was not made. It does not fit" in error
+    assert "was not loaded. It does not fit" in error
     assert asked.ask("benchmarks")["under_way"] == ""
 
 

@@ -276,7 +276,7 @@ def test_a_model_that_does_not_fit_is_refused_and_one_that_fits_alone_is_asked_a
     look = studio.ask("look_at_model", {"name": str(tiny_model)})
     assert look["look"]["verdict"] == "apart", "the former one's 19 MiB are room enough"
     unasked = studio.ask("switch_model", {"key": "k", "name": str(tiny_model)})
-    assert "demo goes first" in unasked["error"]
+    assert "demo is unloaded first" in unasked["error"]
     end = switched(studio, tiny_model, "k", apart=True)
     assert end["result"]["model"] == str(tiny_model)
     assert studio.ask("model")["number"] == 2

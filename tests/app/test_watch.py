@@ -103,7 +103,7 @@ def test_a_prompt_alone_brings_its_schema(folder: Path) -> None:
     assert schema == "trip.pml: schema, ok"
     assert "E402" in prompt
     (folder / "one.pml").write_text('<prompt schema="other"/>', encoding="utf-8")
-    assert settled(watch) == ["one.pml: prompt, ok; no schema 'other' lies beside it"]
+    assert settled(watch) == ["one.pml: prompt, ok; no schema 'other' is in its folder"]
 
 
 def test_a_model_judges_and_encodes_what_is_sound(folder: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_prompt_is_told_of_when_its_schema_goes(folder: Path) -> None:
     (folder / "trip.pml").unlink()
     gone, prompt = settled(watch)
     assert gone == "trip.pml: gone"
-    assert prompt == "one.pml: prompt, ok; no schema 'trip' lies beside it"
+    assert prompt == "one.pml: prompt, ok; no schema 'trip' is in its folder"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")

@@ -141,7 +141,7 @@ def test_the_map_narrows_the_list_and_what_is_pinned_is_asked_about_twice(author
     room.get_by_label("To make room for").fill("1000000")
     room.get_by_role("button", name="Show").click()
     expect(room.get_by_role("row").nth(1)).to_contain_text("travel")
-    expect(room).to_contain_text("would still be lacking")
+    expect(room).to_contain_text("would still be missing")
     expect(author.get_by_role("region", name="What was missing")).to_contain_text("travel")
     author.get_by_role("checkbox", name="travel").check()
     expect(author.locator("tbody .pill").first).to_have_text("pinned")

@@ -130,7 +130,7 @@ def test_tools_give_documents_back(agent: Served) -> None:
     ("block", "param", "words"),
     [
         *(
-            ({"type": "document", "source": {"type": kind}}, "source.type", f"this is '{kind}'")
+            ({"type": "document", "source": {"type": kind}}, "source.type", f"not '{kind}'")
             for kind in ("base64", "url", "file")
         ),
         ({"type": "document"}, "source", "must be an object"),
@@ -140,17 +140,17 @@ def test_tools_give_documents_back(agent: Served) -> None:
             "source.media_type",
             "text/plain",
         ),
-        ({**DOCUMENT, "source": {"type": "text"}}, "source.data", "must be a text, and this is null"),
+        ({**DOCUMENT, "source": {"type": "text"}}, "source.data", "must be a text, not null"),
         ({**DOCUMENT, "citations": {"enabled": True}}, "citations.enabled", "not supported here"),
         ({**DOCUMENT, "citations": 5}, "citations", "must be"),
         ({**RESULT, "citations": {"enabled": True}}, "citations.enabled", "not supported here"),
-        ({**RESULT, "content": [{"type": "image"}]}, "content.0.type", "this is 'image'"),
+        ({**RESULT, "content": [{"type": "image"}]}, "content.0.type", "not 'image'"),
         (
             content(text("x", cache_control={"type": "ephemeral"})),
             "source.content.0.cache_control",
             "Mark the",
         ),
-        (content(5), "source.content.0.type", "this is 5"),
+        (content(5), "source.content.0.type", "not 5"),
     ],
 )
 def test_what_is_no_text_is_refused_by_name(

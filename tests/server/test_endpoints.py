@@ -163,7 +163,7 @@ def test_what_else_the_vendors_clients_can_ask_is_answered_in_words(
         ("POST", "/v1/batches", "runs no batches"),
         ("POST", "/v1/embeddings", "makes no embeddings"),
         ("POST", "/embeddings", "makes no embeddings"),
-        ("POST", "/v1/moderations", "judges no texts"),
+        ("POST", "/v1/moderations", "does not moderate texts"),
         ("GET", "/v1/files", "stores no files"),
         ("POST", "/v1/images/generations", "text only"),
         ("POST", "/v1/conversations", "stores no conversations"),

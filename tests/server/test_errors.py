@@ -187,7 +187,7 @@ class Case:
 
 
 CASES: dict[str | None, Case] = {
-    None: Case(bad_value, "must be a text, and this is 5", "model"),
+    None: Case(bad_value, "must be a text, not 5", "model"),
     "unsupported_parameter": Case(unsupported, "not supported here", "logit_bias"),
     "context_length_exceeded": Case(too_long, r"prompt is too long: \d+ tokens > 2047 maximum", "PROMPT"),
     "invalid_api_key": Case(no_key, "API key"),
@@ -196,14 +196,14 @@ CASES: dict[str | None, Case] = {
     "schema_not_found": Case(no_schema, "no schema 'nowhere'", "prompt_cache.schema"),
     "not_found": Case(not_found, "There is no endpoint"),
     "method_not_allowed": Case(no_method, "does not take GET"),
-    "request_timeout": Case(too_slow, "does not come"),
+    "request_timeout": Case(too_slow, "did not arrive"),
     "request_too_large": Case(too_large, "larger than 2000 bytes"),
     "unsupported_media_type": Case(wrong_type, "send JSON as application/json", "content-type"),
     "rate_limit_exceeded": Case(full, "no more fit"),
     "loading": Case(loading, "loading its model"),
     "switched_off": Case(off, "switched off"),
     "draining": Case(draining, "stopping"),
-    "internal_error": Case(fault, "its log says why under req_"),
+    "internal_error": Case(fault, "see its log under req_"),
 }
 
 
@@ -319,9 +319,9 @@ def test_each_row_is_the_clients_own_exception(stage: Stage, code: str | None, e
 
 def test_a_name_that_is_not_the_servers_is_foreign(stage: Stage) -> None:
     stage.headers = {"host": "evil.example"}
-    with pytest.raises(openai.PermissionDeniedError, match="name that is not its own"):
+    with pytest.raises(openai.PermissionDeniedError, match="is not a name of this server"):
         ask(stage, "chat")
-    with pytest.raises(anthropic.PermissionDeniedError, match="name that is not its own"):
+    with pytest.raises(anthropic.PermissionDeniedError, match="is not a name of this server"):
         ask(stage, "messages")
 
 
@@ -392,7 +392,7 @@ def test_what_breaks_off_a_stream_is_an_event_and_the_clients_exception(
         assert error.body["request_id"] == error.request_id
     else:
         assert (error.code, error.type) == (kind.code, kind.type)
-    words = "its log says why under req_" if code == "internal_error" else "this answer was ended"
+    words = "see its log under req_" if code == "internal_error" else "cancelled this answer"
     assert words in str(error)
     assert "secret" not in str(error)
 

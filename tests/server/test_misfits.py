@@ -106,42 +106,42 @@ def test_every_wrong_value_is_told_in_our_own_words_and_by_its_place() -> None:
 @pytest.mark.parametrize(
     ("kind", "changes", "sentence"),
     [
-        (ChatBody, {"messages": 5}, "messages must be a list, and this is 5."),
-        (ChatBody, {"model": None}, "model must be a text, and this is null."),
-        (ChatBody, {"max_tokens": "5"}, "max_tokens must be a whole number, and this is the text '5'."),
-        (ChatBody, {"stop": {"a": 1}}, "stop must be a text or a list, and this is an object."),
+        (ChatBody, {"messages": 5}, "messages must be a list, not 5."),
+        (ChatBody, {"model": None}, "model must be a text, not null."),
+        (ChatBody, {"max_tokens": "5"}, "max_tokens must be a whole number, not the text '5'."),
+        (ChatBody, {"stop": {"a": 1}}, "stop must be a text or a list, not an object."),
         (
             ChatBody,
             {"messages": [{"role": "user", "content": [7]}]},
-            "messages[0].content[0] must be an object, and ",
+            "messages[0].content[0] must be an object, not ",
         ),
         (
             ChatBody,
             {"messages": [{"role": "user", "content": {"str": 7}}]},
-            "messages[0].content must be a text or a list, and this is an object.",
+            "messages[0].content must be a text or a list, not an object.",
         ),
         (ChatBody, {"messages": [{"content": "x"}]}, "messages[0].role is missing. Send it."),
         (
             ChatBody,
             {"prompt_cache_retention": "7d"},
-            "prompt_cache_retention must be 'in_memory', 'in-memory' or '24h', and this is the text '7d'.",
+            "prompt_cache_retention must be 'in_memory', 'in-memory' or '24h', not the text '7d'.",
         ),
         (
             ChatBody,
             {"prompt_cache": {"schema": "x", "promt": "y"}},
-            "prompt_cache.promt is no field that is known here; there are schema, prompt and scope.",
+            "prompt_cache.promt is not a known field; the fields are schema, prompt and scope.",
         ),
         (
             ChatBody,
             {"prompt_cache": {"schema": ""}},
-            "prompt_cache.schema must be a text of at least 1 character, and ",
+            "prompt_cache.schema must be a text of at least 1 character, not ",
         ),
-        (MessagesBody, {"max_tokens": -1}, "max_tokens must be at least 0, and this is -1."),
-        (PutBody, {"ttl": [1]}, "ttl must be a text or a number, and this is a list."),
+        (MessagesBody, {"max_tokens": -1}, "max_tokens must be at least 0, not -1."),
+        (PutBody, {"ttl": [1]}, "ttl must be a text or a number, not a list."),
         (
             PutBody,
             {"pined": True},
-            "pined is no field that is known here; there are ttl, expires_at, pinned, pml and ",
+            "pined is not a known field; the fields are ttl, expires_at, pinned, pml and ",
         ),
     ],
 )
@@ -154,14 +154,14 @@ def test_what_is_told_of_a_wrong_value(kind: type[BaseModel], changes: dict[str,
 def test_the_name_stands_once_in_each_dialect() -> None:
     error = told(MessagesBody, {**WHOLE[MessagesBody], "messages": [{"role": "user", "content": 5}]})
     assert error is not None
-    theirs = "It must be a text or a list, and this is 5."
+    theirs = "It must be a text or a list, not 5."
     assert error.body("openai", "")["error"]["message"] == f"messages[0].content {theirs[3:]}"
     assert error.body("anthropic", "")["error"]["message"] == f"messages.0.content: {theirs}"
 
 
 def test_a_fault_that_nobody_thought_of_is_told_in_our_own_words() -> None:
     error = misfit([{"type": "new", "loc": ("body", "a"), "msg": "Input should be x", "input": 5}], {"a": 5})
-    assert (error.message, error.param) == (f"a {UNNAMED}, and this is 5.", "a")
+    assert (error.message, error.param) == (f"a {UNNAMED}, not 5.", "a")
 
 
 def test_parameters_of_a_path_are_told_alike(server: Served) -> None:
@@ -169,5 +169,5 @@ def test_parameters_of_a_path_are_told_alike(server: Served) -> None:
         answer = server.http.get("/v1/prompt_cache/schemas", params={"page_size": size})
         error = answer.json()["error"]
         assert (answer.status_code, error["param"]) == (400, "page_size")
-        assert error["message"].startswith(f"page_size must be a whole number, and this is {shown}")
+        assert error["message"].startswith(f"page_size must be a whole number, not {shown}")
         assert len(error["message"]) < 200

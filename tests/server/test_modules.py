@@ -100,16 +100,16 @@ def test_a_name_that_is_none_is_refused(server: Served, module: Any, param: str)
 
 def test_a_name_beside_the_content_names_nothing(server: Served) -> None:
     turns: Any = [{"role": "user", "content": "x", "module": "a"}]
-    with pytest.raises(openai.BadRequestError, match="A block of the content has it") as refused:
+    with pytest.raises(openai.BadRequestError, match="Put it in a content block") as refused:
         server.openai().chat.completions.create(model=server.model, messages=turns)
     assert refused.value.param == "messages[0].module"
-    with pytest.raises(anthropic.BadRequestError, match=r"messages\.0\.module: A block of the content"):
+    with pytest.raises(anthropic.BadRequestError, match=r"messages\.0\.module: Put it in a content block"):
         server.anthropic().messages.create(model=server.model, max_tokens=1, messages=turns)
 
 
 def test_an_item_has_no_module(server: Served) -> None:
     item = {"role": "user", "content": "Hello", "module": "a"}
-    with pytest.raises(openai.BadRequestError, match="A block of the content has it") as refused:
+    with pytest.raises(openai.BadRequestError, match="Put it in a content block") as refused:
         server.openai().responses.create(model=server.model, input=[item])  # type: ignore[list-item]
     assert refused.value.param == "input[0].module"
 

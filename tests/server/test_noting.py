@@ -96,8 +96,8 @@ def test_what_is_refused_is_told_with_its_sentence(keyed: Served, noted: Noted) 
     assert (found[0].client, found[1].model) == ("", "nobody")
     assert "There is no model 'nobody' here" in said[1]
     assert "E205" in said[2]
-    assert "There is no message" in said[3]
-    assert said[4] == "max_tokens must be a whole number, and this is the text 'many'."
+    assert "There are no messages" in said[3]
+    assert said[4] == "max_tokens must be a whole number, not the text 'many'."
     assert found[3].dialect == "anthropic"
 
 
@@ -107,15 +107,15 @@ def test_what_is_refused_is_told_with_its_sentence(keyed: Served, noted: Noted) 
         (
             "messages",
             {"thinking": {"type": "enabled"}},
-            "thinking: It is not supported here: the model's own",
+            "thinking: It is not supported here: the model's chat template",
         ),
-        ("messages", {"max_tokens": "5"}, "max_tokens: It must be a whole number, and this is the text '5'."),
-        ("chat/completions", {"n": 2}, "n is not supported here: one answer is made"),
-        ("chat/completions", {"stop": ["a"] * 5}, "stop: There are 5 texts; 4 are the most."),
+        ("messages", {"max_tokens": "5"}, "max_tokens: It must be a whole number, not the text '5'."),
+        ("chat/completions", {"n": 2}, "n is not supported here: a request has one answer"),
+        ("chat/completions", {"stop": ["a"] * 5}, "stop: There are 5 texts; the maximum is 4."),
         (
             "chat/completions",
             {"max_tokens": "5"},
-            "max_tokens must be a whole number, and this is the text '5'.",
+            "max_tokens must be a whole number, not the text '5'.",
         ),
     ],
 )
@@ -176,7 +176,7 @@ def test_switched_off_nothing_is_taken_in(keyed: Served, noted: Noted) -> None:
         keyed.service.off = False
     assert ask(keyed).choices
     assert [one.status for one in noted.all()] == [503, 200]
-    assert "on the page Serve" in noted.all()[0].sentence
+    assert "studio's Serve page" in noted.all()[0].sentence
 
 
 def test_a_list_of_changes_is_bounded_and_tells_each_once() -> None:

@@ -145,7 +145,7 @@ def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(server: Served) 
 
 def test_a_model_that_is_not_served_is_not_found(server: Served) -> None:
     with pytest.raises(
-        openai.NotFoundError, match=r"no model 'gpt-9' here; there is .* and alias\. .*--alias NAME"
+        openai.NotFoundError, match=r"no model 'gpt-9' here. Request .* or alias, or .*--alias NAME"
     ):
         server.openai().chat.completions.create(model="gpt-9", messages=HELLO)
     with pytest.raises(anthropic.NotFoundError):

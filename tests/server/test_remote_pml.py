@@ -54,7 +54,7 @@ def test_what_is_not_utf_8_is_to_be_sent_so(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize(
     ("method", "words"),
-    [("GET", "Put it with PUT"), ("PATCH", "Nothing is changed"), ("DELETE", "Nothing is deleted")],
+    [("GET", "Store it with PUT"), ("PATCH", "Nothing was changed"), ("DELETE", "Nothing was deleted")],
 )
 def test_a_schema_that_is_not_there_is_told_by_what_was_asked(
     client: httpx.Client, method: str, words: str

@@ -370,7 +370,7 @@ def test_nothing_is_stored_that_could_be_fetched(server: Served) -> None:
         client.responses.input_items.list,
     )
     for call in calls:
-        with pytest.raises(openai.NotFoundError, match="nothing is stored") as error:
+        with pytest.raises(openai.NotFoundError, match="stores no responses") as error:
             call(made.id)
         assert (error.value.code, error.value.param) == ("not_found", "response_id")
 
@@ -388,7 +388,7 @@ def test_a_fault_in_the_midst_of_a_stream_is_an_event_and_an_exception(
 
     monkeypatch.setattr(Running, "events", broken)
     found, stream = list[Any](), create(server, stream=True)
-    with pytest.raises(openai.APIError, match="The server failed at this request") as error:
+    with pytest.raises(openai.APIError, match="The server failed on this request") as error:
         found.extend(event for event in stream)
     assert "fault of ours" not in str(error.value)
     assert error.value.type == "server_error"
@@ -412,7 +412,7 @@ def test_streams_that_the_end_of_the_server_cuts_say_so(tmp_path: Path) -> None:
         first = next(event for event in stream if event.type == DELTA)
         assert first.delta
         server.service.drain_now()
-        with pytest.raises(openai.APIError, match="this answer was ended"):
+        with pytest.raises(openai.APIError, match="cancelled this answer"):
             for _ in stream:
                 pass
 
@@ -449,7 +449,7 @@ def test_the_tokens_of_an_input_are_counted_beyond_the_window_and_refused_as_a_r
     assert count(input="word " * 5000).input_tokens > server.engine.model.context_length
     with pytest.raises(openai.NotFoundError, match="no model 'gpt-9'"):
         count(model="gpt-9", input="Hello")
-    with pytest.raises(openai.BadRequestError, match="There is no input"):
+    with pytest.raises(openai.BadRequestError, match="The input is missing"):
         count()
     with pytest.raises(openai.BadRequestError, match="previous_response_id is not supported here"):
         count(input="Hello", previous_response_id="resp_1")

@@ -314,7 +314,7 @@ def test_no_file_of_the_server_is_read(
             error = found.json()["error"]
             assert "send" in error["diagnostics"][0]["hint"]
             for told in (error["message"], error["diagnostics"][0]["message"]):
-                assert "write its text into the PML" in told
+                assert "put its text in the PML" in told
                 assert "folder" not in told
             asked = {"model": server.model, "messages": [], "prompt_cache": {"schema": pml}}
             assert client.post("/v1/chat/completions", json=asked).status_code == 400

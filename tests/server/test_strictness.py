@@ -82,7 +82,7 @@ def test_options_of_a_stream_without_a_stream_are_refused(server: Served, path: 
     for changes in (options, {**options, "stream": False}):
         status, param, message = post(server, path, changes)
         assert (status, param) == (400, "stream_options")
-        assert "stream is not true" in message
+        assert "requires stream to be true" in message
     assert post(server, path, {**options, "stream": True})[0] == 200
 
 
@@ -146,7 +146,7 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(server: Served, 
         assert post(server, path, changes) == (
             400,
             param,
-            "A text holds half of a surrogate pair (U+D83D), which is no character. Remove it.",
+            "A text has half of a surrogate pair (U+D83D), which is not a character. Remove it.",
         )
     assert post(server, path, {"cache_salt": "\U0001f600"})[0] == 200, "a whole pair is a character"
 
@@ -155,23 +155,23 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(server: Served, 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "The body is empty. Send an object of JSON."),
-        (b" \r\n", "The body is empty. Send an object of JSON."),
-        (b"[]", "The body must be an object of JSON, and this is a list."),
-        (b"null", "The body must be an object of JSON, and this is null."),
-        (b"5", "The body must be an object of JSON, and this is a number."),
-        (b'{"model": "x",}', "The body is no JSON: "),
+        (b"", "The body is empty. Send a JSON object."),
+        (b" \r\n", "The body is empty. Send a JSON object."),
+        (b"[]", "The body must be a JSON object, not a list."),
+        (b"null", "The body must be a JSON object, not null."),
+        (b"5", "The body must be a JSON object, not a number."),
+        (b'{"model": "x",}', "The body is not JSON: "),
         (b'{"temperature": NaN}', "NaN is not a JSON number. See line 1, column 17."),
-        (b'{"temperature": 1e400}', "The body is no JSON: the number 1e400 is too large. See line 1"),
+        (b'{"temperature": 1e400}', "The body is not JSON: the number 1e400 is too large. See line 1"),
         (b'{"a": [1, {"b": -Infinity}]}', "-Infinity is not a JSON number. See line 1, column 17."),
         (b'{"model": "a",\n "model": "b"}', "the key 'model' occurs twice. See line 2, column 2."),
         (
             b'{"seed": ' + b"9" * 2000 + b"}",
-            "The body is no JSON: a number has 2000 digits; 1000 are ",
+            "The body is not JSON: a number has 2000 digits; 1000 are ",
         ),
-        (b'{"model": "\xff"}', "The body is no JSON in UTF-8: byte 11 belongs to no character."),
-        (b'{"a":' * 2000 + b"1" + b"}" * 2000, "The body is no JSON: it is nested too deeply."),
-        (b'{"a":' * 80 + b"1" + b"}" * 80, f"The body nests more than {DEEPEST} deep."),
+        (b'{"model": "\xff"}', "The body is not JSON in UTF-8: byte 11 is not part of a character."),
+        (b'{"a":' * 2000 + b"1" + b"}" * 2000, "The body is not JSON: it is nested too deeply."),
+        (b'{"a":' * 80 + b"1" + b"}" * 80, f"The body nests deeper than {DEEPEST} levels."),
     ],
 )
 def test_a_body_that_cannot_be_read_is_told_why(
@@ -197,7 +197,7 @@ def test_what_json_leaves_open_is_refused_by_its_field(server: Served) -> None:
         told = server.http.post("/v1/chat/completions", content=content, headers=kind).json()
         assert told["error"]["param"] == field
         told = server.http.post("/v1/messages", content=content, headers=kind).json()
-        assert told["error"]["message"].startswith(f"{field.replace('[0]', '.0')}: The body is no JSON: ")
+        assert told["error"]["message"].startswith(f"{field.replace('[0]', '.0')}: The body is not JSON: ")
     put = server.http.put("/v1/prompt_cache/schemas/a", content=b'{"pml": "", "pml": "x"}', headers=kind)
     assert (put.status_code, put.json()["error"]["param"]) == (400, "pml")
 
@@ -208,7 +208,7 @@ def test_what_json_leaves_open_is_refused_by_its_field(server: Served) -> None:
         ('{"a": NaN}', "NaN is not a JSON number (a) in line 1, column 7"),
         ('{"a": 1, "a": 2}', "the key 'a' occurs twice (a) in line 1, column 10"),
         ('{"a": 1e400}', "the number 1e400 is too large (a)"),
-        ("{", "The arguments are no JSON: "),
+        ("{", "The arguments are not JSON: "),
     ],
 )
 def test_arguments_of_a_call_are_read_as_strictly(server: Served, arguments: str, words: str) -> None:

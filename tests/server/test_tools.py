@@ -478,12 +478,12 @@ def test_a_call_without_arguments_may_say_so_in_any_way(
         (
             "messages",
             [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "tool_result"}]}],
-            "messages.0.content.1: Results of tools stand before all other blocks",
+            "messages.0.content.1: Tool results must come before all other blocks",
         ),
         (
             "messages",
             [{"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": []}]}],
-            "The arguments of a call are an object",
+            "The arguments of a call must be an object",
         ),
         (
             "messages",

@@ -1,1 +1,1 @@
-"""What several commands share: options, output and documents."""
+"""Shared parts of commands: options, output and documents."""

@@ -1,4 +1,4 @@
-"""Reading schemas and prompts from files, and saying what is wrong with them."""
+"""Reads schemas and prompts from files and reports their errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FaultyDocumentError(PromptCacheError):
         name: the file's name in messages.
         kind: `schema` or `prompt`.
         source: its text.
-        errors: the diagnostics that stand in the way, at least one.
+        errors: at least one diagnostic.
     """
 
     def __init__(self, name: str, kind: str, source: str, errors: Sequence[Diagnostic]) -> None:
@@ -39,24 +39,18 @@ class FaultyDocumentError(PromptCacheError):
 
 @dataclass(frozen=True)
 class Document(Generic[Tree]):
-    """A parsed file.
+    """A parsed file."""
 
-    Attributes:
-        name: the file's name in messages.
-        source: its text.
-        tree: what it says.
-    """
-
-    name: str
+    name: str  # the file's name in messages
     source: str
-    tree: Tree
+    tree: Tree  # its parsed content
 
 
 def read_text(path: str) -> str:
     """Returns the text of the file at `path`, or of standard input for `-`.
 
     Raises:
-        TextFileError: it is missing, no plain file, unreadable, over 5 MB, or not UTF-8.
+        TextFileError: the file is missing, not a plain file, unreadable, over 5 MB, or not UTF-8.
     """
     if path == STDIN:
         return decode(read_stream(sys.stdin.buffer, "standard input"), "standard input")
@@ -64,38 +58,34 @@ def read_text(path: str) -> str:
 
 
 def folder_of(path: str) -> Path:
-    """Returns the folder that `src` attributes of the document at `path` are looked up in."""
+    """Returns the base folder for `src` attributes of the document at `path`."""
     return Path.cwd() if path == STDIN else Path(path).resolve().parent
 
 
 def read_schema(path: str) -> Document[Schema]:
-    """Reads a schema that must be free of errors.
+    """Reads a schema without errors.
 
     Raises:
         TextFileError: the file cannot be read.
-        FaultyDocumentError: it has errors.
+        FaultyDocumentError: the schema has errors.
     """
     parsed = parse_schema(read_text(path), base=folder_of(path))
     return Document(path, parsed.source, _sound(path, "schema", parsed))
 
 
 def read_prompt(path: str) -> Document[Prompt]:
-    """Reads a prompt that must be free of errors.
+    """Reads a prompt without errors.
 
     Raises:
         TextFileError: the file cannot be read.
-        FaultyDocumentError: it has errors.
+        FaultyDocumentError: the prompt has errors.
     """
     parsed = parse_prompt(read_text(path))
     return Document(path, parsed.source, _sound(path, "prompt", parsed))
 
 
 def require_sound(name: str, kind: str, source: str, diagnostics: Iterable[Diagnostic]) -> None:
-    """Refuses a document with an error among its diagnostics.
-
-    Raises:
-        FaultyDocumentError: there is one.
-    """
+    """Raises FaultyDocumentError if the diagnostics have an error."""
     errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
     if errors:
         raise FaultyDocumentError(name, kind, source, errors)
@@ -104,7 +94,7 @@ def require_sound(name: str, kind: str, source: str, diagnostics: Iterable[Diagn
 def file_report(
     name: str, kind: str | None, diagnostics: Sequence[Diagnostic], **more: object
 ) -> dict[str, object]:
-    """Returns what `--json` says of one file."""
+    """Returns a file's entry of `--json`."""
     return {
         "path": name,
         "kind": kind,
@@ -115,13 +105,13 @@ def file_report(
 
 
 def rendered(diagnostics: Iterable[Diagnostic], source: str, name: str) -> str:
-    """Returns the diagnostics as a person reads them, each with its line and a caret."""
+    """Formats diagnostics for people, each with its line and a caret."""
     texts: dict[str, str] = {}
     shown = []
     for diagnostic in diagnostics:
         file = str(Path(name).parent / diagnostic.file) if diagnostic.file else name
         if diagnostic.file and file not in texts:
-            with contextlib.suppress(TextFileError):  # it was read for the schema, so it is seldom gone
+            with contextlib.suppress(TextFileError):  # it was readable before
                 texts[file] = read_text_file(file)
         text = texts.get(file, "") if diagnostic.file else source
         shown.append(printable(diagnostic.render(text, file)))

@@ -1,4 +1,4 @@
-"""Options that several commands share, each also a `PML_*` environment variable."""
+"""Shared options, each also available as an environment variable `PML_*`."""
 
 from __future__ import annotations
 
@@ -29,46 +29,34 @@ BUNDLED = "demo"
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which model, where it runs, and where its segments are kept.
+    """Options for the model, its device and its store."""
 
-    Attributes:
-        model: a name, or None where none was given.
-        device: `auto`, `cpu`, `cuda` or `mps`.
-        dtype: `auto`, `fp32`, `bf16` or `fp16`.
-        cache_dir: the store's folder; None is the user's cache folder.
-        verify: when a stored file's digest is checked.
-        memory: the most bytes of segments held in memory; None is the engine's own bound.
-        date: the date that a chat template may write; None for this day.
-        weights: `auto`, `packed` or `plain`.
-        quantize: `none`, `int8` or `int4`.
-    """
-
-    model: str | None
-    device: str = "auto"
-    dtype: str = "auto"
-    cache_dir: Path | None = None
-    verify: Any = "first"
-    memory: int | None = None
-    date: datetime.datetime | None = None
-    weights: Any = "auto"
-    quantize: Any = "none"
+    model: str | None  # a name; None for the default
+    device: str = "auto"  # `auto`, `cpu`, `cuda` or `mps`
+    dtype: str = "auto"  # `auto`, `fp32`, `bf16` or `fp16`
+    cache_dir: Path | None = None  # folder of the store; None for the user's cache folder
+    verify: Any = "first"  # when the digest of a stored file is checked
+    memory: int | None = None  # limit in bytes of segments in memory; None for the engine's default
+    date: datetime.datetime | None = None  # the date in chat templates; None for today
+    weights: Any = "auto"  # `auto`, `packed` or `plain`
+    quantize: Any = "none"  # `none`, `int8` or `int4`
 
     @property
     def name(self) -> str:
-        """The model's name; by default the real one's where it is here, else the bundled one's."""
+        """Returns the model's name; by default the real model if it is installed, else the bundled one."""
         return self.model or default_model()
 
     @property
     def loading(self) -> dict[str, Any]:
-        """How the model is loaded, by the names of `engine.model.loading.load`."""
+        """Returns the arguments of `engine.model.loading.load`."""
         return {name: getattr(self, name) for name in ("device", "dtype", "weights", "quantize")}
 
     def open(self, *, deterministic: bool = False, parallel: int | None = None) -> Engine:
         """Loads the model and opens the store.
 
         Args:
-            deterministic: whether prompts of a batch are computed one after the other.
-            parallel: the most prompts of a batch that are under way at once; None for the engine's own bound.
+            deterministic: whether batch prompts are computed one by one.
+            parallel: maximum number of concurrent batch prompts; None for the engine's default.
 
         Raises:
             ModelError: the model cannot be loaded.
@@ -79,16 +67,12 @@ class ModelOptions:
             from engine import Engine
 
             with reading_bar() as progress:
-                given = self.for_engine()
-                given |= {"deterministic": deterministic, "parallel": parallel}
-                return Engine.open(self.name, progress=progress, **given)
+                arguments = self.for_engine()
+                arguments |= {"deterministic": deterministic, "parallel": parallel}
+                return Engine.open(self.name, progress=progress, **arguments)
 
     def load(self) -> Model:
-        """Loads the model alone; no store is opened.
-
-        Raises:
-            ModelError: the model cannot be loaded.
-        """
+        """Loads the model without a store; raises ModelError if it cannot be loaded."""
         _quiet_hub()
         with starting():
             from engine.model.loading import load
@@ -102,8 +86,8 @@ class ModelOptions:
             )
 
     def for_engine(self) -> dict[str, Any]:
-        """The options of `Engine.open` besides the model's name."""
-        given = {
+        """Returns the arguments of `Engine.open` other than the model's name."""
+        arguments = {
             "device": self.device,
             "dtype": self.dtype,
             "weights": self.weights,
@@ -112,22 +96,18 @@ class ModelOptions:
             "verify": self.verify,
             "date": self.date.date() if self.date else None,
         }
-        return given if self.memory is None else {**given, "memory": self.memory}
+        return arguments if self.memory is None else {**arguments, "memory": self.memory}
 
 
 def default_model() -> str:
-    """Returns the model that answers where none is named."""
+    """Returns the default model."""
     from engine.checkpoint.model_catalogue import DEFAULT, here
 
     return DEFAULT if here(DEFAULT) is not None else BUNDLED
 
 
 def token_counter(model: str | None) -> Callable[[str], int]:
-    """Returns what counts the tokens of a text, by the tokenizer of a model; its weights are not read.
-
-    Raises:
-        ModelError: there is no such model, or its tokenizer cannot be read.
-    """
+    """Returns a token counter without reading weights; raises ModelError if the model is unusable."""
     _quiet_hub()
     with starting():
         from engine.model.loading import load_tokenizer
@@ -143,7 +123,7 @@ def _quiet_hub() -> None:
 
 
 def plain_model(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Returns the name of a model as it is meant; None where none is given."""
+    """Expands a model's name; None without one."""
     from app.models.model_choice import plain_name
 
     return None if value is None else plain_name(value) or None
@@ -201,7 +181,7 @@ cache_dir_option = click.option(
     envvar="PML_CACHE_DIR",
     show_envvar=True,
     metavar="DIR",
-    help="Where segments are kept. Default: the user's cache folder.",
+    help="Folder of the stored segments. Default: the user's cache folder.",
 )
 _MEMORY = click.option(
     "--memory",
@@ -209,7 +189,7 @@ _MEMORY = click.option(
     envvar="PML_MEMORY",
     show_envvar=True,
     metavar="SIZE",
-    help="The most of segments held in memory, or on the GPU. Default: 4GiB.",
+    help="Maximum size of segments in memory, or on the GPU. Default: 4GiB.",
 )
 _VERIFY = click.option(
     "--verify",
@@ -226,7 +206,7 @@ _DATE = click.option(
     envvar="PML_DATE",
     show_envvar=True,
     metavar="YYYY-MM-DD",
-    help="The date that the model's chat template writes, where it writes one. Default: this day's.",
+    help="The date in the model's chat template, if it has one. Default: today.",
 )
 schema_option = click.option(
     "--schema",
@@ -243,7 +223,7 @@ def _server(_: click.Context, __: click.Parameter, value: str) -> str:
         r"http://(127\.0\.0\.1|localhost):\d{1,5}/?", value
     ):
         raise click.BadParameter(
-            f"{value!r} is neither auto nor never nor the URL of a studio on this machine, like "
+            f"{value!r} must be auto, never or the URL of a studio on this machine, like "
             "http://127.0.0.1:7860."
         )
     return value.replace("localhost", "127.0.0.1")
@@ -270,7 +250,7 @@ def model_options(command: Command) -> Command:
 
 
 def stored_model_options(command: Command) -> Command:
-    """Adds what decides which segments are there: the model, its options, `--date` and `--cache-dir`."""
+    """Adds the options that identify stored segments: the model, its options, `--date` and `--cache-dir`."""
     return model_options(quantize_option(cache_dir_option(_DATE(command))))
 
 

@@ -1,7 +1,7 @@
-"""How `pml` speaks: tables for people, one JSON object for programs, progress bars on a terminal.
+"""Output of `pml`: tables for people, one JSON object for programs, progress bars on a terminal.
 
-Every command prints through `say`, `emit` and `print_json`, so that text of documents, models and stores
-never reaches a terminal with control characters in it.
+Every command prints through `say`, `emit` and `print_json`, so that no control characters from documents,
+models and stores reach the terminal.
 """
 
 from __future__ import annotations
@@ -26,33 +26,28 @@ from app.cli.base.streams import in_words
 Progress = Callable[[int, int, str], None]
 
 _MINUTE = 60.0
-_WINDOW = 10.0  # seconds over which a rate is measured
-_LONG = 1 << 30  # bytes of weights; fewer are loaded before a bar is seen
+_WINDOW = 10.0  # seconds for the average rate
+_LONG = 1 << 30  # bytes of weights; smaller ones load without a bar
 _BAR = "%(label)s %(bar)s %(info)s"
-_ERASE = "\r\x1b[K\x1b[?25h"  # the line of the bar; the cursor, which click hides, is shown again
-# Text of documents and models may hold escape sequences; a terminal must not obey them.
+_ERASE = "\r\x1b[K\x1b[?25h"  # erases the bar and shows the cursor, which click hides
+# Documents and models may contain escape sequences, which a terminal must not interpret.
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
-_SURROGATES = "\\ud800-\\udfff"  # half a character cannot be encoded
+_SURROGATES = "\\ud800-\\udfff"  # cannot be encoded
 _UNSEEN = re.compile(f"[{_CONTROLS}{_SURROGATES}]")
-# In a name also what breaks a line or turns its direction.
+# Names also lose characters that break a line or change text direction.
 _UNSEEN_IN_NAMES = re.compile(f"[\\t\\n\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069{_CONTROLS}{_SURROGATES}]")
-_UNSEEN_IN_JSON = re.compile(f"[\\x7f-\\x9f\\u2028\\u2029{_SURROGATES}]")  # the others json escapes itself
+_UNSEEN_IN_JSON = re.compile(f"[\\x7f-\\x9f\\u2028\\u2029{_SURROGATES}]")  # json escapes the others
 
 
 @dataclass
 class Console:
-    """What the whole invocation shares: how to report a fault.
+    """Settings of the whole invocation."""
 
-    Attributes:
-        debug: print tracebacks.
-        json: standard output carries one JSON object, also for a fault.
-    """
-
-    debug: bool = False
-    json: bool = False
+    debug: bool = False  # print tracebacks
+    json: bool = False  # print one JSON object to standard output, also for errors
 
     def fail(self, message: str, *, hint: str = "") -> None:
-        """Reports a fault that ends the command."""
+        """Reports the error that ends the command."""
         if self.json:
             print_json({"error": message})
         say(f"pml: {message}", err=True)
@@ -61,15 +56,15 @@ class Console:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Log lines as a terminal may see them."""
+    """Makes log lines printable."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line of a record."""
+        """Formats a record."""
         return printable(super().format(record))
 
 
 def say(text: str, *, err: bool = False, nl: bool = True, bold: bool = False) -> None:
-    """Prints text for people, on standard output or on standard error."""
+    """Prints text for people, on standard output or standard error."""
     shown = printable(text)
     if bold and not (_is_dumb() or os.environ.get("NO_COLOR")):
         shown = click.style(shown, bold=True)
@@ -78,28 +73,28 @@ def say(text: str, *, err: bool = False, nl: bool = True, bold: bool = False) ->
 
 
 def _is_dumb() -> bool:
-    """Whether the terminal obeys no escape sequences."""
+    """Whether the terminal does not support escape sequences."""
     return os.environ.get("TERM") == "dumb"
 
 
 def agreed(question: str) -> bool:
-    """Asks on stderr, where somebody can answer, whether to go on; Enter alone is a no."""
+    """Asks for confirmation on stderr, if it is interactive; the default is no."""
     return click.confirm(printable(question), err=True)
 
 
 def emit(document: str, *, nl: bool = False) -> None:
-    """Prints a document: as it is into a file or a pipe, printable on a terminal."""
+    """Prints a document: unchanged to a file or pipe, printable to a terminal."""
     with in_words("Standard output"):
         click.echo(printable(document) if sys.stdout.isatty() else document, nl=nl)
 
 
 def printable(text: str) -> str:
-    """Returns `text` with control characters replaced, line breaks and tabs kept."""
+    """Replaces control characters except line breaks and tabs."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def inline(text: str) -> str:
-    """Returns a name, key or path on one line: line breaks, control characters and the like as escapes."""
+    """Escapes a name, key or path to one printable line."""
     return _UNSEEN_IN_NAMES.sub(_escape, text)
 
 
@@ -109,24 +104,24 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def print_json(value: Mapping[str, object]) -> None:
-    """Prints the one object of `--json`, in which control characters stand as escapes."""
+    """Prints the object of `--json`, with control characters escaped."""
     with in_words("Standard output"):
         click.echo(_as_json(value, indent=2))
 
 
 def json_line(value: Mapping[str, object]) -> str:
-    """Returns an object as one line of JSON without its end, control characters as escapes."""
+    """Returns an object as one line of JSON without line end, with control characters escaped."""
     return _as_json(value, indent=None)
 
 
 def _as_json(value: Mapping[str, object], *, indent: int | None) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    # Outside its strings JSON has none of these but line breaks and blanks.
-    return _UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    # JSON contains these only inside strings, except line breaks and blanks.
+    return _UNSEEN_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Lays out `rows` under `head`; the first `left` columns are flush left, the others flush right."""
+    """Formats `rows` under `head`; the first `left` columns are left-aligned, the others right-aligned."""
     cells = [list(head), *[[inline(cell) for cell in row] for row in rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     lines = []
@@ -145,15 +140,11 @@ def counted(count: int, noun: str) -> str:
 
 
 def _silent(_done: int, _total: int, _what: str) -> None:
-    """The progress of a command whose stderr nobody watches."""
+    pass
 
 
 def a_line_a_minute(*, of_total: bool) -> Progress:
-    """Returns a function `(done, total, what)` for who reads stderr later: a line a minute, none at first.
-
-    Args:
-        of_total: whether `total` is known.
-    """
+    """Returns a progress function `(done, total, what)` for logs: one line a minute."""
     last = time.monotonic()
 
     def report(done: int, total: int, what: str) -> None:
@@ -167,7 +158,7 @@ def a_line_a_minute(*, of_total: bool) -> Progress:
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Gives a function `(done, total, what)` that draws a bar on a terminal and does nothing in a pipe."""
+    """Yields a progress function `(done, total, what)` that draws a bar on a terminal only."""
     if not sys.stderr.isatty() or _is_dumb():
         yield _silent
         return
@@ -189,7 +180,7 @@ def progress_bar() -> Iterator[Progress]:
                 width=0,
                 show_pos=True,
                 show_eta=False,
-                update_min_steps=0,  # what is done already changes its label too
+                update_min_steps=0,  # a step of 0 may change the label
                 bar_template=_BAR,
                 fill_char="█",
                 empty_char=" ",
@@ -206,14 +197,14 @@ def progress_bar() -> Iterator[Progress]:
 
 
 class Pace:
-    """How fast bytes come, over the last seconds, and when all are there."""
+    """The recent rate of bytes and the remaining time."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._what = clock, ""
         self._seen: deque[tuple[float, int]] = deque()
 
     def words(self, what: str, done: int, total: int) -> str:
-        """Returns rate and time left; "" at first."""
+        """Returns rate and remaining time; "" at first."""
         if what != self._what:
             self._what = what
             self._seen.clear()
@@ -232,11 +223,7 @@ class Pace:
 
 @contextmanager
 def reading_bar(*, aloud: bool = False) -> Iterator[Progress]:
-    """Gives a function `(bytes done, bytes in all, what)` for the files of a model.
-
-    Args:
-        aloud: without a terminal, say in one line that reading one that was not seen before takes a while.
-    """
+    """Yields a progress function `(bytes done, total bytes, what)` for model files."""
     said = sys.stderr.isatty() or not aloud
     pace = Pace()
     with progress_bar() as bar:

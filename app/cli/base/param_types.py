@@ -1,4 +1,4 @@
-"""What options take, refused in one voice: numbers and names within their range, sizes, ages."""
+"""Option types with common error messages: ranges, names, paths, sizes, ages."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 class Whole(click.IntRange):
-    """A whole number within a range, refused in the words of a setting's declaration."""
+    """A whole number within the range of a setting."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Reads `5`."""
+        """Parses `5`."""
         declared = Setting(_name(param), 0, "", "", least=self.min, most=self.max)
         return int(_checked(self, declared, value, int, param, ctx))
 
 
 class Number(click.FloatRange):
-    """A number within a range, refused in the words of a setting's declaration."""
+    """A number within the range of a setting."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Reads `0.5`."""
+        """Parses `0.5`."""
         declared = Setting(_name(param), 0.0, "", "", least=self.min, most=self.max, above=self.min_open)
         return float(_checked(self, declared, value, float, param, ctx))
 
 
 class Name(click.Choice[str]):
-    """One of several names, refused in the words of a setting's declaration."""
+    """One of several names."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Reads one of the names."""
+        """Parses a name."""
         declared = Setting(_name(param), "", "", "", choices=dict.fromkeys(self.choices, ""))
         return str(_checked(self, declared, value, str, param, ctx))
 
 
 class Origin(click.ParamType[str]):
-    """A site whose pages may do something, as browsers name it."""
+    """An origin as browsers send it."""
 
     name = "origin"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Reads `http://localhost:3000`, with a slash at its end or without."""
+        """Parses `http://localhost:3000`, optionally with a trailing slash."""
         text = str(value).strip()
-        found = _ORIGIN.fullmatch(text)
-        if text == "null":  # of a page in a file
+        match = _ORIGIN.fullmatch(text)
+        if text == "null":  # the origin of a local file
             return text
-        if found is None:
-            words = "is no site. Write each as http://localhost:3000, with its scheme and with no path."
+        if match is None:
+            words = "is not a site. Write it as http://localhost:3000, with its scheme and with no path."
             self.fail(f"{reprlib.repr(text)} {words}", param, ctx)
-        scheme, host, port = found[1].lower(), found[2], found[3]
+        scheme, host, port = match[1].lower(), match[2], match[3]
         usual = {"http": "80", "https": "443"}.get(scheme)
         if usual is not None:
             host = host.lower()
@@ -69,19 +69,18 @@ class Origin(click.ParamType[str]):
 
 
 class UserPath(click.Path):
-    """A path, in which `~` at the beginning is the home folder."""
+    """A path; an initial `~` means the home folder."""
 
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """Reads `~/folder`; an empty path is not the working folder."""
+        """Parses `~/folder`; an empty path does not mean the working folder."""
         if not value:
             self.fail("The path is empty. Write one, such as ./name.", param, ctx)
         return super().convert(os.path.expanduser(value), param, ctx)  # noqa: PTH111 (`-` stays as it is)
 
 
-DOCUMENT: Final = UserPath(readable=False)
-"""A file of text, or `-`; what is wrong with it is said where it is read."""
+DOCUMENT: Final = UserPath(readable=False)  # a text file, or `-`; reading it reports its errors
 
 
 class Size(click.ParamType[int]):
@@ -90,13 +89,13 @@ class Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Reads `500`, `20GB`, `1.5GiB`."""
+        """Parses `500`, `20GB`, `1.5GiB`."""
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgt]?i?)b?", str(value).strip().lower())
-        if found is None or found[2] == "i":
-            self.fail(f"{value!r} is no size; write one like 500MB, 20GB or 1.5GiB.", param, ctx)
-        size = float(found[1]) * (_BINARY | _SIZES)[found[2]]
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgt]?i?)b?", str(value).strip().lower())
+        if match is None or match[2] == "i":
+            self.fail(f"{value!r} is not a size; write one like 500MB, 20GB or 1.5GiB.", param, ctx)
+        size = float(match[1]) * (_BINARY | _SIZES)[match[2]]
         if size >= 2**63:
             self.fail(f"{reprlib.repr(str(value))} is more than any disk holds.", param, ctx)
         return int(size)
@@ -106,7 +105,7 @@ class Age(click.ParamType[float]):
     """A number of seconds.
 
     Args:
-        none: whether `none` may stand for no bound, and is infinity.
+        none: whether `none` is allowed and means infinity.
     """
 
     name = "age"
@@ -115,16 +114,16 @@ class Age(click.ParamType[float]):
         self._none = none
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Reads `90s`, `12h`, `30d`, `2w`."""
+        """Parses `90s`, `12h`, `30d`, `2w`."""
         if isinstance(value, float):
             return value
         if self._none and str(value).strip().lower() == "none":
             return math.inf
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhdw])", str(value).strip().lower())
-        if found is None:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhdw])", str(value).strip().lower())
+        if match is None:
             more = ", or none" if self._none else ""
-            self.fail(f"{value!r} is no age; write one like 12h, 30d or 2w{more}.", param, ctx)
-        return float(found[1]) * _AGES[found[2]]
+            self.fail(f"{value!r} is not an age; write one like 12h, 30d or 2w{more}.", param, ctx)
+        return float(match[1]) * _AGES[match[2]]
 
 
 def _name(param: click.Parameter | None) -> str:
@@ -140,17 +139,17 @@ def _checked(
     ctx: click.Context | None,
 ) -> Any:
     try:
-        found = read(value)
+        parsed = read(value)
     except ValueError:
-        found = value  # what is no number is refused as it was written
+        parsed = value  # report the original text
     try:
-        return declared.checked(found)
+        return declared.checked(parsed)
     except SettingsError as error:
         kind.fail(str(error), param, ctx)
 
 
 def days(seconds: float) -> str:
-    """Returns an age in words: `90 s`, `12 h`, `30 d`."""
+    """Formats an age: `90 s`, `12 h`, `30 d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""The table of a batch that `--csv` asks for: a line for each row, as the studio's Batch page saves them."""
+"""The CSV table of a batch, in the format of the studio's Batch page."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from app.cli.base.files import require_place, save
 from app.cli.base.output import say
 from engine.rows.rows import Row
 
-_BEGINS = "\ufeffid,line,picks,".encode()  # every table of ours, whose file may be replaced
+_BEGINS = "\ufeffid,line,picks,".encode()  # start of every table; only such files are replaced
 
 
 class RowTable:
-    """What is told of each row, until all are there.
-
-    Args:
-        path: the file.
-        force: replace a file that is no table of a batch.
+    """Collects the rows of a table. Without `force` it replaces only a file that is such a table.
 
     Raises:
-        FileWriteError: it cannot be written.
+        FileWriteError: the file is not writable.
     """
 
     def __init__(self, path: Path, *, force: bool) -> None:
@@ -38,27 +34,20 @@ class RowTable:
         self._kept: dict[str, Row] = {}
 
     def add(self, row: Row, told: Mapping[str, Any]) -> None:
-        """Takes a row with what its line in the output says."""
+        """Adds a row with its output line."""
         self._rows[row.line] = columns_of(row, told)
 
     def keep(self, row: Row) -> None:
-        """Takes a row whose line is in the output from before."""
+        """Adds a row whose output line is from an earlier run."""
         self._kept[str(row.id)] = row
 
     def write(self, output: Path | None) -> None:
-        """Writes the table.
-
-        Args:
-            output: where the lines of rows are that were kept.
-
-        Raises:
-            FileWriteError: it cannot be written.
-        """
+        """Writes the table, with earlier lines from `output`; raises FileWriteError if it fails."""
         if output is not None and self._kept:
             with output.open(encoding="utf-8") as lines:
-                for told in map(json.loads, lines):
-                    if "error" not in told and (row := self._kept.get(str(told["id"]))) is not None:
-                        self.add(row, told)
+                for line in map(json.loads, lines):
+                    if "error" not in line and (row := self._kept.get(str(line["id"]))) is not None:
+                        self.add(row, line)
         text, guarded = table_text(self._rows[line] for line in sorted(self._rows))
         save(self.path, text, force=True)
-        say(f"pml: All rows are in {self.path} too.{f' {GUARDED}' if guarded else ''}", err=True)
+        say(f"pml: All rows are also in {self.path}.{f' {GUARDED}' if guarded else ''}", err=True)

@@ -1,4 +1,4 @@
-"""Having a prompt answered, by a studio that runs or here, and following what it tells."""
+"""Gets answers to a prompt, from a running studio or from this process, and prints them."""
 
 from __future__ import annotations
 
@@ -30,45 +30,34 @@ _UNCHECKED = "pml: The answer is complete, but it could not be checked"
 
 @dataclass
 class Outcome:
-    """What a run has brought so far.
+    """The results of a run so far."""
 
-    Attributes:
-        answers: the finished sides, `cached` and `uncached`, as in `--json`.
-        comparison: what lies between them, as in `--json`; empty unless both ran.
-        begun: the first line of the run: placement, probe, and whether the store keeps segments at all.
-        reuse: the remedy that the cached side took, where it was answered under a promise.
-        printed: a part of an answer is on standard output.
-        saw_all: whether what was read from segments saw all that stands before it.
-        studio: address of the studio that computes it; "" where this process does.
-        answered: whether all of it has come, and only the studio's check goes on.
-    """
-
-    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    comparison: dict[str, Any] = field(default_factory=dict)
-    begun: Line = field(default_factory=dict)
-    reuse: ReuseTaken | None = None
-    printed: bool = False
-    saw_all: bool = True
-    studio: str = ""
-    answered: bool = False
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)  # the finished sides, as in `--json`
+    comparison: dict[str, Any] = field(default_factory=dict)  # as in `--json`; empty unless both ran
+    begun: Line = field(default_factory=dict)  # the run's first line, with placement and probe
+    reuse: ReuseTaken | None = None  # the repair of the cached side, if `--reuse` chose one
+    printed: bool = False  # whether a part of an answer is on standard output
+    saw_all: bool = True  # whether cached segments saw all text before them
+    studio: str = ""  # address of the studio that computes; "" for this process
+    answered: bool = False  # whether all answers are complete and only the studio's check continues
 
     @property
     def differs(self) -> str:
-        """Says that the cached answer is, or may be, another than the uncached one; else ""."""
-        found = self.comparison
-        if found and not (found["same_text"] and found["first_token_agrees"]):
+        """Returns a note if the cached answer may differ from the uncached one; else ""."""
+        comparison = self.comparison
+        if comparison and not (comparison["same_text"] and comparison["first_token_agrees"]):
             return "Reuse changed the answer."
-        unseen = "Modules did not see all that stands before them, so reuse may change the answer."
+        unseen = "Modules did not see all text before them, so reuse may change the answer."
         return "" if self.saw_all else unseen
 
     def warnings(self) -> list[str]:
-        """What went wrong without keeping the answer from coming, each once."""
+        """Returns the warnings of the answers, without duplicates."""
         return list(dict.fromkeys(text for answer in self.answers.values() for text in answer["warnings"]))
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be answered, and how. A schema without a source is written where one is needed."""
+    """The prompt to answer and its settings. A schema without a source is serialized if needed."""
 
     schema: Document[Schema]
     prompt: Document[Prompt]
@@ -76,7 +65,7 @@ class Work:
     mode: Mode
 
     def request(self) -> dict[str, Any]:
-        """Returns it for a studio, which reads no file for it: texts of `src` files stand in the schema."""
+        """Returns the request for a studio, with texts of `src` files inlined in the schema."""
         tree = self_contained(self.schema.tree)
         same = tree is self.schema.tree and self.schema.source
         text = self.schema.source if same else write_schema(tree)
@@ -93,12 +82,13 @@ def handed(
     aloud: bool,
     answered: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome | None:
-    """Has a studio compute the answer; None where none does, and nothing was printed on standard output.
+    """Lets a studio compute the answer; None if there is no studio and nothing is printed yet.
 
-    `answered` is called with the whole answer, before the studio checks it; nothing in that check costs it.
+    Calls `answered` with the complete answer before the studio checks it; a failed check does not affect the
+    answer.
 
     Raises:
-        PromptCacheError: the studio went away or failed when a part of the answer was printed.
+        PromptCacheError: the studio failed after a part of the answer was printed.
     """
     if server == "never":
         return None
@@ -112,8 +102,8 @@ def handed(
     if choice.studios:
         try:
             request = work.request()
-        except PromptCacheError as error:  # a text of `src` that no document can hold
-            say(f"pml: No studio is asked, for {error}. The model is loaded here.", err=True)
+        except PromptCacheError as error:  # a `src` text with invalid characters
+            say(f"pml: No studio is used, because {error}. The model is loaded here.", err=True)
             return None
     for studio in choice.studios:
         outcome = Outcome(studio=studio.url)
@@ -132,7 +122,7 @@ def handed(
                 return outcome
             if outcome.printed:
                 raise PromptCacheError(
-                    f"the studio at {studio.url} gave no whole answer ({lost}). Run it again."
+                    f"the studio at {studio.url} gave no complete answer ({lost}). Run it again."
                 ) from lost
             if not isinstance(lost.__cause__, ConnectionRefusedError) or server != "auto":
                 losses.append(f"The studio at {studio.url} does not answer ({lost}).")
@@ -146,25 +136,17 @@ def handed(
 
 
 def prepared(work: Work, engine: Engine) -> PreparedPrompt:
-    """Reads the prompt over its schema.
-
-    Raises:
-        PromptError: the prompt does not fit the schema or the context window.
-    """
+    """Reads the prompt with its schema; raises PromptError if it does not fit schema or window."""
     return engine.schema(work.schema.tree).prompt(work.prompt.source)
 
 
 def computed(work: Work, engine: Engine, prompt: PreparedPrompt) -> Iterator[Line]:
-    """Has this process compute the answer, as the lines that a studio would send.
-
-    Raises:
-        PromptError: the prompt does not fit the context window.
-    """
+    """Yields the lines that a studio would send; raises PromptError if the prompt is too long."""
     return answering(engine, prompt, work.settings, work.mode)
 
 
 def check(work: Work, prompt: PreparedPrompt, outcome: Outcome, progress: Progress) -> None:
-    """Checks an answer under a promise, behind it; Ctrl-C skips that, and nothing in it costs the answer."""
+    """Checks an answer whose repair `--reuse` chose; Ctrl-C or an error skips only the check."""
     if outcome.reuse is None:
         return
     both = "uncached" in outcome.answers
@@ -175,7 +157,7 @@ def check(work: Work, prompt: PreparedPrompt, outcome: Outcome, progress: Progre
         raise
     except KeyboardInterrupt:
         say(_SKIPPED, err=True)
-    except Exception as error:  # whatever it is: the answer is there
+    except Exception as error:  # the answer is complete
         say(f"{_UNCHECKED}: {error}", err=True)
 
 
@@ -187,7 +169,7 @@ def follow(
     aloud: bool,
     answered: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome:
-    """Consumes a run's lines, printing the answers as they come; `answered` as for `handed`."""
+    """Consumes a run's lines and prints the answers; `answered` as for `handed`."""
     for line in lines:
         match line["event"]:
             case "begun":

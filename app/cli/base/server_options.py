@@ -1,4 +1,4 @@
-"""How other programs are served: options that `pml serve` and `pml studio` share."""
+"""Options that `pml serve` and `pml studio` share."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _OPTIONS = (
         "aliases",
         multiple=True,
         metavar="NAME",
-        help="A further name of the model in requests.",
+        help="Another name of the model in requests.",
     ),
     click.option(
         "--origin",
@@ -72,7 +72,7 @@ _OPTIONS = (
         "allowed_hosts",
         multiple=True,
         metavar="NAME",
-        help="A further Host name to accept, such as host.docker.internal or the name of a proxy. With a "
+        help="Another Host name to accept, such as host.docker.internal or the name of a proxy. With a "
         "--host that other machines reach, every name is accepted.",
     ),
     click.option(
@@ -80,14 +80,14 @@ _OPTIONS = (
         type=Whole(1, 256),
         default=16,
         show_default=True,
-        help="Requests that are answered at once.",
+        help="Maximum number of requests answered at once.",
     ),
     click.option(
         "--waiting",
         type=Whole(0, 100_000),
         default=64,
         show_default=True,
-        help="Further requests that may wait.",
+        help="Maximum number of waiting requests.",
     ),
     click.option(
         "--min-cache-tokens",
@@ -107,25 +107,25 @@ _OPTIONS = (
         type=Size(),
         default="32MB",
         show_default=True,
-        help="The largest request body.",
+        help="Maximum size of a request body.",
     ),
     click.option(
         "--grace",
         type=Number(0, 3600),
         default=30,
         show_default=True,
-        help="Seconds for running answers after the server is told to stop.",
+        help="Seconds for running answers after a stop signal.",
     ),
     click.option(
         "--max-new-tokens",
         type=Whole(1, 1_000_000),
-        help="Longest answer where a request does not say it, in tokens. Default: what the model's "
-        "generation_config.json says, else 1024.",
+        help="Answer length in tokens if a request has none. Default: from the model's "
+        "generation_config.json, else 1024.",
     ),
     setting_option(
         "reuse",
         help="How requests of other programs reuse segments: by their own scope (off), or by the "
-        "cheapest way within --max-kl (auto). The studio's page has a setting of its own.",
+        "cheapest way within --max-kl (auto). The studio's page has its own setting.",
     ),
     setting_option("max_kl"),
 )
@@ -157,11 +157,11 @@ def offered(
     reuse: Reuse,
     max_kl: float,
 ) -> Offer:
-    """Returns how other programs are served.
+    """Returns the settings of the server.
 
     Raises:
-        click.UsageError: options contradict one another.
-        PathError: a file of keys cannot be read, or holds none.
+        click.UsageError: options contradict each other.
+        PathError: a file of keys is unreadable or empty.
     """
     from app.studio.model.api import Offer
 
@@ -169,12 +169,12 @@ def offered(
     operators = _keys("PML_OPERATOR_KEYS", operator_keys_file)
     if {*keys} & {*operators}:
         raise click.UsageError(
-            "A key is an operator's and an API key at once. Give the operator another one: with an API key "
-            "anybody can be answered, and not ask about others."
+            "A key is both an operator key and an API key. Give the operator another key, because API keys "
+            "give no access to the data of other clients."
         )
     if isolate and not keys:
         raise click.UsageError(
-            "--isolate sets apart who sends different keys, and there are none: set PML_API_KEYS, or use "
+            "--isolate separates clients by key, but there are no keys: set PML_API_KEYS, or use "
             "--api-keys-file or --api-key."
         )
     return Offer(
@@ -196,11 +196,7 @@ def offered(
 
 
 def _host_names(given: tuple[str, ...]) -> frozenset[str]:
-    """The names of --allowed-host, in small letters.
-
-    Raises:
-        click.UsageError: one has more than a name.
-    """
+    """The names of --allowed-host, in lower case."""
     if not given:
         return frozenset()
     from app.server.http.access import HOST_NAME
@@ -208,8 +204,8 @@ def _host_names(given: tuple[str, ...]) -> frozenset[str]:
     for name in given:
         if not HOST_NAME.fullmatch(name):
             raise click.UsageError(
-                f"--allowed-host {name} is not a name of a host. Write the name alone, without http:// and a "
-                "port; an IPv6 address in brackets."
+                f"--allowed-host {name} is not a host name. Write only the name, without http:// and port; "
+                "an IPv6 address in brackets."
             )
     return frozenset(name.lower() for name in given)
 
@@ -220,5 +216,5 @@ def _keys(variable: str, file: Path | None, given: tuple[str, ...] = ()) -> tupl
     if file is not None:
         lines += read_text_file(file).splitlines()
         if not any(line.strip() for line in lines):
-            raise PathError(f"There is no key in {str(file)!r}. Write one in each line.")
+            raise PathError(f"There is no key in {str(file)!r}. Write one per line.")
     return tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))

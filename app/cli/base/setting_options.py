@@ -1,4 +1,4 @@
-"""Options for the settings of a run, made of their declarations: type, range, default, help and refusals."""
+"""Options for run settings, generated from their declarations."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def setting_option(name: str, *, only: Sequence[str] = (), **own: Any) -> Callab
 
     Args:
         name: the setting's name, a field of `RunSettings`.
-        only: the choices that fit the command; all of them where it is empty.
-        own: arguments of click's option, in place of what the declaration says; with `multiple` no default.
+        only: the available choices; empty for all.
+        own: arguments of the click option that override the declaration; with `multiple` no default.
     """
     declared = settings_of(RunSettings)[name]
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "help": _help(declared, only),
         "callback": _refusing(declared),
         **_typed(declared),
     }
     if only:
-        given["type"] = Name(list(only))
+        arguments["type"] = Name(list(only))
     if not own.get("multiple") and declared.kind != "texts":
-        given |= {"default": declared.default, "show_default": declared.kind != "flag"}
-    return click.option(f"--{name.replace('_', '-')}", **(given | own))
+        arguments |= {"default": declared.default, "show_default": declared.kind != "flag"}
+    return click.option(f"--{name.replace('_', '-')}", **(arguments | own))
 
 
 def setting_options(*names: str) -> Callable[[Command], Command]:
@@ -75,18 +75,18 @@ def _help(declared: Setting, only: Sequence[str]) -> str:
     if declared.kind == "texts":
         return f"{declared.sentence} May be given again."
     words = REPAIRS if declared.kind == "form" else declared.choices
-    told = [f"{name}: {meaning}" for name, meaning in words.items() if not only or name in only]
-    return f"{declared.sentence} {'; '.join(told)}." if told else declared.sentence
+    meanings = [f"{name}: {meaning}" for name, meaning in words.items() if not only or name in only]
+    return f"{declared.sentence} {'; '.join(meanings)}." if meanings else declared.sentence
 
 
 def _refusing(declared: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Refuses what is out of the range, as wrong usage, before a model is loaded."""
+    """Rejects values out of range, before a model is loaded."""
 
     def refuse(_: click.Context, option: click.Parameter, value: Any) -> Any:
         several = getattr(option, "multiple", False) and declared.kind != "texts"
         try:
-            for one in value if several else (value,):
-                declared.checked(one)
+            for item in value if several else (value,):
+                declared.checked(item)
         except SettingsError as error:
             raise click.BadParameter(str(error)) from error
         return value

@@ -1,4 +1,4 @@
-"""The standard streams of a command: any of them may be closed from the start, or lose its reader."""
+"""Handles closed or broken standard streams."""
 
 from __future__ import annotations
 
@@ -10,28 +10,24 @@ from typing import TextIO
 
 from engine.base.errors import PromptCacheError
 
-UNREAD = 141
-"""The status of a command whose output nobody reads on, as of one that the signal of it has ended."""
+UNREAD = 141  # exit status for a broken pipe, the same as for a process ended by SIGPIPE
 
 
 class UnreadError(Exception):
-    """Nobody reads the output any more."""
+    """The reader of the output is gone."""
 
 
 class UnwritableError(PromptCacheError):
-    """A standard stream takes nothing: the disk that it goes to is full."""
+    """A standard stream is not writable, mostly because the disk is full."""
 
 
 @contextlib.contextmanager
 def in_words(name: str) -> Iterator[None]:
-    """Says what goes wrong while a standard stream is written to.
-
-    Args:
-        name: how the stream is called.
+    """Converts errors of writing to the standard stream `name`.
 
     Raises:
-        BrokenPipeError: nobody reads it.
-        UnwritableError: it cannot be written for another reason.
+        BrokenPipeError: the reader is gone.
+        UnwritableError: writing failed for another reason.
     """
     try:
         yield
@@ -42,23 +38,23 @@ def in_words(name: str) -> Iterator[None]:
 
 
 def stand_in() -> None:
-    """Puts the null device where a standard stream is closed, so that no other file gets its number."""
+    """Opens the null device for closed standard streams, so that no other file gets their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - for good
 
 
 def flush() -> None:
-    """Writes what is left.
+    """Flushes the standard streams.
 
     Raises:
-        BrokenPipeError: nobody reads it.
-        UnwritableError: it cannot be written for another reason.
+        BrokenPipeError: the reader is gone.
+        UnwritableError: writing failed for another reason.
     """
     with in_words("Standard output"):
         sys.stdout.flush()
@@ -67,9 +63,9 @@ def flush() -> None:
 
 
 def abandon(*streams: TextIO) -> None:
-    """Has what is left in streams go nowhere: else the interpreter tries again as it ends, and complains."""
+    """Discards unwritten output, because the interpreter would retry at exit and print an error."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
-        with contextlib.suppress(OSError, ValueError):  # who takes its place may have no number
+        with contextlib.suppress(OSError, ValueError):  # a replaced stream may have no descriptor
             os.dup2(null, stream.fileno())
     os.close(null)

@@ -1,1 +1,1 @@
-"""The commands of `pml`, a file each."""
+"""The commands of `pml`, one file each."""

@@ -1,4 +1,4 @@
-"""`pml ask`: looks for the modules of a schema that answer a question, and asks it over them."""
+"""`pml ask`: finds the modules that match a question, and answers it with them."""
 
 from __future__ import annotations
 
@@ -31,34 +31,26 @@ from engine.pml.edit.writer import write_prompt
 
 _RANKED = 200
 _TOO_LONG = "E502"
-_PASSED = 4  # times as many modules as are wanted are looked at for some that fit
+_PASSED = 4  # candidates for each module, because some may not fit
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What a search has brought.
+    """Search results."""
 
-    Attributes:
-        scores: how well each module fits, by its path, the best first.
-        chosen: those that are asked over, the best first.
-    """
-
-    scores: dict[str, float]
-    chosen: tuple[str, ...]
+    scores: dict[str, float]  # score of each module by path, the best first
+    chosen: tuple[str, ...]  # the selected modules, the best first
 
 
 @click.command()
 @click.argument("schema_path", metavar="SCHEMA", type=DOCUMENT)
 @click.argument("question")
-@click.option(
-    "--top", type=Whole(1, 100), default=5, show_default=True, help="How many modules to import at most."
-)
+@click.option("--top", type=Whole(1, 100), default=5, show_default=True, help="Maximum number of modules.")
 @click.option(
     "--budget",
     type=Whole(1, 100_000_000),
     metavar="TOKENS",
-    help="The most tokens that the modules may have together; what does not fit is passed over. Default: as "
-    "many as fit the context window.",
+    help="Maximum tokens of all modules; others are skipped. Default: as many as fit the context window.",
 )
 @setting_options(
     *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
@@ -86,7 +78,7 @@ def ask(
     server: str,
     **given: Any,
 ) -> int:
-    """Find the modules of SCHEMA that match QUESTION, answer over them, and name them.
+    """Find the modules of SCHEMA that match QUESTION, and answer with them.
 
     Full-text search ranks the modules; modules of one folder stay together. Modules that an earlier question
     encoded are read from the cache, in any order. QUESTION is plain words, without search operators. A
@@ -99,18 +91,18 @@ def ask(
     from engine.prompt.conversation.search import SearchIndex
 
     with SearchIndex.of(schema.tree, store) as index:
-        found = _found(index.search(question, _RANKED), schema, top, budget, model)
+        hits = _found(index.search(question, _RANKED), schema, top, budget, model)
         aloud = not as_json
-        chosen, outcome = _answered(schema, found, top, question, settings, options, server, aloud=aloud)
+        chosen, outcome = _answered(schema, hits, top, question, settings, options, server, aloud=aloud)
         index.keep(store)
-    left_out = [path for path in found.chosen if path not in chosen]
+    left_out = [path for path in hits.chosen if path not in chosen]
     if as_json:
         print_json(
             {
                 "schema": schema.tree.name,
                 "question": question,
                 "model": options.name,
-                "modules": [{"path": path, "score": round(found.scores[path], 4)} for path in chosen],
+                "modules": [{"path": path, "score": round(hits.scores[path], 4)} for path in chosen],
                 "left_out": left_out,
                 "studio": outcome.studio,
                 "answer": outcome.answers["cached"],
@@ -119,8 +111,8 @@ def ask(
     else:
         say(_sources(chosen, outcome))
     if left_out:
-        what = counted(len(left_out), "module")
-        say(f"pml: {what} did not fit the context window: {', '.join(map(inline, left_out))}", err=True)
+        count = counted(len(left_out), "module")
+        say(f"pml: {count} did not fit the context window: {', '.join(map(inline, left_out))}", err=True)
     for warning in outcome.warnings():
         say(f"pml: {warning}", err=True)
     return 0
@@ -129,11 +121,7 @@ def ask(
 def _found(
     hits: Sequence[Any], schema: Document[Schema], top: int, budget: int | None, model: str | None
 ) -> _Found:
-    """Chooses among what a search has found.
-
-    Raises:
-        PromptCacheError: there is nothing, or nothing that fits the budget.
-    """
+    """Selects modules from the search results."""
     from engine.prompt.conversation.question import choose
 
     if not hits:
@@ -165,18 +153,14 @@ def _answered(
     *,
     aloud: bool,
 ) -> tuple[tuple[str, ...], Outcome]:
-    """Has the question answered over as many of the modules as fit the context window, the best ones.
-
-    Raises:
-        PromptCacheError: none of the best ones fits, or the answer cannot be computed.
-    """
+    """Answers with the best modules that fit the context window."""
     from engine.prompt.conversation.question import ask as asking
     from engine.prompt.conversation.question import choose
 
     def fits(tried: tuple[str, ...]) -> bool:
-        asked = asking(schema.tree, tried, question)
+        request = asking(schema.tree, tried, question)
         return engine is not None and all(
-            one.code != _TOO_LONG for one in engine.check(asked.schema, asked.prompt)
+            fault.code != _TOO_LONG for fault in engine.check(request.schema, request.prompt)
         )
 
     paths, engine, fitted = found.chosen, None, False
@@ -195,11 +179,11 @@ def _answered(
                         )
                 return paths, outcome
             except PromptError as error:
-                codes = {one.code for one in error.diagnostics if one.severity == "error"}
+                codes = {fault.code for fault in error.diagnostics if fault.severity == "error"}
                 if codes != {_TOO_LONG}:
                     raise
                 engine = engine or options.open()
-                if fitted:  # but for the answer's own tokens
+                if fitted:  # room for the answer
                     paths = paths[:-1]
                 else:
                     paths = choose(schema.tree, list(found.scores)[: _PASSED * top], top, fits=fits)
@@ -216,7 +200,7 @@ def _answered(
 
 
 def _sources(paths: Sequence[str], outcome: Outcome) -> str:
-    """Returns which modules were asked over, and what was computed for it."""
+    """Describes the used modules and what was computed."""
     tokens = outcome.answers["cached"]["tokens"]
     lines = ["From:", *(f"  {place}. {inline(path)}" for place, path in enumerate(paths, 1))]
     read = tokens["from_cache"] - tokens["encoded"]

@@ -1,4 +1,4 @@
-"""`pml run --batch`: many prompts from a file, a line of JSON for each."""
+"""`pml run --batch`: answers many prompts from a file, one JSON line each."""
 
 from __future__ import annotations
 
@@ -36,54 +36,38 @@ if TYPE_CHECKING:
     from engine import Answer, BothAnswers, Engine, PreparedPrompt
     from engine.prepared import PreparedSchema
 
-_NAMED = 3  # rows that failed, on the terminal
-SOME_FAILED = 3
-"""The status of a batch of which some rows failed and the others were answered."""
-NOT_AS_EXPECTED = 4
-"""The status of a batch whose rows were all answered, some of them not as its file expects."""
+_NAMED = 3  # failed rows shown on the terminal
+SOME_FAILED = 3  # exit status if some rows failed
+NOT_AS_EXPECTED = 4  # exit status if all rows were answered, but some not as expected
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What is to be answered, and how.
+    """The rows of a batch and their settings."""
 
-    Attributes:
-        path: the file of rows, or `-`.
-        schema: the schema of all rows.
-        settings: the settings of every run.
-        mode: the sides.
-        output: where lines go; None for standard output.
-        as_they_end: lines in the order in which rows end; else in that of the rows.
-        force: replace an output that is there.
-        over: a prompt that rows change; None where each stands alone.
-        expect: what is expected of every answer, besides what its row expects.
-        combine: whether all of that is to hold, or any of it is enough.
-        table: where a table of all rows goes, as CSV; None for nowhere.
-    """
-
-    path: str
+    path: str  # the file of rows, or `-`
     schema: Document[Schema]
     settings: RunSettings
-    mode: Literal["cached", "uncached", "both"]
-    output: Path | None
-    as_they_end: bool
-    force: bool
-    over: str | None = None
-    expect: tuple[Expectation, ...] = ()
-    combine: Combine = "all"
-    table: Path | None = None
+    mode: Literal["cached", "uncached", "both"]  # the sides to compute
+    output: Path | None  # the output file; None for standard output
+    as_they_end: bool  # whether lines are in order of completion; else in order of rows
+    force: bool  # replace an existing output
+    over: str | None = None  # a prompt that rows modify; None for independent rows
+    expect: tuple[Expectation, ...] = ()  # expectations for every answer, in addition to the row's own
+    combine: Combine = "all"  # whether all or any of them must be met
+    table: Path | None = None  # a CSV file for all rows; None for none
 
     @property
     def can_be_read_twice(self) -> bool:
-        """Whether the rows lie in a plain file."""
+        """Returns whether the rows are in a plain file."""
         return self.path != STDIN and not self.path.startswith(("/dev/", "/proc/"))
 
     @contextlib.contextmanager
     def rows(self) -> Iterator[Iterator[Row]]:
-        """Opens the file and reads rows as they are asked for.
+        """Opens the file and yields rows lazily.
 
         Raises:
-            ExchangeError: it is no batch.
+            ExchangeError: it is not a batch.
             TextFileError: it cannot be read.
         """
         name = "standard input" if self.path == STDIN else self.path
@@ -93,89 +77,66 @@ class Batch:
 
 @dataclass
 class Tally:
-    """How far a batch is.
+    """Progress of a batch."""
 
-    Attributes:
-        total: rows in all; None where that is not known.
-        kept: rows that an earlier run has answered.
-        answered: rows that this run has answered.
-        failed: rows that failed.
-        judged: rows of which this run has answered and something was expected.
-        passed: those of them whose every answer is as expected.
-        faults: of the first of these, each with its line in the file.
-    """
-
-    total: int | None
-    kept: int = 0
-    answered: int = 0
+    total: int | None  # number of rows; None if unknown
+    kept: int = 0  # rows that an earlier run answered
+    answered: int = 0  # rows that this run answered
     failed: int = 0
-    judged: int = 0
-    passed: int = 0
-    faults: list[str] = field(default_factory=list)
+    judged: int = 0  # rows with expectations that this run answered
+    passed: int = 0  # those of them with all answers as expected
+    faults: list[str] = field(default_factory=list)  # the first failures, each with its line in the file
     started: float = field(default_factory=lambda: time.monotonic())
 
     @property
     def done(self) -> int:
-        """Rows that are dealt with."""
+        """Returns the number of finished rows."""
         return self.kept + self.answered + self.failed
 
     def answer(self, told: Mapping[str, Any]) -> None:
-        """Counts a row that was answered.
-
-        Args:
-            told: as its line in the output has it.
-        """
+        """Counts an answered row by its output line."""
         self.answered += 1
         if "passed" in told:
             self.judged += 1
             self.passed += all(told["passed"].values())
 
     def fail(self, error: Mapping[str, Any]) -> None:
-        """Counts a row that failed.
-
-        Args:
-            error: as its line in the output has it.
-        """
+        """Counts a failed row by the error in its output line."""
         self.failed += 1
         if len(self.faults) < _NAMED:
             self.faults.append(f"line {error['line']}: {error['message']}")
 
     def told(self, progress: Progress) -> None:
-        """Draws how far it is, how fast it goes, and what is left of it."""
-        own, took = self.answered, time.monotonic() - self.started  # what fails takes next to no time
+        """Updates the progress bar."""
+        answered, took = self.answered, time.monotonic() - self.started  # failed rows take almost no time
         words = [f"{self.failed} failed"] if self.failed else []
-        if own:
-            words.append(_rate(own / max(took, 1e-3)))
-        if own and self.total is not None:
-            words.append(f"{_time((self.total - self.done) * took / own)} left")
+        if answered:
+            words.append(_rate(answered / max(took, 1e-3)))
+        if answered and self.total is not None:
+            words.append(f"{_time((self.total - self.done) * took / answered)} left")
         progress(self.done, self.total or self.done + 1, ", ".join(words) or "answering")
 
     def summary(self, where: str) -> str:
-        """What came of it, in words."""
+        """Returns a summary."""
         words = [f"{counted(self.answered, 'row')} answered"]
         words += [f"{self.failed} failed"] if self.failed else []
         words += [f"{self.kept} answered before"] if self.kept else []
         words += [f"{self.passed} of {self.judged} as expected"] if self.judged else []
-        own, took = self.answered, time.monotonic() - self.started
-        pace = f", {_rate(own / max(took, 1e-3))}" if own else ""
+        answered, took = self.answered, time.monotonic() - self.started
+        pace = f", {_rate(answered / max(took, 1e-3))}" if answered else ""
         return f"{', '.join(words)}{where}; {_time(took)}{pace}."
 
 
 def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tuple[int, str]:
-    """Answers the rows of a batch.
-
-    Args:
-        batch: the rows, and how they are answered.
-        options: the model.
-        advice: what is said before a model is loaded for them.
+    """Answers the rows of a batch; prints `advice` before the model is loaded.
 
     Returns:
-        The exit status, and the placement that the model allows.
+        The exit status and the placement of the model.
 
     Raises:
-        ExchangeError: the file is no batch, or has no rows.
-        FileWriteError: the output cannot be written.
-        OtherResultsError: the output holds something else.
+        ExchangeError: the file is not a batch, or has no rows.
+        FileWriteError: the output is not writable.
+        OtherResultsError: the output belongs to another batch.
         TextFileError: the file cannot be read.
     """
     _require_output(batch)
@@ -183,7 +144,7 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
     digests, total = _looked_over(batch)
     if advice:
         say(f"pml: {advice}", err=True)
-    # Times of two sides are compared, so no row may be computed beside another.
+    # Concurrent rows would distort the times of a comparison.
     with options.open(deterministic=batch.mode == "both") as engine:
         results = None
         run = _run_digest(batch, engine, options)
@@ -205,7 +166,7 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
                 results.close()
         placement = engine.placement(batch.settings.placement)
     if not tally.done:
-        raise ExchangeError(f"{batch.path} holds no rows. Write one a line.")
+        raise ExchangeError(f"{batch.path} has no rows. Write one per line.")
     if rows_told is not None:
         rows_told.write(batch.output)
     where = f", in {batch.output}" if batch.output else ""
@@ -234,29 +195,29 @@ def _answer(
         bar = contextlib.nullcontext(a_line_a_minute(of_total=tally.total is not None))
     elif results is not None or not sys.stdout.isatty():
         bar = progress_bar()
-    else:  # on one terminal a bar and the lines would be written over each other
+    else:  # on one terminal, bar and lines would overwrite each other
         bar = contextlib.nullcontext(_silent)
     with batch.rows() as rows, bar as progress:
         tally.told(progress)
         waiting: dict[int, Row] = {}
-        given = _given(batch, rows, prepared, results, waiting, tally, rows_told)
-        # Into a file as they end, so that an interruption loses none; it is put into order at the end.
+        prompts = _given(batch, rows, prepared, results, waiting, tally, rows_told)
+        # A file gets lines immediately, so an interruption loses none; it is sorted at the end.
         at_once = batch.as_they_end or results is not None
-        answers = engine.answer_all(given, batch.settings, mode=batch.mode, as_they_end=at_once)
+        answers = engine.answer_all(prompts, batch.settings, mode=batch.mode, as_they_end=at_once)
         with contextlib.closing(answers):
             for number, outcome in answers:
                 row = waiting.pop(number)
-                told = _told(outcome, row, batch)
+                line = _told(outcome, row, batch)
                 if isinstance(outcome, Exception):
-                    tally.fail(told["error"])
+                    tally.fail(line["error"])
                 else:
-                    tally.answer(told)
+                    tally.answer(line)
                 if rows_told is not None:
-                    rows_told.add(row, told)
+                    rows_told.add(row, line)
                 if results is not None:
-                    results.write(row, told)
+                    results.write(row, line)
                 else:
-                    emit(line_of(row, run, told), nl=True)
+                    emit(line_of(row, run, line), nl=True)
                 tally.told(progress)
 
 
@@ -269,20 +230,20 @@ def _given(
     tally: Tally,
     rows_told: RowTable | None,
 ) -> Iterator[tuple[PreparedPrompt, RunSettings] | Exception]:
-    """The rows that are still to be answered, as prompts, each with its number noted."""
-    first: dict[str, tuple[int, bool]] = {}  # by id the line of who has it, and whether it was given one
+    """The rows still to answer, as prompts; stores each row in `waiting`."""
+    first: dict[str, tuple[int, bool]] = {}  # by id, the row's line and whether the id is explicit
     number = 0
     for row in rows:
-        own = row.line, row.named
-        before = first.setdefault(str(row.id), own) if row.takes_id else own
-        if before == own and results is not None and not row.fault and results.keeps(row):
+        place = row.line, row.named
+        before = first.setdefault(str(row.id), place) if row.takes_id else place
+        if before == place and results is not None and not row.fault and results.keeps(row):
             tally.kept += 1
             if rows_told is not None:
                 rows_told.keep(row)
             continue
         waiting[number] = row
         number += 1
-        if before != own:
+        if before != place:
             yield ExchangeError(_taken(row, *before))
             continue
         try:
@@ -293,41 +254,41 @@ def _given(
 
 
 def _taken(row: Row, before: int, named: bool) -> str:
-    """Why a row cannot have its id, or the number of its line for one."""
+    """Why a row's id, or its line number as an id, is a duplicate."""
     if not row.named:
-        what = f"The row has no id and is called by its line's number, which is the id of line {before}."
-        return f"{what} Give each its own."
+        problem = f"The row has no id, and its line number is the id of line {before}."
+        return f"{problem} Give each row its own id."
     if not named:
-        what = f"The id {row.id!r} is taken: line {before} has no id and is called by its number."
-        return f"{what} Give each its own."
-    return f"The id {row.id!r} stands in line {before} already. Give each row its own."
+        problem = f"The id {row.id!r} is taken: line {before} has no id, so its line number is its id."
+        return f"{problem} Give each row its own id."
+    return f"The id {row.id!r} is already in line {before}. Give each row its own id."
 
 
 def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> dict[str, Any]:
-    """What the line of a row says beside its id."""
+    """The output line of a row, without its id."""
     if isinstance(outcome, Exception):
         return {"error": row_fault(outcome, row)}
-    told = outcome.to_json()
+    line = outcome.to_json()
     if batch.mode != "both":
-        told = {batch.mode: told}
+        line = {batch.mode: line}
     expect = (*batch.expect, *row.expect)
     sides = ("cached", "uncached") if batch.mode == "both" else (batch.mode,)
-    judged = {side: judge(told[side]["text"], expect, batch.combine) for side in sides}
-    return {**told, **verdicts(expect, judged)}
+    judged = {side: judge(line[side]["text"], expect, batch.combine) for side in sides}
+    return {**line, **verdicts(expect, judged)}
 
 
 def _looked_over(batch: Batch) -> tuple[dict[str, str] | None, int | None]:
-    """Reads all rows once, where that can be done again.
+    """Reads all rows once, if the file can be read twice.
 
     Returns:
-        The digest of each row by its id, where there is an output to go on with, and how many rows there are.
+        The digests of rows by id, if there is an output to resume, and the number of rows.
     """
     resumes = batch.output is not None and not batch.force and batch.output.exists()
     if not batch.can_be_read_twice:
         if resumes:
             raise FileWriteError(
-                f"{batch.output} is there already, and {batch.path} can be read only once. Save the rows as "
-                "a file, or give --force to begin anew."
+                f"{batch.output} already exists, and {batch.path} can be read only once. Save the rows as "
+                "a file, or use --force to start over."
             )
         return None, None
     digests: dict[str, str] = {}
@@ -338,41 +299,37 @@ def _looked_over(batch: Batch) -> tuple[dict[str, str] | None, int | None]:
             if resumes and row.takes_id:
                 digests.setdefault(str(row.id), row.digest)
     if not total:
-        raise ExchangeError(f"{batch.path} holds no rows. Write one a line.")
+        raise ExchangeError(f"{batch.path} has no rows. Write one per line.")
     return (digests if resumes else None), total
 
 
 def _require_output(batch: Batch) -> None:
-    """Refuses an output that could not be written, or that would replace what is read."""
+    """Rejects an output that is not writable or would overwrite an input."""
     for target in (batch.output, batch.table):
-        for path, what in ((batch.path, "the batch"), (batch.schema.name, "the schema")):
+        for path, role in ((batch.path, "the batch"), (batch.schema.name, "the schema")):
             if target is not None and path != STDIN and same_file(target, Path(path)):
-                raise FileWriteError(f"{target} is {what} itself. Name another file for the output.")
+                raise FileWriteError(f"{target} is {role} itself. Name another file for the output.")
     if batch.output is None:
         return
     require_place(batch.output, force=True)
     if batch.table is not None and same_file(batch.output, batch.table):
-        raise FileWriteError(f"{batch.table} is the file of --output too. Name another for --csv.")
+        raise FileWriteError(f"{batch.table} is also the file of --output. Name another for --csv.")
     if batch.path == STDIN and is_standard_input(batch.output):
         raise FileWriteError(f"{batch.output} is the batch itself. Name another file for the output.")
 
 
 def is_standard_input(path: Path) -> bool:
-    """Whether a path leads to the file that standard input is read from."""
+    """Returns whether a path is the file of standard input."""
     try:
         return os.path.samestat(os.fstat(sys.stdin.fileno()), path.stat())
-    except OSError:  # it is not there, or standard input is none of the system's
+    except OSError:  # a missing file, or an unusual standard input
         return False
 
 
 def _run_digest(batch: Batch, engine: Engine, options: ModelOptions) -> str:
-    """A digest of what all answers have in common."""
+    """A digest of the common inputs of all answers."""
     settings = asdict(batch.settings)
-    for name in (
-        "hold_conversation",
-        "store_conversation",
-        "sync",
-    ):  # where things are kept; no answer's matter
+    for name in ("hold_conversation", "store_conversation", "sync"):  # do not affect answers
         del settings[name]
     content = [
         write_schema(self_contained(batch.schema.tree)),
@@ -381,7 +338,7 @@ def _run_digest(batch: Batch, engine: Engine, options: ModelOptions) -> str:
         settings,
         batch.mode,
         *([batch.over] if batch.over is not None else []),
-        *([[str(one.kind), one.value] for one in batch.expect] + [batch.combine] if batch.expect else []),
+        *([[str(item.kind), item.value] for item in batch.expect] + [batch.combine] if batch.expect else []),
     ]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
@@ -396,7 +353,7 @@ def _opened(path: str) -> Iterator[BinaryIO]:
 
 
 def _silent(_done: int, _total: int, _what: str) -> None:
-    """The progress of a batch whose lines are read as they come."""
+    pass
 
 
 def _interrupted(batch: Batch, tally: Tally) -> str:
@@ -406,7 +363,7 @@ def _interrupted(batch: Batch, tally: Tally) -> str:
     if not batch.can_be_read_twice:
         return f"{tally.done}{of} rows are in {batch.output}."
     command = "The same command without --force" if batch.force else "The same command"
-    return f"{tally.done}{of} rows are in {batch.output}. {command} goes on from there."
+    return f"{tally.done}{of} rows are in {batch.output}. {command} resumes there."
 
 
 def _rate(per_second: float) -> str:
@@ -418,9 +375,9 @@ def _rate(per_second: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60} min"

@@ -1,4 +1,4 @@
-"""`pml cache`: the store of segments as it is."""
+"""`pml cache`: manages the store of segments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GOING = {
 
 @click.group()
 def cache() -> None:
-    """Look at the stored segments, verify, bound, move or delete them."""
+    """List, verify, limit, move or delete the stored segments."""
 
 
 @cache.command()
@@ -41,32 +41,32 @@ def cache() -> None:
 @json_option
 @debug_option
 def stats(cache_dir: Path | None, as_json: bool) -> None:
-    """Show how much is stored, how often it was used, and why something was not there."""
+    """Show how much is stored, how often it was used, and why segments were missing."""
     with _open(cache_dir) as store:
-        found, pins, gone = store.stats(), store.settings.pins(), store.evictions(20)
+        stats, pins, evicted = store.stats(), store.settings.pins(), store.evictions(20)
         ends, warnings = store.settings.pinned_until(), store.settings.warnings
     for warning in warnings:
         say(f"pml: {warning}", err=True)
     if as_json:
-        said = {"pins": pins, "pinned_until": ends, "evictions": gone, "warnings": list(warnings)}
-        print_json({**found.to_json(), **said})
+        more = {"pins": pins, "pinned_until": ends, "evictions": evicted, "warnings": list(warnings)}
+        print_json({**stats.to_json(), **more})
         return
-    asked = found.hits + found.misses
-    rate = f" ({found.hits / asked:.0%})" if asked else ""
+    lookups = stats.hits + stats.misses
+    rate = f" ({stats.hits / lookups:.0%})" if lookups else ""
     say(
-        f"{counted(found.segments, 'segment')}, {size(found.bytes)} of {size(found.budget)} "
-        f"({found.policy}, {found.scheme}); {size(found.disk_free)} left on the disk"
+        f"{counted(stats.segments, 'segment')}, {size(stats.bytes)} of {size(stats.budget)} "
+        f"({stats.policy}, {stats.scheme}); {size(stats.disk_free)} left on the disk"
     )
-    say(f"{found.hits} of {counted(asked, 'look-up')} found what they asked for{rate}")
-    say(f"{counted(found.corrupt, 'damaged file')} met and computed again, {found.evicted} evicted")
+    say(f"{stats.hits} of {counted(lookups, 'look-up')} hit{rate}")
+    say(f"{counted(stats.corrupt, 'damaged file')} recomputed, {stats.evicted} evicted")
     if pins:
-        say(f"pinned: {_pins(pins, ends)}, {size(found.pinned)}")
-    if found.kept_until is not None:
-        last = _moment(found.kept_until)
-        say(f"kept for a time to live: {size(found.kept)}, the last of it until {last} if it is not read")
-    if found.max_age is not None:
-        say(f"what was not used for {days(found.max_age)} goes")
-    if found.served:
+        say(f"pinned: {_pins(pins, ends)}, {size(stats.pinned)}")
+    if stats.kept_until is not None:
+        last = _moment(stats.kept_until)
+        say(f"stored for a time to live: {size(stats.kept)}, until {last} at the latest unless read")
+    if stats.max_age is not None:
+        say(f"segments unused for {days(stats.max_age)} are evicted")
+    if stats.served:
         rows = [
             [
                 row["tier"] if row["outcome"] == Outcome.HIT else f"miss: {row['reason']}",
@@ -74,7 +74,7 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
                 size(row["bytes"]),
                 milliseconds(row["ms"] / max(1, row["count"])),
             ]
-            for row in found.served
+            for row in stats.served
         ]
         say("\n" + table(["FOUND IN", "SEGMENTS", "BYTES", "EACH"], rows))
 
@@ -84,7 +84,7 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
 @json_option
 @debug_option
 def list_(cache_dir: Path | None, as_json: bool) -> None:
-    """List the stored segments, the last used first."""
+    """List the stored segments, most recently used first."""
     with _open(cache_dir) as store:
         rows = store.segments()
     if as_json:
@@ -100,13 +100,13 @@ def list_(cache_dir: Path | None, as_json: bool) -> None:
 @json_option
 @debug_option
 def misses(cache_dir: Path | None, as_json: bool) -> None:
-    """List the latest segments that were asked for and not there, each with the reason."""
+    """List the latest missing segments, each with the reason."""
     with _open(cache_dir) as store:
-        found = store.misses()
+        latest = store.misses()
     meanings = {reason.value: reason.meaning for reason in Reason}
     if as_json:
-        print_json({"misses": [{**row, "meaning": meanings.get(row["reason"], "")} for row in found]})
-    elif found:
+        print_json({"misses": [{**row, "meaning": meanings.get(row["reason"], "")} for row in latest]})
+    elif latest:
         rows = [
             [
                 row["schema"] or "-",
@@ -115,11 +115,11 @@ def misses(cache_dir: Path | None, as_json: bool) -> None:
                 _moment(row["at"]),
                 milliseconds(row["ms"]),
             ]
-            for row in found
+            for row in latest
         ]
         say(table(["SCHEMA", "MODULE", "WHY", "ASKED FOR", "COMPUTED IN"], rows, left=4))
     else:
-        say("Nothing was asked for that was not there.")
+        say("No segment was missing.")
 
 
 @cache.command(name="next")
@@ -128,16 +128,16 @@ def misses(cache_dir: Path | None, as_json: bool) -> None:
 @json_option
 @debug_option
 def next_(free: int, cache_dir: Path | None, as_json: bool) -> None:
-    """List what the budget would evict for SIZE more, in that order; nothing is removed."""
+    """List the segments that the budget would evict for SIZE more. Nothing is removed."""
     with _open(cache_dir) as store:
-        found = store.next_out(free)
+        plan = store.next_out(free)
     if as_json:
-        print_json(found.to_json())
+        print_json(plan.to_json())
         return
-    if not found.total.segments and not found.missing:
-        say(f"Nothing would go: {size(found.spare)} of the budget of {size(found.budget)} are free.")
+    if not plan.total.segments and not plan.missing:
+        say(f"Nothing would be evicted: {size(plan.spare)} of the budget of {size(plan.budget)} are free.")
         return
-    if found.first:
+    if plan.first:
         rows = [
             [
                 row["schema"] or "-",
@@ -147,15 +147,16 @@ def next_(free: int, cache_dir: Path | None, as_json: bool) -> None:
                 milliseconds(1000 * row["seconds"]),
                 _moment(row["last_used"]),
             ]
-            for row in found.first
+            for row in plan.first
         ]
         say(table(["SCHEMA", "MODULE", "TOKENS", "SIZE", "COMPUTED IN", "LAST USED"], rows, left=2) + "\n")
-    say(f"{counted(found.total.segments, 'segment')}, {size(found.total.bytes)}, would go for {size(free)}.")
-    say(_GOING[found.policy])
-    if found.missing:
-        lacking = size(found.missing)
-        rest = "the rest is pinned, kept or in use, or the budget is too small"
-        say(f"{lacking} would still be lacking: {rest}.")
+    total = f"{counted(plan.total.segments, 'segment')}, {size(plan.total.bytes)}"
+    say(f"{total}, would be evicted for {size(free)}.")
+    say(_GOING[plan.policy])
+    if plan.missing:
+        lacking = size(plan.missing)
+        rest = "the rest is pinned, within its time to live or in use, or the budget is too small"
+        say(f"{lacking} would still be missing: {rest}.")
 
 
 @cache.command()
@@ -167,26 +168,25 @@ def next_(free: int, cache_dir: Path | None, as_json: bool) -> None:
 def clear(pinned: bool, conversation: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Delete all stored segments except pinned ones. They are computed again when needed.
 
-    What is kept for a time to live is deleted too: that holds against eviction only. The indexes that pml
-    ask has kept go as well. A studio that runs on this store lets go of what it holds in memory before its
-    next answer.
+    This includes segments within their time to live, which prevents eviction only, and the indexes of pml
+    ask. A running studio with this store frees its memory before its next answer.
     """
     with _open(cache_dir) as store:
         removed = store.clear(pinned=pinned, conversation=conversation)
         if not conversation:
             forget(store.folder)
-        kept = store.stats().segments
+        remaining = store.stats().segments
     words = f"Deleted {counted(removed, 'segment')}."
-    if kept and not pinned and not conversation:
-        words += f" {counted(kept, 'pinned segment')} stayed; --pinned deletes them too."
-    _say({"removed": removed, "kept": kept}, words, as_json)
+    if remaining and not pinned and not conversation:
+        words += f" {counted(remaining, 'pinned segment')} stayed; --pinned deletes them too."
+    _say({"removed": removed, "kept": remaining}, words, as_json)
 
 
 @cache.command()
 @click.option(
     "--repair",
     is_flag=True,
-    help="Set damage aside, remove stray files of the store, rebuild a damaged index.",
+    help="Quarantine damaged files, remove stray files, rebuild a damaged index.",
 )
 @cache_dir_option
 @json_option
@@ -194,43 +194,43 @@ def clear(pinned: bool, conversation: bool, cache_dir: Path | None, as_json: boo
 def verify(repair: bool, cache_dir: Path | None, as_json: bool) -> int:
     """Read every stored file and compare it with the index. Exit status 1 if something is wrong."""
     with _open(cache_dir) as store, progress_bar() as progress:
-        found = store.verify(repair=repair, progress=progress)
+        report = store.verify(repair=repair, progress=progress)
     if as_json:
-        print_json(found.to_json())
-        return 0 if found.clean else 1
-    pace = found.bytes / found.seconds if found.seconds else 0
-    if found.index:
-        say(inline(found.index))
-    say(f"{counted(found.segments, 'segment')} read, {size(found.bytes)} at {size(int(pace))} a second")
-    for fault in (*found.faults, *found.unread):
+        print_json(report.to_json())
+        return 0 if report.clean else 1
+    pace = report.bytes / report.seconds if report.seconds else 0
+    if report.index:
+        say(inline(report.index))
+    say(f"{counted(report.segments, 'segment')} read, {size(report.bytes)} at {size(int(pace))} a second")
+    for fault in (*report.faults, *report.unread):
         say(f"{inline(fault.key)}: {inline(fault.what)}")
-    for name in found.orphans:
+    for name in report.orphans:
         say(f"{inline(name)}: belongs to no segment")
-    for name in found.foreign:
-        say(f"{inline(name)}: is none of the store's, and stays as it is")
-    if found.clean:
+    for name in report.foreign:
+        say(f"{inline(name)}: does not belong to the store; unchanged")
+    if report.clean:
         say("Index and files agree.")
-    elif found.repaired:
-        say("What was wrong is set aside, removed or rebuilt; what is gone is computed when needed.")
+    elif report.repaired:
+        say("Damaged files were quarantined, removed or rebuilt; lost segments are recomputed when needed.")
     elif repair:
-        say("Nothing was repaired: the index cannot be written just now.")
+        say("Nothing was repaired: the index is not writable now.")
     else:
-        say("Run it with --repair to set this right.")
-    if found.unsure:
-        say(f"Files without a segment were not looked for: {inline(found.unsure)}")
-    return 0 if found.clean else 1
+        say("Run it with --repair to fix this.")
+    if report.unsure:
+        say(f"Stray files were not searched: {inline(report.unsure)}")
+    return 0 if report.clean else 1
 
 
 @cache.command()
 @click.option("--max-bytes", type=Size(), metavar="SIZE", help="Evict down to this, for example 5GB.")
 @click.option(
-    "--older-than", type=Age(), metavar="AGE", help="Evict what was not used for this long, for example 30d."
+    "--older-than", type=Age(), metavar="AGE", help="Evict segments unused for this long, for example 30d."
 )
 @cache_dir_option
 @json_option
 @debug_option
 def prune(max_bytes: int | None, older_than: float | None, cache_dir: Path | None, as_json: bool) -> None:
-    """Evict segments by size or age. Pinned schemas stay, and what is kept for a time to live."""
+    """Evict segments by size or age, except pinned ones and those within their time to live."""
     if max_bytes is None and older_than is None:
         raise click.UsageError("say what to evict: --max-bytes, --older-than, or both.")
     with _open(cache_dir) as store:
@@ -245,15 +245,15 @@ def prune(max_bytes: int | None, older_than: float | None, cache_dir: Path | Non
 @click.option(
     "--policy",
     type=Name(["cost", "lru"]),
-    help="What goes first: what is cheapest to compute again for its bytes, or the least recently used.",
+    help="Eviction order: cheapest to recompute per byte, or least recently used.",
 )
 @click.option(
     "--max-age",
     type=Age(none=True),
     metavar="AGE",
-    help="Evict what was not used for this long, for example 30d, at openings and writes; none for never.",
+    help="Evict segments unused for this long, for example 30d, at openings and writes; none for never.",
 )
-@click.option("--yes", is_flag=True, help="Evict what the new budget has no room for without asking.")
+@click.option("--yes", is_flag=True, help="Evict without asking if the new budget is too small.")
 @cache_dir_option
 @json_option
 @debug_option
@@ -265,10 +265,10 @@ def budget(
     cache_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Show or set, for good, the most that the store may take, for example 50GB, and for how long.
+    """Show or set the store's permanent budget, for example 50GB, and maximum age.
 
-    A smaller budget evicts what it has no room for: that is asked about first, or takes --yes where nobody
-    can answer. With 0 all but pinned and kept segments go, and nothing is stored any more.
+    A smaller budget evicts segments after confirmation, or with --yes. With 0, only pinned segments and
+    those within their time to live remain, and nothing more is stored.
     """
     with _open(cache_dir) as store:
         before = store.stats()
@@ -279,25 +279,25 @@ def budget(
         if most is not None or policy is not None:
             store.set_budget(store.settings.budget if most is None else most, policy)
         after, warnings = store.stats(), store.settings.warnings
-    found: dict[str, Any] = {"budget": after.budget, "policy": after.policy, "max_age": after.max_age}
-    age = "" if after.max_age is None else f"; what was not used for {days(after.max_age)} goes"
-    words = f"The store may take {size(after.budget)}, {after.policy}{age}."
+    fields: dict[str, Any] = {"budget": after.budget, "policy": after.policy, "max_age": after.max_age}
+    age = "" if after.max_age is None else f"; segments unused for {days(after.max_age)} are evicted"
+    words = f"The budget is {size(after.budget)}, {after.policy}{age}."
     if (most, policy, max_age) != (None, None, None):
-        gone, freed = before.segments - after.segments, before.bytes - after.bytes
-        found |= {"evicted": {"segments": gone, "bytes": freed}}
-        words += f" Evicted {counted(gone, 'segment')}, {size(freed)}." if gone else ""
-    _say(found | {"warnings": list(warnings)}, words, as_json, warnings)
+        evicted, freed = before.segments - after.segments, before.bytes - after.bytes
+        fields |= {"evicted": {"segments": evicted, "bytes": freed}}
+        words += f" Evicted {counted(evicted, 'segment')}, {size(freed)}." if evicted else ""
+    _say(fields | {"warnings": list(warnings)}, words, as_json, warnings)
 
 
 def _ask_to_evict(store: Store, most: int) -> None:
     surplus = store.surplus(most)
     if not surplus.segments:
         return
-    what = f"A budget of {size(most)} evicts {counted(surplus.segments, 'segment')}, {size(surplus.bytes)}"
+    effect = f"A budget of {size(most)} evicts {counted(surplus.segments, 'segment')}, {size(surplus.bytes)}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError(f"{what}. Nothing was changed; give --yes to have it so.")
-    if not agreed(f"{what}; what is needed again is computed again. Go on?"):
-        raise StoreError("the budget stays as it was; nothing was evicted.")
+        raise click.UsageError(f"{effect}. Nothing was changed; use --yes to confirm.")
+    if not agreed(f"{effect}; they are recomputed when needed. Continue?"):
+        raise StoreError("the budget is unchanged; nothing was evicted.")
 
 
 @cache.command()
@@ -310,8 +310,8 @@ def scheme(scheme: Any, cache_dir: Path | None, as_json: bool) -> None:
     with _open(cache_dir) as store:
         if scheme is not None:
             store.settings.set_scheme(scheme)
-        found = store.settings.scheme
-    _say({"scheme": found}, f"New segments are stored {'in ' if found != 'plain' else ''}{found}.", as_json)
+        kind = store.settings.scheme
+    _say({"scheme": kind}, f"New segments are stored {'in ' if kind != 'plain' else ''}{kind}.", as_json)
 
 
 @cache.command()
@@ -321,19 +321,19 @@ def scheme(scheme: Any, cache_dir: Path | None, as_json: bool) -> None:
     "seconds",
     type=Age(),
     metavar="AGE",
-    help="For how long, for example 1h, from now on, whatever was said before; without it for good.",
+    help="Duration from now, for example 1h. Default: unlimited.",
 )
 @cache_dir_option
 @json_option
 @debug_option
 def pin(schema: str, seconds: float | None, cache_dir: Path | None, as_json: bool) -> None:
-    """Keep all segments of the schema with this name from being evicted, for good or for a time."""
+    """Protect all segments of a schema from eviction, permanently or for a time."""
     with _open(cache_dir) as store:
         store.settings.pin(schema, seconds)
         pins, ends = store.settings.pins(), store.settings.pinned_until()
         warnings = store.settings.warnings
-    found = {"pins": pins, "pinned_until": ends, "warnings": list(warnings)}
-    _say(found, f"Pinned: {_pins(pins, ends)}.", as_json, warnings)
+    fields = {"pins": pins, "pinned_until": ends, "warnings": list(warnings)}
+    _say(fields, f"Pinned: {_pins(pins, ends)}.", as_json, warnings)
 
 
 @cache.command()
@@ -342,10 +342,10 @@ def pin(schema: str, seconds: float | None, cache_dir: Path | None, as_json: boo
 @json_option
 @debug_option
 def unpin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
-    """Take a pin away."""
+    """Remove a pin."""
     with _open(cache_dir) as store:
         if not store.settings.unpin(schema):
-            raise StoreError(f"schema {schema!r} is not pinned. pml cache stats shows what is.")
+            raise StoreError(f"schema {schema!r} is not pinned. pml cache stats lists pinned schemas.")
         pins = store.settings.pins()
     _say({"pins": pins}, f"Unpinned {inline(schema)}.", as_json)
 
@@ -354,7 +354,7 @@ def unpin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
 @click.argument("target", type=UserPath(path_type=Path), metavar="FILE")
 @click.option("--schema", metavar="NAME", help="Only the segments of the schema with this name.")
 @click.option("--conversation", is_flag=True, help="Earlier turns of conversations too.")
-@click.option("--force", is_flag=True, help="Replace the file where it is there already.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @cache_dir_option
 @json_option
 @debug_option
@@ -363,7 +363,7 @@ def export_(
 ) -> None:
     """Write segments into one file, for the store of another machine.
 
-    Whoever has the file can read the text of its modules.
+    Anyone with the file can read the text of its modules.
     """
     require_place(target, force=force)
     with _open(cache_dir) as store, progress_bar() as progress:
@@ -371,7 +371,7 @@ def export_(
     words = f"Wrote {counted(moved.segments, 'segment')}, {size(moved.bytes)}."
     if moved.left_out:
         words += f" Left out {moved.left_out} of conversations; --conversation includes them."
-    _say(moved.to_json(), words, as_json, (f"left out: {what}." for what in moved.unfit))
+    _say(moved.to_json(), words, as_json, (f"left out: {reason}." for reason in moved.unfit))
 
 
 @cache.command(name="import")
@@ -380,12 +380,14 @@ def export_(
 @json_option
 @debug_option
 def import_(source: Path, cache_dir: Path | None, as_json: bool) -> None:
-    """Take in what `pml cache export` wrote, each segment verified. They serve the same model only."""
+    """Import a file of `pml cache export` and verify each segment. It must be for the same model."""
     with _open(cache_dir) as store, progress_bar() as progress:
         moved = store.import_(source, progress)
-    known = f"; {moved.known} were there already" if moved.known else ""
+    duplicates = f"; {moved.known} were already stored" if moved.known else ""
     _say(
-        moved.to_json(), f"Took in {counted(moved.segments, 'segment')}, {size(moved.bytes)}{known}.", as_json
+        moved.to_json(),
+        f"Imported {counted(moved.segments, 'segment')}, {size(moved.bytes)}{duplicates}.",
+        as_json,
     )
 
 

@@ -1,4 +1,4 @@
-"""`pml check`: what is wrong with schemas and prompts."""
+"""`pml check`: reports errors in schemas and prompts."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found in one file.
+    """The result for one file.
 
     Attributes:
         path: the file.
-        kind: `schema`, `prompt`, or None where it could not be told.
+        kind: `schema`, `prompt`, or None if unknown.
         source: its text.
-        tree: what it says, as far as it can be read.
-        diagnostics: every fault and every piece of advice.
-        bound_to: name of the schema that a prompt was bound to; None where it was not.
-        unbound: why it was not, in words that go on from its verdict.
-        fault: why the file could not be read; empty where it could.
-        misnamed: the path leads to no file.
+        tree: its parsed content, as far as possible.
+        diagnostics: errors, warnings and notes.
+        bound_to: name of the schema of a prompt; None if unbound.
+        unbound: why a prompt is unbound.
+        fault: why the file is unreadable; empty if it is readable.
+        misnamed: whether the path leads to no file.
     """
 
     path: str
@@ -46,13 +46,13 @@ class Finding:
     tree: Schema | Prompt | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     bound_to: str | None = None
-    unbound: str = " by itself; name its schema with --schema to check what it imports"
+    unbound: str = " by itself; name its schema with --schema to check its imports"
     fault: str = ""
     misnamed: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether the file was read and holds no error."""
+        """Returns whether the file was read and has no errors."""
         return not self.fault and self._count("error") == 0
 
     def to_json(self) -> dict[str, object]:
@@ -63,7 +63,7 @@ class Finding:
         return file_report(self.path, self.kind, self.diagnostics, **bound)
 
     def to_text(self) -> str:
-        """Returns what a person reads: the diagnostics, then a line on the whole file."""
+        """Returns the diagnostics and a final line about the file."""
         if self.fault:
             return self.fault
         tally = [counted(self._count(grade), grade) for grade in ("error", "warning") if self._count(grade)]
@@ -78,35 +78,29 @@ class Finding:
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas that prompts can be bound to.
+    """The available schemas for prompts."""
 
-    Attributes:
-        given: the one that --schema names.
-        among: what was found in the schemas among the files, faulty ones too.
-        speller: tells which name was meant.
-    """
-
-    given: Schema | None
-    among: list[Finding]
-    speller: Speller = field(default_factory=Speller)
+    given: Schema | None  # the schema of --schema
+    among: list[Finding]  # results of the schemas among the files, including invalid ones
+    speller: Speller = field(default_factory=Speller)  # finds the intended name
 
     def of(self, prompt: Prompt) -> Finding | Schema | None:
-        """The schema of a prompt; what was found in it where it is among the files."""
+        """Returns the schema of a prompt, or its result if it is among the files."""
         if self.given is not None:
             return self.given
-        named = {found.tree.name: found for found in self.among if isinstance(found.tree, Schema)}
+        named = {finding.tree.name: finding for finding in self.among if isinstance(finding.tree, Schema)}
         if prompt.schema is None:
             return self.among[0] if len(self.among) == 1 else None
         near = self.speller.nearest(prompt.schema.removesuffix(".pml"), named)
         return named.get(prompt.schema) or named.get(near or "")
 
     def unbound(self, prompt: Prompt) -> str:
-        """Why a prompt is not bound, where there are schemas among the files; "" where there are none."""
+        """Returns why a prompt is unbound; "" if no schemas are among the files."""
         if not self.among:
             return ""
         if prompt.schema is None:
             return " by itself; several schemas are given, so name its own with --schema"
-        return f" by itself: no schema that is given has the name {prompt.schema!r}; name it with --schema"
+        return f" by itself: no given schema has the name {prompt.schema!r}; name it with --schema"
 
 
 @click.command()
@@ -136,9 +130,9 @@ def check(
     FILE may be - for standard input. Exit status 1 if a file has an error, 2 if a path has no file.
     """
     named = read_schema(schema_path) if schema_path else None
-    given = named.tree if named else None
+    schema_tree = named.tree if named else None
     findings = [_read(path) for path in files]
-    schemas = Schemas(given, [finding for finding in findings if isinstance(finding.tree, Schema)])
+    schemas = Schemas(schema_tree, [finding for finding in findings if isinstance(finding.tree, Schema)])
     with tokenizing(model) as engine:
         findings = [_deepened(finding, schemas, engine) for finding in findings]
     if as_json:
@@ -153,7 +147,7 @@ def check(
 
 @contextmanager
 def tokenizing(model: str | None) -> Iterator[Engine | None]:
-    """An engine that counts tokens, with a store that nothing is kept in; None without a model."""
+    """An engine that only counts tokens, with a temporary store; None without a model."""
     if model is None:
         yield None
         return
@@ -166,7 +160,6 @@ def tokenizing(model: str | None) -> Iterator[Engine | None]:
 
 
 def _read(path: str) -> Finding:
-    """Reads one file by itself."""
     try:
         source: str | bytes = read_text(path)
     except EncodingError as error:
@@ -182,7 +175,7 @@ def _read(path: str) -> Finding:
 
 
 def _deepened(finding: Finding, schemas: Schemas, engine: Engine | None) -> Finding:
-    """Adds what shows only with the schema of a prompt, or with a model."""
+    """Adds diagnostics that need the prompt's schema or a model."""
     tree = finding.tree
     if tree is None:
         return finding

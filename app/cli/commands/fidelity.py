@@ -1,4 +1,4 @@
-"""`pml fidelity`: what reuse did to an answer, module by module, and how to fix it."""
+"""`pml fidelity`: measures how reuse changed an answer, by module, and how to fix it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN_BEFORE = 30
 @click.command()
 @click.argument("prompt_path", metavar="PROMPT", type=DOCUMENT)
 @schema_option
-@setting_option("max_new_tokens", help="Longest answer that is read, in tokens, as in a run.")
+@setting_option("max_new_tokens", help="Maximum answer length in tokens, as in a run.")
 @reuse_options
 @engine_options
 @json_option
@@ -55,7 +55,7 @@ def fidelity(
     compared token by token. Tokens that flip (the cached side prefers another one) are listed. For each
     module: how much the answer depends on it (KL without it), how far its keys and values are from a full
     pass, and how much of the difference it causes. Repairs and scaffolds are then tried, and the best are
-    listed. The studio's Runs page keeps the measurement.
+    listed. The studio's Runs page lists the measurement.
     """
     schema = read_schema(schema_path)
     prompt = read_prompt(prompt_path)
@@ -74,16 +74,16 @@ def fidelity(
     try:
         with progress_bar() as progress:
             prepared = engine.schema(schema.tree)
-            asked = RunRequest(
+            request = RunRequest(
                 "", engine, prepared, prompt.source, settings, texts=texts, source=schema.source
             )
             with contextlib.closing(RunStore(user_data())) as store:
-                told = measure(asked, store, progress)
+                measurement = measure(request, store, progress)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
-    found = told.found
-    if told.unkept:
-        say(f"pml: {told.unkept}", err=True)
+    result = measurement.found
+    if measurement.unkept:
+        say(f"pml: {measurement.unkept}", err=True)
     if as_json:
         print_json(
             {
@@ -92,12 +92,12 @@ def fidelity(
                 "scope": scope,
                 "repair": repair,
                 "placement": engine.placement(placement),
-                **found.to_json(),
+                **result.to_json(),
             }
         )
     else:
-        say(_in_words(found))
-        if not told.unkept:
+        say(_in_words(result))
+        if not measurement.unkept:
             say("\nThe studio's Runs page lists this measurement.", err=True)
 
 
@@ -105,9 +105,9 @@ def _in_words(found: Fidelity) -> str:
     agrees = "the same" if found.first_token_agrees else "another"
     end = "to its end" if found.read_to_end else "as far as --max-new-tokens"
     lines = [
-        f"The cached side finds {agrees} first token likeliest (KL {nats(found.kl_first_token)} nats). It "
-        f"read the uncached answer {end}, {counted(found.tokens_read, 'token')}, and agrees on "
-        f"{found.answer_agreement:.0%} of them (KL {nats(found.kl_mean)} per token; {nats(found.kl_worst)} "
+        f"The cached side predicts {agrees} first token (KL {nats(found.kl_first_token)} nats). Over the "
+        f"uncached answer, read {end}, it agrees on {found.answer_agreement:.0%} of "
+        f"{counted(found.tokens_read, 'token')} (KL {nats(found.kl_mean)} per token; {nats(found.kl_worst)} "
         f"at worst, at token {found.worst_position + 1}).",
         "",
     ]
@@ -120,7 +120,7 @@ def _in_words(found: Fidelity) -> str:
 
 
 def _modules(modules: Sequence[ModuleFidelity]) -> str:
-    """Each module's part in the difference, as a table."""
+    """A table of each module's share of the difference."""
     rows = [
         [
             m.path or "(fixed text)",
@@ -139,7 +139,7 @@ def _modules(modules: Sequence[ModuleFidelity]) -> str:
 
 
 def _remedies(remedies: Sequence[Remedy]) -> str:
-    """What was tried against the difference, as a table."""
+    """A table of the tried fixes."""
     rows = [
         [
             r.what,
@@ -155,7 +155,7 @@ def _remedies(remedies: Sequence[Remedy]) -> str:
 
 
 def _flips(flips: Sequence[Flip]) -> str:
-    """The first flipped tokens as a table, and how many more there are."""
+    """A table of the first flipped tokens, and the number of others."""
     rows = [
         [str(f.position + 1), repr(f.uncached), repr(f.cached), nats(f.kl), f"…{f.before[-SHOWN_BEFORE:]}"]
         for f in flips[:MOST_FLIPS]

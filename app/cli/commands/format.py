@@ -21,31 +21,22 @@ from engine.pml.edit.formatter import format_source
 
 @dataclass(frozen=True)
 class Outcome:
-    """What formatting one file gave.
+    """The result of formatting one file."""
 
-    Attributes:
-        path: the file, or `-`.
-        source: its text.
-        formatted: the canonical form; the text itself where there is none.
-        fault: why there is none; empty where there is.
-        misnamed: the path leads to no file.
-        diagnostics: the faults in the document, where it is not well-formed.
-    """
-
-    path: str
+    path: str  # the file, or `-`
     source: str = ""
-    formatted: str = ""
-    fault: str = ""
-    misnamed: bool = False
-    diagnostics: tuple[Diagnostic, ...] = ()
+    formatted: str = ""  # the canonical form, or the text itself if formatting failed
+    fault: str = ""  # why formatting failed; empty if it succeeded
+    misnamed: bool = False  # whether the path leads to no file
+    diagnostics: tuple[Diagnostic, ...] = ()  # the errors of a document that is not well-formed
 
     @property
     def changed(self) -> bool:
-        """Whether the canonical form is another text."""
+        """Returns whether formatting changes the text."""
         return self.formatted != self.source
 
     def diff(self) -> str:
-        """Returns what would change, as a unified diff."""
+        """Returns the changes as a unified diff."""
         before, after = self.source.splitlines(keepends=True), self.formatted.splitlines(keepends=True)
         parts = difflib.unified_diff(before, after, self.path, f"{self.path} (formatted)")
         return "".join(
@@ -55,7 +46,7 @@ class Outcome:
     def to_json(self) -> dict[str, object]:
         """Returns the file's entry of `--json`."""
         faults: dict[str, object] = {"error": self.fault} if self.fault else {"formatted": self.formatted}
-        listed = [one.to_json() for one in self.diagnostics]
+        listed = [diagnostic.to_json() for diagnostic in self.diagnostics]
         return {
             "path": self.path,
             "ok": not self.fault,
@@ -68,14 +59,14 @@ class Outcome:
 @click.command(name="format")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=DOCUMENT)
 @click.option("--write", is_flag=True, help="Replace the files that are not in canonical form.")
-@click.option("--diff", is_flag=True, help="Show what would change; the status is 1 where anything would.")
+@click.option("--diff", is_flag=True, help="Show the changes; the exit status is 1 if there are any.")
 @json_option
 @debug_option
 def format_command(files: tuple[str, ...], write: bool, diff: bool, as_json: bool) -> int:
     """Print schemas and prompts in their canonical form.
 
     The tokens that a model reads stay the same, and so do comments, line breaks in text, and everything under
-    xml:space="preserve". Only a well-formed document is formatted; its other faults may wait.
+    xml:space="preserve". Only well-formed documents are formatted; other errors do not matter.
 
     FILE may be - for standard input. Files are only changed with --write, and each is replaced whole.
     """
@@ -104,8 +95,8 @@ def _format(path: str) -> Outcome:
     except TextFileError as error:
         return Outcome(path, fault=str(error), misnamed=isinstance(error, PathError))
     except PromptError as error:
-        errors = tuple(found for found in error.diagnostics if found.severity == "error")
-        verdict = f"{path} has {counted(len(errors), 'error')}; it is left as it is."
+        errors = tuple(diagnostic for diagnostic in error.diagnostics if diagnostic.severity == "error")
+        verdict = f"{path} has {counted(len(errors), 'error')}; it is unchanged."
         fault = f"{rendered(errors, source, path)}\n{verdict}"
         return Outcome(path, source, source, fault, diagnostics=errors)
     except PromptCacheError as error:
@@ -113,13 +104,13 @@ def _format(path: str) -> Outcome:
 
 
 def _written(outcome: Outcome) -> Outcome:
-    """Replaces the file where its form is another."""
+    """Replaces the file if it changed."""
     if outcome.fault or not outcome.changed:
         return outcome
     try:
         write_text(Path(outcome.path), outcome.formatted)
     except OSError as error:
-        fault = f"{outcome.path} cannot be written: {error.strerror or error}. It is left as it was."
+        fault = f"{outcome.path} cannot be written: {error.strerror or error}. It is unchanged."
         return Outcome(outcome.path, outcome.source, outcome.source, fault)
     return outcome
 

@@ -1,4 +1,4 @@
-"""`pml import`: other forms as schemas."""
+"""`pml import`: converts other forms to schemas."""
 
 from __future__ import annotations
 
@@ -21,31 +21,29 @@ if TYPE_CHECKING:
 
 
 class _Split(click.ParamType[int]):
-    """`headings`, which is 0, or `tokens:N`."""
+    """`headings`, as 0, or `tokens:N`."""
 
     name = "split"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Reads `headings` or `tokens:512`."""
+        """Parses `headings` or `tokens:512`."""
         if isinstance(value, int):
             return value
         words = str(value).strip().lower()
-        found = re.fullmatch(r"tokens:(\d{1,7})", words)
-        if found is None and words != "headings":
+        match = re.fullmatch(r"tokens:(\d{1,7})", words)
+        if match is None and words != "headings":
             self.fail(f"{value!r} is neither headings nor tokens:N, as in tokens:512.", param, ctx)
-        most = int(found[1]) if found else 0
-        if found and not LEAST_TOKENS <= most <= MOST_TOKENS:
+        tokens = int(match[1]) if match else 0
+        if match and not LEAST_TOKENS <= tokens <= MOST_TOKENS:
             self.fail(
                 f"{value!r} is out of range; write tokens:{LEAST_TOKENS} to tokens:{MOST_TOKENS}.", param, ctx
             )
-        return most
+        return tokens
 
 
 @click.command(name="import")
 @click.argument("source", type=UserPath(path_type=Path))
-@click.option(
-    "--from", "kind", type=Name(KINDS), help="What SOURCE is; by default its name or its content tells."
-)
+@click.option("--from", "kind", type=Name(KINDS), help="Kind of SOURCE. Default: from its name or content.")
 @click.option("-o", "--output", type=UserPath(path_type=Path), help="Write the schema to this file.")
 @click.option("--prompt-output", type=UserPath(path_type=Path), help="Write the prompt to this file.")
 @click.option("--name", help="Name of the schema; for a program, the function.")
@@ -54,14 +52,14 @@ class _Split(click.ParamType[int]):
     type=Whole(1, 9_999_999),
     default=DEFAULT_LENGTH,
     show_default=True,
-    help="Tokens of each parameter that a template has.",
+    help="Length in tokens of each template parameter.",
 )
 @click.option(
     "--row",
     type=Whole(1, 1_000_000),
     default=1,
     show_default=True,
-    help="Which conversation or prompt of a file that holds several.",
+    help="Number of the conversation or prompt in a file with several.",
 )
 @click.option(
     "--include",
@@ -75,17 +73,19 @@ class _Split(click.ParamType[int]):
     "--split",
     type=_Split(),
     metavar="headings|tokens:N",
-    help="Cut the long texts of a folder, or a text, each part a module of its own.",
+    help="Split long texts into several modules.",
 )
 @click.option(
     "--titles/--no-titles",
     default=True,
     show_default=True,
-    help="Begin each text of a folder with a line that says which document it is.",
+    help="Start each text of a folder with a line that names the document.",
 )
-@click.option("--refer", is_flag=True, help="Refer to the files of a folder with src, and copy no text.")
+@click.option(
+    "--refer", is_flag=True, help="Refer to the files of a folder with src instead of copying text."
+)
 @model_option
-@click.option("--force", is_flag=True, help="Replace files that are there already.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
 @json_option
 @debug_option
 def import_command(
@@ -100,21 +100,21 @@ def import_command(
     as_json: bool,
     **of_folder: Any,
 ) -> int:
-    """Make a schema of something else. Nothing in it is run.
+    """Convert another format to a schema. No code is executed.
 
     \b
     messages   a conversation for OpenAI, Anthropic or Gemini, a row of ShareGPT (.json, .jsonl):
                the last turn of the user becomes the prompt
     jinja      a template: if becomes modules and unions, variables parameters; lines such as
                system: begin turns (.jinja, .j2)
-    folder     each text becomes a module, each folder inside a module round its own
-    python     a program, which is compiled from its source (.py)
+    folder     each text becomes a module, each folder a module around its files
+    python     a program, compiled from its source (.py)
     text       a text or Markdown: each section under a heading becomes a module (.md, .txt)
     prompty    a Prompty file (.prompty)
     langchain, langfuse, promptfoo
-               a prompt of theirs in JSON or YAML (.json, .yaml)
+               a prompt in JSON or YAML (.json, .yaml)
 
-    The schema is printed, or written with --output. What is left out is said on standard error, a line for
+    The schema is printed, or written with --output. Omissions are reported on standard error, one line for
     each kind. --split tokens:N counts with the tokenizer of --model.
     """
     from engine.exchange import import_from
@@ -122,12 +122,10 @@ def import_command(
     if of_folder["refer"] and output is None:
         raise click.UsageError("--refer needs --output: the schema refers to files below its own folder.")
     if output is not None and prompt_output is not None and same_file(output, prompt_output):
-        raise click.UsageError(
-            "--output and --prompt-output name the same file, which holds one document. Name two files."
-        )
+        raise click.UsageError("--output and --prompt-output name the same file. Name two files.")
     for option, path in (("--output", output), ("--prompt-output", prompt_output)):
         if path is not None and same_file(path, source):
-            raise click.UsageError(f"{option} names the file that is read. Name another.")
+            raise click.UsageError(f"{option} names the source file. Name another.")
     for path in (output, prompt_output):
         if path is not None:
             require_place(path, force=force)
@@ -137,24 +135,22 @@ def import_command(
             source, kind, name=name, length=param_length, row=row, folder=folder, progress=bar
         )
         texts = as_texts(imported, bar)
-    found, schema, prompt = texts.found, texts.schema, texts.prompt
+    result, schema, prompt = texts.found, texts.schema, texts.prompt
     if prompt_output is not None and prompt is None:
-        raise FileWriteError(
-            f"{source} holds no prompt, so there is none to write. Leave out --prompt-output."
-        )
+        raise FileWriteError(f"{source} has no prompt to write. Leave out --prompt-output.")
     places = ((output, schema), (prompt_output, prompt))
     written = [(path, text) for path, text in places if path is not None and text is not None]
     save_all(written, force=force)
-    told = [*found.notes, *_without_effect(found.kind)]
-    notes = [*told, *_unwritten(found, prompt_output)]
+    remarks = [*result.notes, *_without_effect(result.kind)]
+    notes = [*remarks, *_unwritten(result, prompt_output)]
     if as_json:
         print_json(
             {
-                "name": found.schema.name,
+                "name": result.schema.name,
                 "schema": schema,
                 "prompt": prompt,
                 "modules": texts.modules,
-                "notes": told,
+                "notes": remarks,
                 "written": [str(path) for path, _ in written],
             }
         )
@@ -200,33 +196,33 @@ def _splitting(most: int, model: str | None) -> Split:
 
 
 def _without_effect(kind: str) -> list[str]:
-    """Which of the options that were given are for other kinds of sources."""
+    """The given options that apply only to other kinds of sources."""
     context = click.get_current_context()
-    found: list[str] = []
+    lines: list[str] = []
     for options, (kinds, words) in OPTIONS_FOR.items():
-        given = [
+        ineffective = [
             f"--{'no-' if context.params[option] is False else ''}{option.replace('_', '-')}"
             for option in options
             if context.get_parameter_source(option) is ParameterSource.COMMANDLINE
         ]
-        if given and kind not in kinds:
-            does, they = ("change", "they are") if len(given) > 1 else ("changes", "it is")
-            names = " and ".join(filter(None, (", ".join(given[:-1]), given[-1])))
-            found.append(f"{names} {does} nothing here: {they} for {words}")
-    return found
+        if ineffective and kind not in kinds:
+            does, they = ("change", "they are") if len(ineffective) > 1 else ("changes", "it is")
+            names = " and ".join(filter(None, (", ".join(ineffective[:-1]), ineffective[-1])))
+            lines.append(f"{names} {does} nothing here: {they} for {words}")
+    return lines
 
 
 def _unwritten(found: Imported, prompt_output: Path | None) -> list[str]:
-    """What of the prompt is nowhere, where it is not written."""
+    """Describes the parts of the prompt that are lost if it is not written."""
     from engine.pml import Role, Text
 
     if found.prompt is None or prompt_output is not None:
         return []
     texts = [
-        one.text
+        node.text
         for child in found.prompt.children
-        for one in (child.children if isinstance(child, Role) else (child,))
-        if isinstance(one, Text)
+        for node in (child.children if isinstance(child, Role) else (child,))
+        if isinstance(node, Text)
     ]
     words = " ".join("".join(texts).split())
     if not words:

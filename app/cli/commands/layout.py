@@ -1,4 +1,4 @@
-"""`pml layout` and `pml encode`: where a schema's modules lie, and computing their segments ahead of time."""
+"""`pml layout` and `pml encode`: show the layout of a schema's modules, and encode them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "prompt_path",
     type=DOCUMENT,
     metavar="PROMPT",
-    help="With --text: what this prompt reads. Without, every module is imported, of a union the first.",
+    help="With --text: print this prompt. Default: all modules, and the first of each union.",
 )
 @stored_model_options
 @json_option
@@ -53,10 +53,10 @@ def layout(
     """Show the modules of SCHEMA with positions and sizes, or its text.
 
     START is where a module begins when everything before it is imported; members of a union start at the same
-    position. TOKENS is the module's own text with its parameters; TOTAL includes what is nested in it.
+    position. TOKENS is the module's own text with its parameters; TOTAL includes nested modules.
     """
     if prompt_path is not None and not as_text:
-        raise click.UsageError("--prompt belongs to --text; write both, or neither")
+        raise click.UsageError("--prompt requires --text")
     document = read_schema(schema_path)
     if as_text:
         _print_text(document, prompt_path, as_json)
@@ -80,13 +80,13 @@ def layout(
     ]
     say(table(["MODULE", "START", "TOKENS", "TOTAL", "SIZE", "CACHED"], rows))
     say(
-        f"\n{counted(result.total_positions, 'position')} at most, {result.anonymous_tokens} of them always "
-        f"there; the context window of {engine.model.name} has {engine.model.context_length}."
+        f"\n{counted(result.total_positions, 'position')} at most, {result.anonymous_tokens} of them fixed "
+        f"text; the context window of {engine.model.name} has {engine.model.context_length}."
     )
 
 
 def _print_text(document: Document[Schema], prompt_path: str | None, as_json: bool) -> None:
-    """Prints the turns that a prompt spells."""
+    """Prints the turns of a prompt."""
     schema = document.tree
     prompt = prompt_importing(schema) if prompt_path is None else read_prompt(prompt_path).tree
     bound = bind(schema, prompt)
@@ -94,7 +94,9 @@ def _print_text(document: Document[Schema], prompt_path: str | None, as_json: bo
         require_sound(prompt_path, "prompt", prompt.source, bound.diagnostics)
     turns = conversation(bound.parts)
     if as_json:
-        print_json({"schema": schema.name, "turns": [{"role": one.role, "text": one.text} for one in turns]})
+        print_json(
+            {"schema": schema.name, "turns": [{"role": part.role, "text": part.text} for part in turns]}
+        )
         return
     for place, turn in enumerate(turns):
         heading = f"[{turn.role}]\n" if turn.role else ""
@@ -110,7 +112,7 @@ def _print_text(document: Document[Schema], prompt_path: str | None, as_json: bo
 def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) -> int:
     """Compute and store every segment of SCHEMA.
 
-    Stored segments are kept, so after an edit only the edited module is computed. Interrupting loses at most
+    Stored segments are reused, so an edit recomputes only its module. Interrupting loses at most
     the current pass. Exit status 1 if some segments could not be stored.
     """
     document = read_schema(schema_path)
@@ -124,9 +126,9 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
         budget, needed = engine.store.settings.budget, report.budget
         advice = (
             f"the budget of {size(budget)} is too small for this schema; pml cache budget "
-            f"{math.ceil(needed / 1e6)}MB has room for it"
+            f"{math.ceil(needed / 1e6)}MB is enough"
             if budget < needed
-            else "see the warnings, free some space, and encode again"
+            else "see the warnings, free space, and encode again"
         )
         say(f"pml: {report.kept} of {counted(report.total, 'segment')} are stored: {advice}.", err=True)
     if as_json:

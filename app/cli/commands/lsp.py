@@ -1,4 +1,4 @@
-"""`pml lsp`: the language server that editors start, and the files that they are set up with."""
+"""`pml lsp`: the language server, and configuration files for editors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EDITOR_FILES = Path(__file__).resolve().parents[3] / "assets" / "editors"
     metavar="DIR",
     help="Write the grammar, the RNG schema and the VS Code extension into DIR instead of serving.",
 )
-@click.option("--force", is_flag=True, help="With --files, replace files that are there.")
+@click.option("--force", is_flag=True, help="With --files, replace existing files.")
 @click.option(
     "--stdio", is_flag=True, expose_value=False, help="Accepted for compatibility; stdio is always used."
 )
@@ -58,30 +58,26 @@ def lsp(model: str | None, folder: Path | None, force: bool) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(_ending_at_once())
         stdout = stack.enter_context(os.fdopen(os.dup(sys.stdout.fileno()), "wb"))
-        stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # what a library prints is no message
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # a print must not corrupt the protocol
         return serve(pml_server(model), sys.stdin.buffer, stdout)
 
 
 def copy_editor_files(folder: Path, *, force: bool) -> list[Path]:
-    """Writes what editors are set up with into a folder, and returns the paths.
-
-    Raises:
-        FileWriteError: one is there already, or cannot be written; none is written then.
-    """
+    """Copies editor configuration files; raises FileWriteError, writing none, if one exists."""
     sources = [path for path in sorted(EDITOR_FILES.rglob("*")) if path.is_file()]
     texts = [(folder / path.relative_to(EDITOR_FILES), read_text_file(path)) for path in sources]
     for path, _ in texts:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise NoPlaceError(f"{path.parent} cannot be made: {error.strerror or error}.") from None
+            raise NoPlaceError(f"{path.parent} cannot be created: {error.strerror or error}.") from None
     save_all(texts, force=force)
     return [path for path, _ in texts]
 
 
 @contextlib.contextmanager
 def _ending_at_once() -> Iterator[None]:
-    """Has signals end the process as they come: nothing is to be saved, and a read that waits heeds none."""
+    """Lets signals end the process immediately, because a blocked read ignores them."""
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}
     for number, handler in before.items():

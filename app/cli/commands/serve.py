@@ -1,4 +1,4 @@
-"""`pml serve`: the engine for other programs."""
+"""`pml serve`: serves HTTP APIs for other programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
     show_default=True,
     envvar="PML_HOST",
     show_envvar=True,
-    help="Address to listen on. Any but this machine's own needs an API key.",
+    help="Address to listen on. Other addresses than this machine's own require an API key.",
 )
 @click.option(
     "--port",
@@ -62,24 +62,24 @@ def serve(
     studio: bool,
     **given: Any,
 ) -> None:
-    """Answer other programs, in the dialects of OpenAI and of Anthropic.
+    """Serve other programs through the APIs of OpenAI and Anthropic.
 
-    MODEL is named as in --model. Clients are given http://127.0.0.1:8000/v1 (OpenAI's) or http://127.0.0.1:8000
-    (Anthropic's) as base URL. Ctrl-C and SIGTERM let answers under way end; a second one ends them.
+    MODEL is a value of --model. The base URL is http://127.0.0.1:8000/v1 for OpenAI's clients, and
+    http://127.0.0.1:8000 for Anthropic's. Ctrl-C and SIGTERM wait for running answers; a second one does not.
     """
-    engine_choice = {one.name: given.pop(one.name) for one in fields(ModelOptions)}
+    engine_choice = {field.name: given.pop(field.name) for field in fields(ModelOptions)}
     if name is not None:
         engine_choice["model"] = name
     options = ModelOptions(**engine_choice)
     offer = offered(**given)
     if host not in LOOPBACK and not offer.keys:
         raise click.UsageError(
-            f"--host {host} can be reached from other machines, so requests must bring a key: set "
+            f"--host {host} can be reached from other machines, so requests need a key: set "
             "PML_API_KEYS, or use --api-keys-file or --api-key."
         )
     if studio:
         if host not in ("127.0.0.1", "localhost"):
-            raise click.UsageError(f"The studio is on 127.0.0.1 only: leave --studio out, or --host {host}.")
+            raise click.UsageError(f"The studio is on 127.0.0.1 only: remove --studio, or --host {host}.")
         _with_the_studio(options, port, offer)
         return
     listening = _listening(host, port)
@@ -95,8 +95,8 @@ def serve(
         limits = Limits(offer.parallel, offer.waiting, offer.least)
         more: dict[str, Any] = {"isolate": offer.isolate, "strict": offer.strict, "promise": offer.promise}
         service = Service(limits, offer.aliases, longest=offer.longest, **more)
-        known = OWN_NAMES | offer.hosts if host in LOOPBACK else None
-        access = Access(offer.keys, known, offer.origins, offer.largest, offer.operators)
+        names = OWN_NAMES | offer.hosts if host in LOOPBACK else None
+        access = Access(offer.keys, names, offer.origins, offer.largest, offer.operators)
         app = behind_the_door(application(service), access)
 
         def load() -> Engine:
@@ -107,7 +107,7 @@ def serve(
         def ready() -> None:
             say(_served(service.names()[0], shown))
 
-        say(f"Loading {options.name}; {shown}/health says when it answers (Ctrl-C ends it).")
+        say(f"Loading {options.name}; {shown}/health shows when it is ready (Ctrl-C ends it).")
         try:
             serve_until_ended(app, service, listening, load, grace=offer.grace, ready=ready)
         except StillLoadingError as stopped:
@@ -115,7 +115,7 @@ def serve(
 
 
 def leave_at_once(stopped: StoppedError) -> NoReturn:
-    """Ends the process although a thread loads a model, which would be waited for; nothing is held yet."""
+    """Ends the process without waiting for a thread that loads a model."""
     with contextlib.suppress(OSError, UnwritableError):
         say(f"pml: stopped by {stopped}, while the model was loading", err=True)
         streams.flush()
@@ -123,10 +123,10 @@ def leave_at_once(stopped: StoppedError) -> NoReturn:
 
 
 def _with_the_studio(options: ModelOptions, port: int, offer: Offer) -> None:
-    """Serves with the studio's page, until it is ended."""
+    """Serves with the studio's page until a signal."""
     from app.studio import launch
 
-    say(f"Loading {options.name}; the studio's page says when it answers (Ctrl-C ends it).")
+    say(f"Loading {options.name}; the studio's page shows when it is ready (Ctrl-C ends it).")
 
     def ready(url: str) -> None:
         say(f"{_served(options.name, url)} The studio is at {url}.")
@@ -148,20 +148,16 @@ def _served(name: str, url: str) -> str:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that is bound.
-
-    Raises:
-        PromptCacheError: the address cannot be used.
-    """
+    """A bound socket."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if os.name == "posix":  # elsewhere it would take a port that somebody listens on
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
+        if os.name == "posix":  # on Windows it would take a port in use
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
     except OSError as error:
-        made.close()
+        listener.close()
         raise PromptCacheError(
             f"Port {port} on {host} cannot be used: {error}. Name another with --port."
         ) from error
-    return made
+    return listener

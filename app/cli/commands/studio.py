@@ -1,4 +1,4 @@
-"""`pml studio`: the browser side of the product."""
+"""`pml studio`: the studio in the browser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from engine.files.text_files import require_folder
     "schemas_dir",
     type=UserPath(path_type=Path),
     metavar="DIR",
-    help="Offer the schemas of this folder too.",
+    help="Also offer the schemas of this folder.",
 )
 @offer_options
 @engine_options
@@ -39,12 +39,12 @@ from engine.files.text_files import require_folder
 def studio(port: int, no_browser: bool, schemas_dir: Path | None, **given: Any) -> None:
     """Open the studio in the browser.
 
-    It listens on 127.0.0.1 only, and asks no other host for anything unless --model names a model on the
+    It listens on 127.0.0.1 only, and contacts no other host, unless --model names a model on the
     Hugging Face hub. Ctrl-C ends it.
     """
     if schemas_dir is not None:
         require_folder(schemas_dir)
-    options = ModelOptions(**{one.name: given.pop(one.name) for one in fields(ModelOptions)})
+    options = ModelOptions(**{field.name: given.pop(field.name) for field in fields(ModelOptions)})
     offer = offered(**given)
     from app.studio import launch
 

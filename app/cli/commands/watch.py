@@ -1,4 +1,4 @@
-"""`pml watch`: documents checked, and encoded, whenever they are saved."""
+"""`pml watch`: checks and encodes documents when they are saved."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     from engine.base.choices import Scope
     from engine.pml import Schema
 
-PAUSE = 0.25  # seconds between two looks
+PAUSE = 0.25  # seconds between two scans
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER...", type=UserPath(path_type=Path))
-@click.option(
-    "--encode", is_flag=True, help="Encode what is new in each schema that is saved without errors."
-)
+@click.option("--encode", is_flag=True, help="Encode the new modules of each saved schema without errors.")
 @setting_option("scope", only=("isolated", "anchored", "preceding"))
 @engine_options
 @debug_option
@@ -64,8 +62,8 @@ def _encoder(engine: Engine, scope: Scope) -> Encode:
     def encoded(schema: Schema) -> str:
         report = engine.schema(schema).encode(scope=scope)
         words = f"encoded {counted(report.encoded, 'segment')} ({counted(report.tokens, 'token')})"
-        kept = "" if report.kept == report.total else f", {report.kept} of {report.total} stored"
+        stored = "" if report.kept == report.total else f", {report.kept} of {report.total} stored"
         took = milliseconds(report.seconds * 1000)
-        return f"{words} in {took}, {report.reused} were there already{kept}"
+        return f"{words} in {took}, {report.reused} were already stored{stored}"
 
     return encoded

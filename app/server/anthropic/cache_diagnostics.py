@@ -1,4 +1,4 @@
-"""Why a request could not read what an earlier one had left, in Anthropic's terms."""
+"""Explains cache misses between two requests, in Anthropic's terms."""
 
 from __future__ import annotations
 
@@ -16,57 +16,48 @@ MOST_KNOWN = 2000
 
 @dataclass(frozen=True)
 class Prefix:
-    """What of a request stands at the beginning of its prompt, as digests.
+    """Digests of the cacheable parts of a request."""
 
-    Attributes:
-        client: who has sent it, as it shares segments.
-        model: the name of the model.
-        tools: what the assistant may call.
-        system: the system text.
-        messages: the other turns, in order.
-        tokens: of the prompt.
-    """
-
-    client: str
+    client: str  # the client, by its salt
     model: str
-    tools: str
+    tools: str  # the callable tools
     system: str
-    messages: tuple[str, ...]
-    tokens: int
+    messages: tuple[str, ...]  # the other turns, in order
+    tokens: int  # token count of the prompt
 
     @classmethod
     def of(cls, asked: Asked, client: str, tokens: int) -> Prefix:
-        """Takes it of a request."""
-        system = [one for one in asked.messages if one.role == "system"]
-        turns = tuple(_digest([one]) for one in asked.messages if one.role != "system")
+        """Returns the prefix of a request."""
+        system = [message for message in asked.messages if message.role == "system"]
+        turns = tuple(_digest([message]) for message in asked.messages if message.role != "system")
         tools = hashlib.sha256(asked.tools.json.encode()).hexdigest()
         return cls(client, asked.model, tools, _digest(system), turns, tokens)
 
 
 class Diagnoses:
-    """The prefixes of the latest requests, by the ids of their answers. For any number of threads."""
+    """The prefixes of the latest requests, by the ids of their answers. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Prefix] = OrderedDict()
         self._lock = threading.Lock()
 
     def remember(self, message_id: str, prefix: Prefix) -> None:
-        """Notes the prefix of a request that was answered."""
+        """Stores the prefix of an answered request."""
         with self._lock:
             self._known[message_id] = prefix
             while len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
 
     def reason(self, previous: str | None, prefix: Prefix, read: int) -> dict[str, Any] | None:
-        """Says what differs from an earlier request of the same client.
+        """Compares a request with an earlier one of the same client.
 
         Args:
-            previous: the id of its answer; None for the first turn.
-            prefix: of the present request.
-            read: tokens that it has read.
+            previous: the id of the earlier answer; None for the first turn.
+            prefix: the prefix of this request.
+            read: tokens that this request read from the cache.
 
         Returns:
-            A `cache_miss_reason`; None where it only goes on from the earlier one.
+            A `cache_miss_reason`; None if the request only continues the earlier one.
         """
         if previous is None:
             return None
@@ -85,8 +76,8 @@ class Diagnoses:
 
 def _digest(messages: Sequence[Message]) -> str:
     digest = hashlib.sha256()
-    for one in messages:
-        parts = [one.role, one.fields, *(f"{block.module!r} {block.text}" for block in one.blocks)]
+    for turn in messages:
+        parts = [turn.role, turn.fields, *(f"{block.module!r} {block.text}" for block in turn.blocks)]
         for part in parts:
             digest.update(f"{len(part)}:{part}".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

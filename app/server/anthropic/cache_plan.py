@@ -1,4 +1,4 @@
-"""For who decides before he asks: what a request would read and compute, and what is in memory here."""
+"""Endpoints for schedulers: a request's cache plan, and the segments in memory."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def routes(service: Service) -> APIRouter:
         "/v1/prompt_cache/plan", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
     )
     async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
-        """Says what a request would read, from where, and what it would compute and why."""
+        """Returns which segments a request would read, from which tier, and which it would compute."""
         asked = asked_of(body, request)
         client = request.state.client
-        found = await service.planned(
+        result = await service.planned(
             asked, lambda engine, prompt: engine.outlook(prompt, asked.settings), client, gone(request)
         )
-        return JSONResponse(found.to_json())
+        return JSONResponse(result.to_json())
 
     @router.get("/v1/prompt_cache/residency")
     async def list_residents(request: Request) -> Response:
-        """Lists the segments in memory, for who sends requests to where what they read is."""
+        """Lists the segments in memory, so that a router can pick a server."""
         service.require_operator(getattr(request.state, "operator", None))
         engine = service.engine
 
@@ -59,8 +59,8 @@ def routes(service: Service) -> APIRouter:
             service.forget_expired(engine)
             return engine.memory_tier.sizes()
 
-        found = await service.look(sizes, request.state.client, gone(request))
-        segments = [{"key": key, "bytes": size} for key, size in sorted(found.items())]
+        result = await service.look(sizes, request.state.client, gone(request))
+        segments = [{"key": key, "bytes": size} for key, size in sorted(result.items())]
         tier = engine.memory_tier
         return JSONResponse(
             {

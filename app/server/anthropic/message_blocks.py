@@ -1,4 +1,4 @@
-"""Blocks of Anthropic's messages as turns of texts, and which of them are marked."""
+"""Converts the blocks of Anthropic's messages to turns, and reads their cache marks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Role = Literal["user", "assistant", "system"]
 MOST_MARKS = 4
 TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}
 BILLING = "x-anthropic-billing-header:"
-"""How a block begins that one client puts first in its system text, another one in each request."""
+"""The start of a system block that one client sends first and changes with each request."""
 
 
 class CacheControl(Wire):
-    """Marks the end of what is to be kept."""
+    """Marks the end of a prefix to store."""
 
     type: Literal["ephemeral"] = "ephemeral"
     ttl: Literal["5m", "1h"] | None = None
@@ -49,13 +49,10 @@ class ContentBlock(Wire):
 
 
 class BlockReader:
-    """Reads messages made of blocks, and the marks on them; results may refer to definitions of tools.
-
-    Args:
-        definitions: the tools of the request.
+    """Reads messages with blocks and cache marks; tool results may refer to tool definitions.
 
     Attributes:
-        messages: those that were read.
+        messages: the messages read so far.
     """
 
     def __init__(self, definitions: Definitions) -> None:
@@ -65,74 +62,67 @@ class BlockReader:
         self._marks: list[tuple[int, CacheControl, str]] = []
 
     def read(self, role: Role, content: str | list[ContentBlock], where: str) -> None:
-        """Reads a message; results of tools become turns of their own before it.
-
-        Args:
-            role: who speaks.
-            content: what is said.
-            where: the field.
+        """Reads a message; its tool results become separate turns before it.
 
         Raises:
-            ApiError: a block is none that a model of texts reads here, or something in it is wrong.
+            ApiError: a block is invalid or not supported.
         """
-        given = [ContentBlock(type="text", text=content)] if isinstance(content, str) else content
-        said: list[Block] = []
+        blocks = [ContentBlock(type="text", text=content)] if isinstance(content, str) else content
+        texts: list[Block] = []
         calls: list[ToolCall] = []
         results = False
-        for number, block in enumerate(given):
+        for number, block in enumerate(blocks):
             at = f"{where}.{number}"
-            if block.type == "tool_result" and role == "user" and not said:
+            if block.type == "tool_result" and role == "user" and not texts:
                 self._result(block, at)
                 results = True
             elif block.type == "tool_use" and role == "assistant":
                 calls.append(call_of(block.name, block.input, block.id, at))
-                self._note(block.cache_control, self._blocks + len(said), at)
+                self._note(block.cache_control, self._blocks + len(texts), at)
             elif block.type == "text":
                 if calls:
-                    raise unsupported(at, "text of the assistant stands before its calls of tools.")
+                    raise unsupported(at, "text of the assistant must come before its tool calls.")
                 if role == "system" and (block.text or "").startswith(BILLING):
                     continue
-                said.append(self._text(block, block.text, role, self._blocks + len(said), at))
+                texts.append(self._text(block, block.text, role, self._blocks + len(texts), at))
             elif block.type in DOCUMENTS and role == "user":
                 text = text_of(vars(block), at)
-                said.append(self._text(block, text, role, self._blocks + len(said), at))
+                texts.append(self._text(block, text, role, self._blocks + len(texts), at))
             elif block.type == "tool_result" and role == "user":
-                raise ApiError(INVALID, "Results of tools stand before all other blocks of a message.", at)
+                raise ApiError(INVALID, "Tool results must come before all other blocks of a message.", at)
             elif block.type not in ("thinking", "redacted_thinking") or role != "assistant":
-                raise unsupported(
-                    f"{at}.type", f"the model reads text, and this is {shown(block.type)} here."
-                )
-        if said or calls or not results:
-            self._blocks += len(said) + bool(calls)
-            self.messages.append(Message(role, tuple(said), tuple(calls)))
+                raise unsupported(f"{at}.type", f"the model reads text, not {shown(block.type)} here.")
+        if texts or calls or not results:
+            self._blocks += len(texts) + bool(calls)
+            self.messages.append(Message(role, tuple(texts), tuple(calls)))
 
     def _text(self, block: ContentBlock, text: str | None, role: Role, number: int, at: str) -> Block:
         if text is None:
-            raise ApiError(INVALID, "There is no text in this block.", f"{at}.text")
+            raise ApiError(INVALID, "This block has no text.", f"{at}.text")
         if block.cache_control is not None and not text:
             raise ApiError(INVALID, "An empty block cannot be marked.", f"{at}.cache_control")
         self._note(block.cache_control, number, at)
         return Block(text, named(block.module, role, f"{at}.module"))
 
     def _result(self, block: ContentBlock, at: str) -> None:
-        """Reads what a tool has answered: a turn of its own."""
-        content = block.content or ""  # a result without content has a block too, which a mark can stand at
-        given = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        said = []
-        for number, part in enumerate(given):
+        """Reads a tool result as a separate turn."""
+        content = block.content or ""  # an empty result still needs a block for a mark
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        results = []
+        for number, part in enumerate(parts):
             place = f"{at}.content.{number}"
             self._note(_control(part, place), self._blocks + number, place)
             if part.get("type") == "tool_reference":
-                said.append(Block(self._definitions.text(part.get("tool_name"), f"{place}.tool_name")))
+                results.append(Block(self._definitions.text(part.get("tool_name"), f"{place}.tool_name")))
                 continue
             if part.get("type") in DOCUMENTS:
-                said.append(Block(text_of(part, place)))
+                results.append(Block(text_of(part, place)))
                 continue
             if part.get("type") != "text" or not isinstance(part.get("text"), str):
                 raise unsupported(f"{place}.type", "the model reads text.")
-            said.append(Block(part["text"]))
-        self.messages.append(Message("tool", tuple(said), call_id=block.tool_use_id or ""))
-        self._blocks += len(said)
+            results.append(Block(part["text"]))
+        self.messages.append(Message("tool", tuple(results), call_id=block.tool_use_id or ""))
+        self._blocks += len(results)
         self._note(block.cache_control, self._blocks - 1, at)
 
     def _note(self, control: CacheControl | None, number: int, at: str) -> None:
@@ -140,32 +130,18 @@ class BlockReader:
             self._marks.append((number, control, f"{at}.cache_control"))
 
     def mark_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:
-        """Notes marks on definitions of tools, which the template writes with the first block.
-
-        Args:
-            tools: the definitions.
-
-        Raises:
-            ApiError: a mark is none.
-        """
+        """Reads marks on tools, which the template writes with the first block; raises ApiError."""
         for number, tool in enumerate(tools):
             place = f"tools.{number}"
             self._note(_control(tool, place), 0, place)
 
     def mark_last(self, control: CacheControl) -> None:
-        """Marks the last block, as a request does that is marked as a whole.
-
-        Args:
-            control: the mark.
-
-        Raises:
-            ApiError: the block is marked otherwise.
-        """
-        known = next((one for block, one, _ in self._marks if block == self._blocks - 1), None)
+        """Marks the last block; raises ApiError if it has a different mark."""
+        known = next((control for block, control, _ in self._marks if block == self._blocks - 1), None)
         if known is None:
             self._marks.append((self._blocks - 1, control, "cache_control"))
         elif _seconds(known) != _seconds(control):
-            raise ApiError(INVALID, "The last block is marked already, with another ttl.", "cache_control")
+            raise ApiError(INVALID, "The last block is already marked with another ttl.", "cache_control")
 
     def marks(self) -> tuple[Mark, ...]:
         """Returns the marks.
@@ -180,29 +156,25 @@ class BlockReader:
                 f"{len(self._marks)} blocks have cache_control; a maximum of {MOST_MARKS} may have it.",
                 where,
             )
-        found = [Mark(block, _seconds(one), where) for block, one, where in self._marks]
-        for before, after in itertools.pairwise(found):
+        marks = [Mark(block, _seconds(control), where) for block, control, where in self._marks]
+        for before, after in itertools.pairwise(marks):
             if after.seconds > before.seconds:
                 raise ApiError(
                     INVALID,
                     "A ttl of 1h must not come after a ttl of 5m: put longer ones first.",
                     f"{after.param}.ttl",
                 )
-        return tuple(found)
+        return tuple(marks)
 
 
 def _control(given: Mapping[str, Any], where: str) -> CacheControl | None:
-    """The mark of something that was not read as a body's part before.
-
-    Raises:
-        ApiError: it is none.
-    """
+    """Parses the mark of a raw object."""
     if given.get("cache_control") is None:
         return None
     try:
         return CacheControl.model_validate(given["cache_control"])
     except ValueError:
-        words = 'It must be {"type": "ephemeral"}, with a ttl of "5m" or "1h" if any.'
+        words = 'It must be {"type": "ephemeral"}, optionally with a ttl of "5m" or "1h".'
         raise ApiError(INVALID, words, f"{where}.cache_control") from None
 
 

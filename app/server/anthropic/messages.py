@@ -1,4 +1,4 @@
-"""Anthropic's messages: a conversation in, the assistant's next message out, and its tokens counted."""
+"""Anthropic's Messages API and its token counts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from engine.base.events import Answer, Delta, Finished, FirstToken
 
 MOST_STOPS = 64
 CHOICES = ("auto", "any", "tool", "none")
-# What would change the answer beyond what is refused everywhere, with the values that ask for nothing.
+# Unsupported fields that would change the answer, with their neutral values; adds to the common ones.
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "output_format": ((), "the form of an answer cannot be forced; ask for it in words."),
-    "container": ((), "no programs are run here."),
-    "mcp_servers": (([],), "the server asks nobody else."),
-    "compaction": ((), "a conversation is read as it is sent."),
-    "thread": ((), "nothing is stored here; send the whole conversation as messages."),
+    "output_format": ((), "structured output is not supported; describe the format in the prompt."),
+    "container": ((), "the server runs no code."),
+    "mcp_servers": (([],), "the server contacts no other service."),
+    "compaction": ((), "the server does not edit conversations."),
+    "thread": ((), "the server stores no conversations; send all of it as messages."),
 }
 USUAL_EFFORT = "high"
 CLEARS_THINKING = "clear_thinking_"
@@ -67,13 +67,13 @@ class CountBody(Wire):
 
 
 class DiagnosticsParam(Wire):
-    """Asks why nothing was read of what an earlier request had left."""
+    """Requests a cache miss explanation against an earlier request."""
 
     previous_message_id: str | None = None
 
 
 class MessagesBody(CountBody):
-    """A request for a message."""
+    """A Messages API request."""
 
     max_tokens: Annotated[Whole, Field(ge=0)]
     temperature: float | None = None
@@ -89,35 +89,26 @@ class MessagesBody(CountBody):
 
 
 def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
-    """Reads a request.
-
-    Args:
-        body: the request.
-        defaults: for what it does not say.
-        caller: who asks.
-
-    Raises:
-        ApiError: something in it cannot be honoured.
-    """
+    """Converts a request body; raises ApiError if a field is invalid or not supported."""
     refuse_what_is_not_built(body, defaults, REFUSED)
     choice = body.tool_choice or {"type": "auto"}
     if choice.get("type") not in CHOICES:
-        raise ApiError(INVALID, f"There are the types {', '.join(CHOICES)}.", "tool_choice.type")
+        raise ApiError(INVALID, f"The types are {', '.join(CHOICES)}.", "tool_choice.type")
     require_free_choice(choice.get("type") in ("any", "tool"), False, "tool_choice")
     tools = body.tools if choice.get("type") != "none" else None
     single = bool(tools) and choice.get("disable_parallel_tool_use") is True
     require_free_choice(False, single, "tool_choice.disable_parallel_tool_use")
     _refuse_parts_of_fields(body)
     if not body.messages and body.prompt_cache is None:
-        raise ApiError(INVALID, "There is no message.", "messages")
+        raise ApiError(INVALID, "There are no messages.", "messages")
     definitions = Definitions(body.tools or [], used=bool(tools))
     reader = BlockReader(definitions)
     reader.mark_tools(tools or [])
     if body.system:
         reader.read("system", body.system, "system")
-    for number, one in enumerate(body.messages):
-        require_no_module(one, f"messages.{number}")
-        reader.read(one.role, one.content, f"messages.{number}.content")
+    for number, message in enumerate(body.messages):
+        require_no_module(message, f"messages.{number}")
+        reader.read(message.role, message.content, f"messages.{number}.content")
     if isinstance(body, MessagesBody) and body.max_tokens:
         _require_a_question(body.messages)
     if body.cache_control is not None:
@@ -125,7 +116,7 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
     sampling = dict[str, tuple[str, Any]]()
     if isinstance(body, MessagesBody):
         if body.stop_sequences and len(body.stop_sequences) > MOST_STOPS:
-            raise ApiError(INVALID, f"{MOST_STOPS} stop sequences are the most.", "stop_sequences")
+            raise ApiError(INVALID, f"The maximum is {MOST_STOPS} stop sequences.", "stop_sequences")
         names = ("temperature", "top_p", "top_k", "repetition_penalty")
         sampling = {
             **{name: (name, getattr(body, name)) for name in names},
@@ -135,7 +126,7 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
         }
         if body.max_tokens == 0 and body.stream:
             raise ApiError(
-                INVALID, "max_tokens of 0 warms the cache, and there is nothing to stream.", "stream"
+                INVALID, "max_tokens of 0 only warms the cache, so there is nothing to stream.", "stream"
             )
     over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
     return Asked(
@@ -153,50 +144,38 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
 
 
 def _require_a_question(messages: Sequence[MessageParam]) -> None:
-    """Refuses the beginning of an answer: the template would end it, and begin another.
-
-    Raises:
-        ApiError: the last message is the assistant's.
-    """
+    """Rejects a prefilled answer, because the template would close it and start a new one."""
     if messages and messages[-1].role == "assistant":
         where = f"messages.{len(messages) - 1}"
-        raise unsupported(where, "an answer is not continued. Let the last message be the user's.")
+        raise unsupported(where, "prefilled answers are not supported. The last message must be the user's.")
 
 
 def _refuse_parts_of_fields(body: CountBody) -> None:
-    """Refuses what would change the answer; what asks for what is done anyway is let pass.
-
-    Raises:
-        ApiError: there is such a part; it is named.
-    """
+    """Rejects unsupported parts of fields, unless they have no effect."""
     if (body.thinking or {}).get("type", "disabled") not in ("disabled", "adaptive"):
-        words = "the model's own template decides whether it thinks. Send adaptive, or leave it out."
+        words = "the model's chat template decides whether it thinks. Send adaptive, or remove the field."
         raise unsupported("thinking", words)
     for name, value in _parts(body, "output_config"):
         if (name, value) != ("effort", USUAL_EFFORT):
-            words = "neither effort nor the form of an answer can be set; ask for it in words."
+            words = "effort and structured output are not supported; describe the format in the prompt."
             raise unsupported(f"output_config.{cut(name)}", words)
     for name, value in _parts(body, "context_management"):
         if name != "edits" or not _clear_thinking(value):
-            raise unsupported(f"context_management.{cut(name)}", "a conversation is read as it is sent.")
+            raise unsupported(f"context_management.{cut(name)}", "the server does not edit conversations.")
 
 
 def _parts(body: CountBody, name: str) -> Iterator[tuple[str, Any]]:
-    """The parts of a field that say something.
-
-    Raises:
-        ApiError: it is no object.
-    """
-    given = getattr(body, name, None) or {}
-    if not isinstance(given, Mapping):
+    """The parts of a field that have a value."""
+    content = getattr(body, name, None) or {}
+    if not isinstance(content, Mapping):
         raise ApiError(INVALID, "It must be an object.", name)
-    yield from ((part, value) for part, value in given.items() if value)
+    yield from ((part, value) for part, value in content.items() if value)
 
 
 def _clear_thinking(edits: object) -> bool:
-    """Whether all edits take away what is never read: what the model thought in earlier turns."""
+    """Whether all edits only remove reasoning of earlier turns, which the model never reads."""
     return isinstance(edits, list) and all(
-        isinstance(one, Mapping) and str(one.get("type")).startswith(CLEARS_THINKING) for one in edits
+        isinstance(edit, Mapping) and str(edit.get("type")).startswith(CLEARS_THINKING) for edit in edits
     )
 
 
@@ -216,7 +195,7 @@ def usage_json(usage: Usage) -> dict[str, Any]:
 
 
 def stop_reason(answer: Answer) -> str:
-    """Why an answer ends, in Anthropic's words."""
+    """Converts a stop reason to Anthropic's."""
     return "model_context_window_exceeded" if answer.cut_short else STOPPED[answer.stopped]
 
 
@@ -236,7 +215,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.post("/v1/messages", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))])
     async def create_message(body: MessagesBody, request: Request) -> Response:
-        """Answers a conversation."""
+        """Creates a message."""
         caller = caller_of(service, request, body.cache_salt)
         asked = asked_of(body, service.defaults, caller)
         running = await service.begin(asked, request.state.noted, gone(request))
@@ -262,32 +241,32 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        said, told = await running.parts(answer), report_if_wanted(running, answer)
+        parts, extras = await running.parts(answer), report_if_wanted(running, answer)
         usage = Usage.of(answer)
-        told |= {"usage": usage_json(usage), **diagnosis(usage)}
-        return JSONResponse({**head, "content": _content(said), **_ending(answer, said), **told})
+        extras |= {"usage": usage_json(usage), **diagnosis(usage)}
+        return JSONResponse({**head, "content": _content(parts), **_ending(answer, parts), **extras})
 
     return router
 
 
 def _content(said: Said) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    blocks: list[dict[str, Any]] = []
     if said.thought:
-        found.append({"type": "thinking", "thinking": said.thought, "signature": ""})
+        blocks.append({"type": "thinking", "thinking": said.thought, "signature": ""})
     if said.text:
-        found.append({"type": "text", "text": said.text})
+        blocks.append({"type": "text", "text": said.text})
     calls = identified(said.calls, "toolu_")
     return [
-        *found,
+        *blocks,
         *(
-            {"type": "tool_use", "id": one.id, "name": one.name, "input": dict(one.arguments)}
-            for one in calls
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+            for call in calls
         ),
     ]
 
 
 def _ending(answer: Answer, said: Said) -> Mapping[str, Any]:
-    calls = said.calls and answer.stopped != "length"  # after a cut, more calls may have been to come
+    calls = said.calls and answer.stopped != "length"  # a cut answer may lack calls
     return {"stop_reason": "tool_use" if calls else stop_reason(answer), "stop_sequence": answer.stop}
 
 
@@ -297,44 +276,44 @@ async def _events(
     def told(name: str, **fields: Any) -> bytes:
         return event({"type": name, **fields}, name)
 
-    whole = bool(running.asked.tools)  # calls are told from text when all of it is there
-    begun = b""
+    at_end = bool(running.asked.tools)  # calls can be parsed only at the end
+    opening = b""
     try:
-        async for one in running.events():
-            if isinstance(one, FirstToken):
-                usage = Usage.of(one)
+        async for step in running.events():
+            if isinstance(step, FirstToken):
+                usage = Usage.of(step)
                 message = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
                 message |= {"usage": usage_json(usage), **diagnosis(usage)}
-                begun = told("message_start", message=message)
-                if not whole:
+                opening = told("message_start", message=message)
+                if not at_end:
                     block = {"type": "text", "text": ""}
-                    begun += told("content_block_start", index=0, content_block=block)
-                begun += told("ping")
-                if whole or not running.text_follows:
-                    yield begun
-                    begun = b""
-            elif isinstance(one, Delta) and one.text and not whole:
-                delta = {"type": "text_delta", "text": one.text}
-                yield begun + told("content_block_delta", index=0, delta=delta)
-                begun = b""
-            elif isinstance(one, Finished):
-                said = await running.parts(one.answer)
-                if whole:
-                    for number, block in enumerate(_content(said)):
+                    opening += told("content_block_start", index=0, content_block=block)
+                opening += told("ping")
+                if at_end or not running.text_follows:
+                    yield opening
+                    opening = b""
+            elif isinstance(step, Delta) and step.text and not at_end:
+                delta = {"type": "text_delta", "text": step.text}
+                yield opening + told("content_block_delta", index=0, delta=delta)
+                opening = b""
+            elif isinstance(step, Finished):
+                parts = await running.parts(step.answer)
+                if at_end:
+                    for number, block in enumerate(_content(parts)):
                         for name, fields in _told_block(block):
                             yield told(name, index=number, **fields)
                 else:
                     yield told("content_block_stop", index=0)
-                more = {"usage": usage_json(Usage.of(one.answer))}
-                more |= report_if_wanted(running, one.answer)
-                yield told("message_delta", delta=_ending(one.answer, said), **more)
+                more = {"usage": usage_json(Usage.of(step.answer))}
+                more |= report_if_wanted(running, step.answer)
+                yield told("message_delta", delta=_ending(step.answer, parts), **more)
                 yield told("message_stop")
     except Exception as error:
-        yield begun + event(error_of(error, request_id).body("anthropic", request_id), "error")
+        yield opening + event(error_of(error, request_id).body("anthropic", request_id), "error")
 
 
 def _told_block(block: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The events of a whole block."""
+    """Yields the events of a complete block."""
     match block["type"]:
         case "text":
             empty, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}

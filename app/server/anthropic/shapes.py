@@ -1,4 +1,4 @@
-"""Anthropic's answers as JSON Schemas, for the description of the server."""
+"""JSON Schemas of Anthropic's responses, for the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from app.server.core.json_schema import (
 
 _BLOCK = either(
     record("A text.", type=one_of("text"), text=TEXT),
-    record("What the model thought before.", type=one_of("thinking"), thinking=TEXT, signature=one_of("")),
-    record("A call of a tool.", type=one_of("tool_use"), id=TEXT, name=TEXT, input=OBJECT),
+    record("The reasoning before the answer.", type=one_of("thinking"), thinking=TEXT, signature=one_of("")),
+    record("A tool call.", type=one_of("tool_use"), id=TEXT, name=TEXT, input=OBJECT),
 )
 _ENDING = {
     "stop_reason": one_of(
@@ -33,9 +33,9 @@ _ENDING = {
     "stop_sequence": maybe(TEXT),
 }
 _DIAGNOSIS = record(
-    "What differs from the earlier request.",
+    "The difference from the earlier request.",
     cache_miss_reason=maybe(
-        record("Why.", ["cache_missed_input_tokens"], type=TEXT, cache_missed_input_tokens=COUNT)
+        record("The reason.", ["cache_missed_input_tokens"], type=TEXT, cache_missed_input_tokens=COUNT)
     ),
 )
 
@@ -59,17 +59,17 @@ def _message(description: str, **fields: Shape) -> Shape:
 ANTHROPIC: dict[str, Shape] = {
     "MessageUsage": record(
         "The tokens of a request.",
-        input_tokens=words("Of the prompt, neither read nor written.", COUNT),
+        input_tokens=words("Prompt tokens neither read nor written.", COUNT),
         cache_creation_input_tokens=WRITTEN,
         cache_read_input_tokens=READ,
         cache_creation=record(
-            "What was written, by time to live.",
+            "Written tokens by time to live.",
             ephemeral_5m_input_tokens=COUNT,
             ephemeral_1h_input_tokens=COUNT,
         ),
         output_tokens=COUNT,
     ),
-    "Message": _message("An answer to a conversation.", **_ENDING),
+    "Message": _message("The answer to a conversation.", **_ENDING),
     "MessageEvent": words(
         "An event of a streamed message.",
         either(
@@ -79,23 +79,23 @@ ANTHROPIC: dict[str, Shape] = {
                 message=_message("The message.", stop_reason=NULL, stop_sequence=NULL),
             ),
             event("ping", "Nothing."),
-            event("content_block_start", "A block begins.", index=COUNT, content_block=_BLOCK),
+            event("content_block_start", "The start of a block.", index=COUNT, content_block=_BLOCK),
             event(
                 "content_block_delta",
-                "What is new of a block.",
+                "New content of a block.",
                 index=COUNT,
                 delta=either(
-                    record("Of a text.", type=one_of("text_delta"), text=TEXT),
-                    record("Of a thought.", type=one_of("thinking_delta"), thinking=TEXT),
-                    record("Of a call.", type=one_of("input_json_delta"), partial_json=TEXT),
+                    record("New text.", type=one_of("text_delta"), text=TEXT),
+                    record("New reasoning.", type=one_of("thinking_delta"), thinking=TEXT),
+                    record("New arguments.", type=one_of("input_json_delta"), partial_json=TEXT),
                 ),
             ),
-            event("content_block_stop", "A block ends.", index=COUNT),
+            event("content_block_stop", "The end of a block.", index=COUNT),
             record(
-                "Why the answer ends, and its usage.",
+                "The stop reason and the usage.",
                 ["prompt_cache"],
                 type=one_of("message_delta"),
-                delta=record("Why.", **_ENDING),
+                delta=record("The reason.", **_ENDING),
                 usage=named("MessageUsage"),
                 prompt_cache=REPORT,
             ),
@@ -105,13 +105,13 @@ ANTHROPIC: dict[str, Shape] = {
     ),
     "TokenCount": record("The tokens of a prompt.", input_tokens=COUNT),
     "AnthropicError": record(
-        "What is wrong with a request, in Anthropic's dialect.",
+        "An error in Anthropic's API.",
         type=one_of("error"),
         error=record(
             "The error.",
             ["diagnostics"],
             type=TEXT,
-            message=words("The field of the request, what is wrong, and what to do.", TEXT),
+            message=words("The request field, the problem and the fix.", TEXT),
             diagnostics=many(named("Diagnostic")),
         ),
         request_id=TEXT,
@@ -127,7 +127,7 @@ ANTHROPIC: dict[str, Shape] = {
         max_tokens=COUNT,
     ),
     "AnthropicModels": record(
-        "The model by all its names.",
+        "The model under all its names.",
         data=many(named("AnthropicModel")),
         has_more=one_of(False),
         first_id=TEXT,

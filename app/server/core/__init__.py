@@ -1,1 +1,1 @@
-"""From a request to the engine: limits, caching, schemas, usage and metrics."""
+"""Connects requests to the engine: limits, caching, schemas, usage and metrics."""

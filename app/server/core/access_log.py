@@ -1,4 +1,4 @@
-"""What is asked, and how it ended, for the figures. ASGI, before the door, whose refusals are noted too."""
+"""ASGI middleware that records requests and their outcomes. It runs before the access check."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from app.server.http.access import Application, Message, Receive, Scope, Send, d
 
 ANSWERED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
 """Paths that produce answers. Other paths are listed only if a request is refused."""
-_LARGEST = 65536  # bytes of a refusal
+_LARGEST = 65536  # bytes of an error body
 
 
 class Noting:
-    """Lists the requests that want an answer, and those that are refused; `scope["state"]["noted"]` is each.
+    """Records requests to `ANSWERED` paths and rejected requests; `scope["state"]["noted"]` is the record.
 
     Args:
-        app: the application with its door.
-        figures: where they are listed.
-        endpoint: returns the path of the endpoint that a path leads to, one of few.
+        app: the application with its access check.
+        figures: the metrics that list the requests.
+        endpoint: returns the endpoint path for a request path.
     """
 
     def __init__(self, app: Application, figures: Figures, endpoint: Callable[[str], str]) -> None:
         self._app, self._figures, self._endpoint = app, figures, endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Has the request answered."""
+        """Calls the application and records the response."""
         path = str(scope.get("path", ""))
         if scope["type"] != "http" or not path.startswith("/v1/"):
             await self._app(scope, receive, send)
@@ -50,7 +50,7 @@ class Noting:
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                noted.status = None if vanished else message["status"]  # which nobody would hear
+                noted.status = None if vanished else message["status"]  # the client is gone
                 noted.client = state.get("client", "")
             elif (noted.status or 0) >= 400 and len(refusal) < _LARGEST:
                 refusal.extend(message.get("body", b""))
@@ -63,7 +63,7 @@ class Noting:
             self._figures.answered(self._endpoint(path), noted)
 
     def _over(self, noted: Request, refusal: bytes, vanished: bool) -> None:
-        if vanished and noted.outcome == "waiting":  # whatever was answered, nobody heard it
+        if vanished and noted.outcome == "waiting":  # the client is gone
             noted.status = None
         elif (noted.status or 0) >= 400:
             noted.failed(_sentence(refusal) or f"The server answered with status {noted.status}.")
@@ -73,10 +73,10 @@ class Noting:
 
 
 def _sentence(refusal: bytes) -> str:
-    """What a refusal says; "" where it says nothing in either dialect."""
+    """Returns the message of an error body in either API; "" if there is none."""
     try:
-        told: Any = json.loads(refusal)["error"]
-        words, field = told["message"], told.get("param")
+        error: Any = json.loads(refusal)["error"]
+        words, field = error["message"], error.get("param")
     except (ValueError, KeyError, TypeError, AttributeError):
         return ""
     if not isinstance(words, str):

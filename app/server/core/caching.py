@@ -1,4 +1,4 @@
-"""From what a client marks and names to what the engine keeps and reads. No computing, no HTTP."""
+"""Turns the cache marks and block names of a request into engine calls. No computation, no HTTP."""
 
 from __future__ import annotations
 
@@ -30,33 +30,20 @@ _TEXT = "completion"
 
 @dataclass(frozen=True)
 class Kept:
-    """What became of a mark.
+    """The outcome of a mark."""
 
-    Attributes:
-        param: the field of the request that asked for it.
-        tokens: of the prefix.
-        seconds: its time to live.
-        reason: why it is not kept; "" where it is.
-    """
-
-    param: str
-    tokens: int
+    param: str  # the request field with the mark
+    tokens: int  # length of the prefix
     seconds: float
-    reason: str = ""
+    reason: str = ""  # why the prefix is not stored; "" if it is
 
 
 def prepared(engine: Engine, asked: Asked, files: SchemaFiles, *, counted: bool = False) -> PreparedPrompt:
-    """Plans a request. On a thread of its own: a long prompt takes a while to be tokenized.
-
-    Args:
-        engine: who answers.
-        asked: the request.
-        files: the schemas that clients have put.
-        counted: whether only its tokens are counted.
+    """Plans a request. Run it on a worker thread: tokenizing a long prompt is slow.
 
     Raises:
-        ApiError: there is no such schema, or something of the request does not go with one.
-        PromptCacheError: what is wrong with it.
+        ApiError: the schema is unknown, or a part of the request is not supported with a schema.
+        PromptCacheError: the request is invalid.
     """
     with faults_of(asked):
         require_room(engine, asked, counted=counted)
@@ -72,56 +59,35 @@ def prepared(engine: Engine, asked: Asked, files: SchemaFiles, *, counted: bool 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A request that the engine has taken.
+    """A request submitted to the engine."""
 
-    Attributes:
-        ticket: the answer to come.
-        kept: what became of its marks, in their order.
-        parts: tells an answer's text from the calls in it.
-        seconds: says what computing had taken of what an answer read, by key, as far as it is known.
-    """
-
-    ticket: Ticket
-    kept: tuple[Kept, ...]
-    parts: Callable[[Answer], Said]
-    seconds: Callable[[Answer], dict[str, float]]
+    ticket: Ticket  # the pending answer
+    kept: tuple[Kept, ...]  # the outcomes of its marks, in order
+    parts: Callable[[Answer], Said]  # separates the text of an answer from its tool calls
+    seconds: Callable[[Answer], dict[str, float]]  # compute times of read segments by key
 
 
 def submitted(engine: Engine, asked: Asked, files: SchemaFiles, least: int) -> Submitted:
-    """Plans a request and has it answered.
-
-    Args:
-        engine: who answers.
-        asked: the request.
-        files: the schemas that clients have put.
-        least: tokens of a prefix that is worth being kept.
-
-    Raises:
-        PromptCacheError: what is wrong with it.
-    """
+    """Plans a request and submits it to the engine; raises PromptCacheError if the request is invalid."""
     prompt = prepared(engine, asked, files)
     with faults_of(asked):
-        kept = _kept(prompt, asked, least)
-        marks = [Mark(one.tokens, one.seconds) for one in kept if not one.reason]
+        outcomes = _kept(prompt, asked, least)
+        marks = [Mark(mark.tokens, mark.seconds) for mark in outcomes if not mark.reason]
         ticket = engine.submit(prompt, asked.settings, marks=marks, warm=asked.warm)
-    return Submitted(ticket, kept, _parts(engine, prompt, asked), partial(_seconds, engine.store))
+    return Submitted(ticket, outcomes, _parts(engine, prompt, asked), partial(_seconds, engine.store))
 
 
 def as_kept(kept: Sequence[Kept], answer: Answer) -> tuple[Kept, ...]:
-    """Returns what became of marks once the answer is there: there may have been no room for them.
-
-    Args:
-        kept: what was to become of them.
-        answer: the answer.
-    """
+    """Returns the final outcomes of marks after an answer; a prefix without room is not stored."""
     reason = f"not_written: {without_paths(answer.unmarked)}"
     return tuple(
-        replace(one, reason=reason) if not one.reason and one.tokens > answer.marked else one for one in kept
+        replace(mark, reason=reason) if not mark.reason and mark.tokens > answer.marked else mark
+        for mark in kept
     )
 
 
 def expire(engine: Engine) -> None:
-    """Removes what has outlived its time to live, in memory and on disk: where that is a ceiling too."""
+    """Removes expired segments from memory and disk, if the time to live is an upper limit."""
     keys = engine.store.expired()
     if keys:
         engine.store.remove(keys, Reason.EXPIRED)
@@ -129,29 +95,28 @@ def expire(engine: Engine) -> None:
 
 
 def _seconds(store: Store, answer: Answer) -> dict[str, float]:
-    """What computing took of what an answer read."""
-    return store.seconds({one.key for one in answer.segments if one.outcome == Outcome.HIT})
+    return store.seconds({segment.key for segment in answer.segments if segment.outcome == Outcome.HIT})
 
 
 def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[Answer], Said]:
-    """What tells the calls in an answer, by the tokenizer; where no tools are given all of it is text."""
+    """Returns a parser that separates text and tool calls of an answer."""
     if not asked.tools or not isinstance(prompt, PreparedConversation):
         return lambda answer: Said(answer.text)
     chat, ends = engine.model.chat, engine.model.end_tokens
     read, tools = prompt.token_ids(asked.settings), all_of(asked.tools, asked.deferred)
 
     def parts(answer: Answer) -> Said:
-        said = (
+        token_ids = (
             answer.token_ids[:-1]
             if answer.token_ids[-1:] and answer.token_ids[-1] in ends
             else answer.token_ids
         )
-        found = chat.calls_in(said, read, tools)
-        if not found.calls and not found.thought:
+        parsed = chat.calls_in(token_ids, read, tools)
+        if not parsed.calls and not parsed.thought:
             return Said(answer.text)
-        texts = (found.content, found.thought)  # of tokens, which go on to the end of a stop text
-        content, thought = (one.partition(answer.stop)[0] if answer.stop else one for one in texts)
-        return Said(content, thought, found.calls)
+        texts = (parsed.content, parsed.thought)  # tokens may reach past the end of a stop text
+        content, thought = (text.partition(answer.stop)[0] if answer.stop else text for text in texts)
+        return Said(content, thought, parsed.calls)
 
     return parts
 
@@ -160,13 +125,13 @@ def _kept(prompt: PreparedPrompt, asked: Asked, least: int) -> tuple[Kept, ...]:
     if not asked.marks:
         return ()
     if not isinstance(prompt, PreparedConversation):
-        raise ApiError(INVALID, "Only blocks of messages can be marked.", asked.marks[0].param)
+        raise ApiError(INVALID, "Only message blocks can be marked.", asked.marks[0].param)
     borders = prompt.borders(asked.settings)
-    found = []
+    outcomes = []
     for mark in asked.marks:
         if not 0 <= mark.block < len(borders):
-            raise ApiError(INVALID, "There is no block that it could mark.", mark.param)
+            raise ApiError(INVALID, "There is no block to mark.", mark.param)
         tokens = borders[mark.block]
-        reason = f"below_minimum: {tokens} tokens, and {least} are the least" if tokens < least else ""
-        found.append(Kept(mark.param, tokens, mark.seconds, reason))
-    return tuple(found)
+        reason = f"below_minimum: {tokens} tokens; the minimum is {least}" if tokens < least else ""
+        outcomes.append(Kept(mark.param, tokens, mark.seconds, reason))
+    return tuple(outcomes)

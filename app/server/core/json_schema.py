@@ -1,4 +1,4 @@
-"""JSON Schemas of answers, in few words; and those of what is neither vendor's."""
+"""Helpers for JSON Schemas of responses, and the schemas of this server's own responses."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ OBJECT: Shape = {"type": "object"}
 
 
 def words(description: str, shape: Shape) -> Shape:
-    """Returns a shape with words."""
+    """Returns a shape with a description."""
     return {**shape, "description": description}
 
 
 def one_of(*values: Any) -> Shape:
-    """Returns the shape of one of some values."""
+    """Returns the shape of an enumeration."""
     return {"const": values[0]} if len(values) == 1 else {"enum": [*values]}
 
 
 def either(*shapes: Shape) -> Shape:
-    """Returns what has one of some shapes."""
+    """Returns a union of shapes."""
     return {"anyOf": [*shapes]}
 
 
 def maybe(shape: Shape) -> Shape:
-    """Returns what has a shape, or is null."""
+    """Returns a nullable shape."""
     return either(shape, NULL)
 
 
 def many(shape: Shape) -> Shape:
-    """Returns a list of things of a shape."""
+    """Returns a list of a shape."""
     return {"type": "array", "items": shape}
 
 
 def named(name: str) -> Shape:
-    """Returns a shape that has a name of its own."""
+    """Returns a reference to a named shape."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def record(description: str, optional: Sequence[str] = (), /, **fields: Shape) -> Shape:
-    """Returns an object that has these fields and no others, of which some may be absent."""
+    """Returns an object with these fields only, some of them optional."""
     return {
         "type": "object",
         "description": description,
@@ -59,12 +59,12 @@ def record(description: str, optional: Sequence[str] = (), /, **fields: Shape) -
 
 
 def event(kind: str, description: str, /, **fields: Shape) -> Shape:
-    """Returns an event that says its own kind."""
+    """Returns an event with its `type`."""
     return record(description, type=one_of(kind), **fields)
 
 
-READ = words("Tokens of the prompt that were there before it.", COUNT)
-WRITTEN = words("Tokens that this request computed and that go to disk.", COUNT)
+READ = words("Prompt tokens read from the cache.", COUNT)
+WRITTEN = words("Prompt tokens computed and stored on disk.", COUNT)
 REPORT = named("Report")
 
 _TIER = one_of("memory", "disk", "none")
@@ -80,8 +80,8 @@ _SCHEMA: dict[str, Shape] = {
 
 OWN: dict[str, Shape] = {
     "Diagnostic": record(
-        "A fault of a document of PML.",
-        code=words("As in docs/pml.md.", TEXT),
+        "An error of a PML document.",
+        code=words("A code of docs/pml.md.", TEXT),
         severity=TEXT,
         line=COUNT,
         column=COUNT,
@@ -89,10 +89,10 @@ OWN: dict[str, Shape] = {
         hint=maybe(TEXT),
     ),
     "Report": record(
-        "What of the cache an answer used.",
+        "The cache use of an answer.",
         modules=many(
             record(
-                "A segment that it read, or lacked.",
+                "A segment, read or missing.",
                 path=TEXT,
                 tokens=COUNT,
                 tier=_TIER,
@@ -101,7 +101,7 @@ OWN: dict[str, Shape] = {
                 saved_ms=maybe(NUMBER),
             )
         ),
-        marks=many(record("What became of a mark.", param=TEXT, tokens=COUNT, seconds=NUMBER, reason=TEXT)),
+        marks=many(record("The outcome of a mark.", param=TEXT, tokens=COUNT, seconds=NUMBER, reason=TEXT)),
         read=COUNT,
         written=COUNT,
         computed=COUNT,
@@ -110,12 +110,12 @@ OWN: dict[str, Shape] = {
         warnings=many(TEXT),
     ),
     "Schema": record(
-        "A schema that was put.",
+        "A stored schema.",
         **_SCHEMA,
         token_count=COUNT,
         modules=many(
             record(
-                "A piece of text that is a segment of its own.",
+                "A segment.",
                 path=TEXT,
                 tokens=COUNT,
                 key=maybe(TEXT),
@@ -130,7 +130,7 @@ OWN: dict[str, Shape] = {
         next_page_token=TEXT,
     ),
     "Plan": record(
-        "What a request would read and compute.",
+        "The segments that a request would read and compute.",
         total=COUNT,
         read=COUNT,
         computed=COUNT,
@@ -148,12 +148,12 @@ OWN: dict[str, Shape] = {
         ),
     ),
     "Residency": record(
-        "What is in memory.",
+        "The segments in memory.",
         model=TEXT,
         fingerprint=TEXT,
         bytes=COUNT,
         budget=COUNT,
         segments=many(record("A segment.", key=TEXT, bytes=COUNT)),
     ),
-    "Health": record("Whether the server answers.", status=one_of("ok", "loading", "draining", "off")),
+    "Health": record("The state of the server.", status=one_of("ok", "loading", "draining", "off")),
 }

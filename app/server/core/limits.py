@@ -1,4 +1,4 @@
-"""Prompts that are far too long for the context window, refused before they are read or tokenized whole."""
+"""Rejects oversized prompts before they are read or tokenized completely."""
 
 from __future__ import annotations
 
@@ -14,32 +14,20 @@ from engine.inference.run_settings import RunSettings
 from engine.prepared import PreparedPrompt
 from engine.prompt.window import TooLongError
 
-PIECE = 8192
-"""Characters of a text that are tokenized at a time."""
-_GENEROUS = 16
-"""So many characters for each token of the window are tokenized whole, which takes no time to speak of."""
-_COUNTED = 256
-"""So many are where somebody wants to know how many tokens they have: 2 MB for a window of 8,192."""
-_THOUGHT = "</think>"  # templates leave out what an earlier answer has before it
+PIECE = 8192  # characters of a text that are tokenized at a time
+_GENEROUS = 16  # shorter prompts, in characters for each token of the window, are tokenized without a check
+_COUNTED = 256  # the same limit for token counts: 2 MB for a window of 8,192
+_THOUGHT = "</think>"  # templates omit the text of an earlier answer up to here
 
 
 def few_messages(engine: Callable[[], Engine], field: str) -> Callable[[Request], Coroutine[Any, Any, None]]:
-    """Returns what refuses a conversation with more texts than the window has tokens, unread.
-
-    Args:
-        engine: gives the engine; what it raises refuses the request.
-        field: of the body, which holds the messages.
-    """
+    """Returns a check that rejects a conversation, in `field`, with more texts than the window has tokens."""
 
     async def require(request: Request) -> None:
-        """Refuses what cannot fit: each text has a token at least.
-
-        Raises:
-            ApiError: it cannot.
-        """
-        given = (await request.json()).get(field)
-        if isinstance(given, list) and len(given) > (most := _most(engine())):
-            texts = sum(_says(one) for one in given)
+        """Rejects more messages with text than tokens in the window with an ApiError."""
+        messages = (await request.json()).get(field)
+        if isinstance(messages, list) and len(messages) > (most := _most(engine())):
+            texts = sum(_says(message) for message in messages)
             if texts > most:
                 raise _too_long(texts, most, field)
 
@@ -47,18 +35,13 @@ def few_messages(engine: Callable[[], Engine], field: str) -> Callable[[Request]
 
 
 def require_room(engine: Engine, asked: Asked, *, counted: bool = False) -> None:
-    """Refuses a prompt that is far too long after as much of it as shows that.
+    """Rejects an oversized prompt after tokenizing only a part of it.
 
-    A text that is cut has a few other tokens than it has whole, and templates leave a little out. So as much
-    is tokenized, piece by piece, as fills the window twice over.
-
-    Args:
-        engine: who answers.
-        asked: the request.
-        counted: whether only the tokens of the prompt are wanted, of which there may be far more.
+    Tokenizes pieces until they fill the window twice. The factor of two allows for inexact counts: a split
+    text has a few other tokens than the whole, and templates omit some text.
 
     Raises:
-        ApiError: there are more texts than the model reads tokens, or they are far too long.
+        ApiError: the prompt is too long.
     """
     most = _most(engine)
     texts = [text for text in _texts(asked) if text]
@@ -75,11 +58,7 @@ def require_room(engine: Engine, asked: Asked, *, counted: bool = False) -> None
 
 
 def tokens_of(prompt: PreparedPrompt, settings: RunSettings) -> int:
-    """Returns how many tokens a prompt has, also where the model does not read as many.
-
-    Raises:
-        PromptCacheError: what else is wrong with it.
-    """
+    """Returns the token count of a prompt, even beyond the window; raises PromptCacheError."""
     try:
         return prompt.plan(settings).total_tokens
     except TooLongError as error:
@@ -87,7 +66,7 @@ def tokens_of(prompt: PreparedPrompt, settings: RunSettings) -> int:
 
 
 def _texts(asked: Asked) -> Iterator[str]:
-    """The texts of a request, without what templates may leave out."""
+    """Yields the texts of a request, without parts that templates may omit."""
     if asked.text is not None:
         yield asked.text
     for message in asked.messages:
@@ -97,10 +76,9 @@ def _texts(asked: Asked) -> Iterator[str]:
 
 
 def _says(message: object) -> bool:
-    """Whether a message of a body has a text."""
     content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, list):
-        return any(isinstance(one, dict) and one.get("text") not in (None, "") for one in content)
+        return any(isinstance(part, dict) and part.get("text") not in (None, "") for part in content)
     return content not in (None, "")
 
 

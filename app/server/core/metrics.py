@@ -1,4 +1,4 @@
-"""What the server counts: for Prometheus, and the latest requests one by one."""
+"""Counters for Prometheus and a list of the latest requests."""
 
 from __future__ import annotations
 
@@ -14,33 +14,28 @@ from app.server.core.usage import Usage
 from engine.base.events import Answer
 
 _RECENT = 500
-_SHOWN = 200  # characters of what a client has written, in a list
+_SHOWN = 200  # maximum length of client text in a list
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 Outcome = Literal["waiting", "answering", "done", "ended", "refused"]
-GONE = "The client went away before the end."
+GONE = "The client disconnected before the end."
 
 
 class Request:
-    """A request as the figures know it. Written by one event loop, read from any thread.
-
-    Args:
-        path: what was asked for.
-        dialect: the dialect of the client.
-        changes: counts the changes of all requests.
+    """A request as recorded by the metrics. One event loop writes it; any thread may read it.
 
     Attributes:
-        number: which one it is, from 1 on; 0 while it is in no list.
+        number: its number, from 1 on; 0 if it is not listed.
         changed: the number of its last change, among those of all requests.
-        at: when it came, in seconds since 1970.
-        client: a digest of the key that it brought; "" before that was looked at.
-        model: the name that it called the model by; "" where that is not known.
-        usage: its tokens, as far as they are known.
-        ttft_ms: from its arrival to the first token, waiting included; None before.
-        outcome: "waiting", "answering", "done", "ended" before its time, or "refused" before it was begun.
-        stopped: what ended the answer.
-        status: of the answer in HTTP; None before.
-        sentence: why there is no whole answer, as the client was told; "" where there is, or may be.
-        seconds: from its arrival to its end; 0 before.
+        at: arrival time, in seconds since 1970.
+        client: a digest of its API key; "" before the key is checked.
+        model: the requested model name; "" if unknown.
+        usage: its token counts; None before they are known.
+        ttft_ms: time to first token, including queueing; None before that.
+        outcome: "waiting", "answering", "done", "ended" early, or "refused" before it began.
+        stopped: why the answer stopped.
+        status: the HTTP status; None before the response.
+        sentence: the error message that the client got; "" without an error.
+        seconds: time from arrival to end; 0 before that.
     """
 
     def __init__(self, path: str, dialect: str, changes: Iterator[int]) -> None:
@@ -56,27 +51,27 @@ class Request:
         self.changed = next(changes)
 
     def asks(self, model: str) -> None:
-        """It calls the model by a name."""
+        """Records the requested model."""
         self.model = model[:_SHOWN]
         self.changed = next(self._changes)
 
     def first(self, ttft_ms: float, usage: Usage) -> None:
-        """The first token is there."""
+        """Records the first token."""
         self.ttft_ms, self.usage, self.outcome = ttft_ms, usage, "answering"
         self.changed = next(self._changes)
 
     def done(self, answer: Answer) -> None:
-        """The answer is complete."""
+        """Records a complete answer."""
         self.usage, self.outcome, self.stopped = Usage.of(answer), "done", answer.stopped
         self.changed = next(self._changes)
 
     def failed(self, sentence: str) -> None:
-        """There will be no whole answer; why is what was said first."""
+        """Records a failure; the first message stays."""
         self.sentence = self.sentence or sentence
         self.changed = next(self._changes)
 
     def over(self) -> None:
-        """Nobody answers it any more."""
+        """Records the end of the response."""
         if self.outcome == "waiting":
             self.outcome = "refused" if (self.status or 0) >= 400 else "ended"
         if self.outcome == "ended" and not self.sentence:
@@ -86,86 +81,82 @@ class Request:
 
 
 class Figures:
-    """Counters and the latest requests. Of one event loop; read from any thread.
+    """Counters and the latest requests. One event loop writes them; any thread may read them.
 
     Attributes:
-        recent: the latest requests, the oldest first.
+        recent: the latest requests, oldest first.
     """
 
     def __init__(self) -> None:
         self.recent: deque[Request] = deque(maxlen=_RECENT)
         self._numbers, self._changes = count(1), count(1)
         self._registry = registry = CollectorRegistry()
-        self._inside = Gauge("pml_requests_inside", "Requests that are answered or wait.", registry=registry)
+        self._inside = Gauge("pml_requests_inside", "Running and waiting requests.", registry=registry)
         self._answered = Counter(
             "pml_responses",
-            "Requests to /v1, by path, dialect and the status of the answer; none where its client was gone.",
+            "Requests to /v1 by path, API and status; status none if the client disconnected.",
             ["dialect", "path", "status"],
             registry=registry,
         )
         self._ended = Counter(
             "pml_requests",
-            "Requests whose answer was begun: done where it is whole; ended where it broke off: the client "
-            "went away, the server stopped, or it failed. What is refused is in pml_responses alone.",
+            "Requests with a started answer: done if complete; ended if the client disconnected, the server "
+            "stopped or it failed. Rejected requests are in pml_responses only.",
             ["dialect", "outcome"],
             registry=registry,
         )
         self._refused = Counter(
-            "pml_requests_refused", "Requests for which there was no place (status 429).", registry=registry
+            "pml_requests_refused",
+            "Requests rejected because the server was full (status 429).",
+            registry=registry,
         )
         self._prompt = Counter(
-            "pml_prompt_tokens", "Tokens of prompts, by what was done.", ["cache"], registry=registry
+            "pml_prompt_tokens", "Prompt tokens by cache use.", ["cache"], registry=registry
         )
-        self._generated = Counter("pml_generated_tokens", "Tokens of answers.", registry=registry)
+        self._generated = Counter("pml_generated_tokens", "Generated tokens.", registry=registry)
         self._ttft = Histogram(
             "pml_time_to_first_token_seconds",
-            "From a request's arrival to its first token, waiting included.",
+            "Time from a request's arrival to its first token, with waiting.",
             buckets=_SECONDS,
             registry=registry,
         )
         self._took = Histogram(
-            "pml_request_seconds", "From a request's arrival to its end.", buckets=_SECONDS, registry=registry
+            "pml_request_seconds",
+            "Time from a request's arrival to its end.",
+            buckets=_SECONDS,
+            registry=registry,
         )
 
     def came(self, path: str, dialect: str) -> Request:
-        """Somebody asks for something; it is in no list yet."""
+        """Creates the record of a new request; the request is not listed yet."""
         return Request(path, dialect, self._changes)
 
     def listed(self, request: Request) -> None:
-        """A request is among the latest."""
+        """Lists a request among the latest."""
         request.number = next(self._numbers)
         self.recent.append(request)
         request.changed = next(self._changes)
 
     def since(self, change: int) -> tuple[int, list[Request]]:
-        """Returns the number of the last change, and those of the latest requests that changed after one.
-
-        Args:
-            change: the number of a change; 0 for all.
-        """
-        recent = [(one.changed, one) for one in list(self.recent)]
+        """Returns the number of the last change, and the recent requests that changed after `change`."""
+        recent = [(request.changed, request) for request in list(self.recent)]
         last = max((changed for changed, _ in recent), default=0)
-        return last, [one for changed, one in recent if changed > change]
+        return last, [request for changed, request in recent if changed > change]
 
     def answered(self, path: str, request: Request) -> None:
-        """A request to /v1 was answered, or refused, or its client is gone.
-
-        Args:
-            path: of the endpoint, one of few.
-            request: what is known of it.
-        """
+        """Counts the response to a request to /v1, or a disconnected client."""
         self._answered.labels(request.dialect, path, str(request.status or "none")).inc()
 
     def begun(self) -> None:
-        """A request was taken in."""
+        """Counts an accepted request."""
         self._inside.inc()
 
     def refused(self) -> None:
-        """There was no place for a request."""
+        """Counts a request that was rejected because the server is full."""
         self._refused.inc()
 
     def ended(self, request: Request) -> None:
-        """A request has ended, in one way or another; a second time does nothing."""
+        """Counts the end of a request. Repeated calls have no effect."""
         if request.seconds:
             return
         request.seconds = max(time.time() - request.at, 1e-9)
@@ -182,5 +173,5 @@ class Figures:
             self._generated.inc(usage.generated)
 
     def exposition(self) -> bytes:
-        """Returns Prometheus' text."""
+        """Returns the metrics in Prometheus' text format."""
         return bytes(generate_latest(self._registry))

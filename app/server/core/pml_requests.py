@@ -1,4 +1,4 @@
-"""Requests over PML: a schema and a prompt of a client's, and the turns of the conversation behind it."""
+"""Requests with PML: a client's schema and prompt, and the conversation that follows."""
 
 from __future__ import annotations
 
@@ -35,37 +35,26 @@ from engine.prompt.window import TooLongError
 
 log = logging.getLogger(__name__)
 
-PUT_IT = "Put it with PUT /v1/prompt_cache/schemas/NAME."
+PUT_IT = "Store it with PUT /v1/prompt_cache/schemas/NAME."
 BLANK_LINE = "\n\n"
-MOST_WINDOWS = 16
-"""So many windows may the parameters of a schema fill: each token of their lengths is laid out."""
+MOST_WINDOWS = 16  # schema parameters may fill this many windows: the engine lays out each of their tokens
 _LENGTHS = re.compile(r"""\blen(?:gth)?\s*=\s*["']\s*(\d{1,9})""")
 
 
 class PromptCache(Strict):
-    """What a request reads of a schema. It is ours, so a field that is not known is a mistake.
+    """The PML part of a request. An unknown field is an error."""
 
-    Attributes:
-        schema_name: the name of a schema that was put, or PML.
-        prompt: what is imported, in PML; None for the schema's own text only.
-        scope: what modules see while they are encoded.
-    """
-
-    schema_name: str = Field(alias="schema", min_length=1)
-    prompt: str | None = None
-    scope: Scope = "anchored"
+    schema_name: str = Field(alias="schema", min_length=1)  # the name of a stored schema, or PML
+    prompt: str | None = None  # the prompt in PML; None for the fixed text of the schema only
+    scope: Scope = "anchored"  # what modules see while they are encoded
 
     def over(self, owner: str) -> Over:
-        """Returns it as a request has it, of a client."""
+        """Returns the engine's form for a client."""
         return Over(self.schema_name, self.prompt, self.scope, owner)
 
 
 def parsed_schema(text: str, param: str) -> Schema:
-    """Reads a schema; no file is opened for it.
-
-    Raises:
-        ApiError: it has errors, all of which are told, or is too large.
-    """
+    """Parses a schema without other files; raises ApiError, with all errors, if it is invalid."""
     _require_size(text, param)
     with pml_faults(param):
         parsed = parse_schema(text)
@@ -75,59 +64,45 @@ def parsed_schema(text: str, param: str) -> Schema:
 
 
 def prepared_schema(engine: Engine, text: str, param: str, salt: str) -> PreparedSchema:
-    """Prepares a schema.
-
-    Args:
-        engine: of its model.
-        text: its PML.
-        param: the field that it came in.
-        salt: what its segments are shared by.
-
-    Raises:
-        ApiError: it has errors, all of which are told, or parameters of more tokens than are laid out.
-    """
+    """Prepares a schema; raises ApiError if it is invalid or its parameters are too long."""
     _require_size(text, param)
     if "<" not in text:
-        parsed_schema(text, param)  # no document, whose faults are told
+        parsed_schema(text, param)  # reports all errors
     _require_short_parameters(engine, text, param)
     with pml_faults(param):
         return engine.schema(text, salt=salt)
 
 
 def _require_short_parameters(engine: Engine, text: str, param: str) -> None:
-    """Refuses a schema whose parameters are far too long, before a token of theirs is laid out.
-
-    Raises:
-        ApiError: they are, or the schema has errors.
-    """
-    most = MOST_WINDOWS * engine.model.context_length
-    if "&#" not in text and sum(map(int, _LENGTHS.findall(text))) <= most:
+    """Rejects a schema with oversized parameters before the engine lays out their tokens."""
+    limit = MOST_WINDOWS * engine.model.context_length
+    if "&#" not in text and sum(map(int, _LENGTHS.findall(text))) <= limit:
         return
     modules = parsed_schema(text, param).modules()
-    slots = (one.length for module in modules for one in module.contents() if isinstance(one, Param))
-    if (tokens := sum(slots)) > most:
-        words = f"The parameters of the schema have {tokens:,} tokens together; {most:,} are the most here."
-        raise ApiError(INVALID, f"{words} Give them the lengths that arguments need.", param)
+    slots = (node.length for module in modules for node in module.contents() if isinstance(node, Param))
+    if (tokens := sum(slots)) > limit:
+        words = f"The parameters of the schema have {tokens:,} tokens; the maximum is {limit:,}."
+        raise ApiError(INVALID, f"{words} Reduce their lengths.", param)
 
 
 def prepared_over(engine: Engine, files: SchemaFiles, asked: Asked) -> PreparedPrompt:
-    """Prepares a request over a schema: its prompt, and behind that its messages or its text.
+    """Prepares a request with a schema: its prompt, then its messages or text.
 
     Raises:
-        ApiError: there is no such schema, the PML has faults, or there are marks, names or tools.
+        ApiError: the schema is unknown, the PML has errors, or the request has marks, block names or tools.
     """
     over = asked.over
     assert over is not None
     _require_plain(asked)
     text, param, pinned, rest = over.schema, "prompt_cache.schema", False, None
     if "<" not in text:
-        kept = files.get(over.owner, text)
-        if kept is None:
+        stored = files.get(over.owner, text)
+        if stored is None:
             raise unknown_schema(text, param)
-        text, pinned = kept.text, kept.pinned
-        rest = None if kept.expires_at is None else kept.expires_at - files.clock()
+        text, pinned = stored.text, stored.pinned
+        rest = None if stored.expires_at is None else stored.expires_at - files.clock()
     schema = prepared_schema(engine, text, param, asked.salt)
-    of_all = asked.salt == over.owner  # a copy under a salt of the request's own is nothing that was pinned
+    of_all = asked.salt == over.owner  # a copy under the request's own salt is never pinned
     if pinned and of_all and schema.tokenized.label not in engine.store.settings.pins():
         pin(engine, schema, rest)
     with pml_faults("prompt_cache.prompt"):
@@ -135,13 +110,7 @@ def prepared_over(engine: Engine, files: SchemaFiles, asked: Asked) -> PreparedP
 
 
 def pin(engine: Engine, schema: PreparedSchema, seconds: float | None) -> None:
-    """Pins a schema in the store; where nothing of it is stored yet, the next request does.
-
-    Args:
-        engine: whose store it is.
-        schema: the schema.
-        seconds: for how long; None for good.
-    """
+    """Pins a schema in the store. If no segment is stored yet, the next request pins it."""
     try:
         engine.store.settings.pin(schema.tokenized.label, seconds)
     except StoreError as error:
@@ -149,23 +118,13 @@ def pin(engine: Engine, schema: PreparedSchema, seconds: float | None) -> None:
 
 
 def unknown_schema(name: str, param: str | None = None, advice: str = PUT_IT) -> ApiError:
-    """Returns the refusal of a schema that nobody has put.
-
-    Args:
-        name: the name that the request has.
-        param: the field that it stands in.
-        advice: what to do.
-    """
+    """Returns the error for an unknown schema."""
     return ApiError(NO_SCHEMA, f"There is no schema {shown(name)}. {advice}", param)
 
 
 @contextlib.contextmanager
 def pml_faults(param: str) -> Iterator[None]:
-    """Tells faults of PML as those of a field.
-
-    Raises:
-        ApiError: there are some.
-    """
+    """Turns PML errors into an ApiError of a request field."""
     try:
         yield
     except TooLongError:
@@ -176,11 +135,7 @@ def pml_faults(param: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def faults_of(asked: Asked) -> Iterator[None]:
-    """Tells what is wrong with a prompt as a fault of the field that holds it.
-
-    Raises:
-        ApiError: something is.
-    """
+    """Turns prompt errors into an ApiError of the request field with the prompt."""
     try:
         with pml_faults(asked.field if asked.over is None else "prompt_cache.prompt"):
             yield
@@ -199,18 +154,18 @@ def _prompt(over: Over, schema: PreparedSchema) -> Prompt:
 
 
 def _extended(prompt: Prompt, asked: Asked) -> Prompt:
-    """The prompt with what the request says behind it: turns, or the text of a completion."""
-    said: list[Any] = [
+    """Appends the request's messages or text to the prompt."""
+    added: list[Any] = [
         Role(cast(RoleName, message.role), _words([block.text for block in message.blocks]), NOWHERE)
         for message in asked.messages
     ]
     if asked.text:
-        said.append(Text(asked.text, NOWHERE))
-    if not said:
+        added.append(Text(asked.text, NOWHERE))
+    if not added:
         return prompt
     return Prompt(
         prompt.schema,
-        (*prompt.children, *said),
+        (*prompt.children, *added),
         prompt.span,
         prompt.schema_span,
         prompt.lines,
@@ -219,29 +174,29 @@ def _extended(prompt: Prompt, asked: Asked) -> Prompt:
 
 
 def _require_plain(asked: Asked) -> None:
-    """Refuses marks, names and tools, which are for conversations without a schema."""
-    if asked.tools or any(one.role == "tool" or one.calls for one in asked.messages):
+    """Rejects marks, block names and tools, which need a conversation without a schema."""
+    if asked.tools or any(turn.role == "tool" or turn.calls for turn in asked.messages):
         raise unsupported(
-            "tools", "behind a schema there are texts only. Leave prompt_cache or the tools out."
+            "tools", "with prompt_cache, messages have text only. Remove prompt_cache or the tools."
         )
     if asked.marks:
-        words = "Behind a schema nothing is marked: its modules are kept by their names. Leave the mark out."
+        words = "With prompt_cache, nothing can be marked: modules are stored by name. Remove the mark."
         raise ApiError(INVALID, words, asked.marks[0].param)
     named = [block.module for message in asked.messages for block in message.blocks if block.module]
     if named:
         name = shown(named[0].name)
-        words = f"Beside prompt_cache a block has no name, as {name}. Make it a module of the schema."
+        words = f"With prompt_cache, a block cannot have a name ({name}). Make it a module of the schema."
         raise ApiError(INVALID, words, "messages")
 
 
 def _words(blocks: list[str]) -> tuple[Text, ...]:
-    """The texts of a turn; between two of them a blank line, where neither has white space there."""
-    found: list[Text] = []
+    """Returns the text of a turn; blocks without white space between them get a blank line."""
+    texts: list[Text] = []
     for block in filter(None, blocks):
-        if found and not (found[-1].text[-1].isspace() or block[0].isspace()):
-            found.append(Text(BLANK_LINE, NOWHERE, seam=True))
-        found.append(Text(block, NOWHERE))
-    return tuple(found)
+        if texts and not (texts[-1].text[-1].isspace() or block[0].isspace()):
+            texts.append(Text(BLANK_LINE, NOWHERE, seam=True))
+        texts.append(Text(block, NOWHERE))
+    return tuple(texts)
 
 
 def _require_size(text: str, param: str) -> None:

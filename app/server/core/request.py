@@ -1,4 +1,4 @@
-"""What a client asks for, in neither vendor's terms: every dialect is read into this."""
+"""A request in vendor-neutral form; every API is converted to it."""
 
 from __future__ import annotations
 
@@ -35,127 +35,82 @@ __all__ = [
 
 LONGEST_ANSWER = 1024
 HOTTEST: Mapping[Dialect, int] = {"openai": 2, "anthropic": 1}
-"""The highest temperature, which the vendors themselves take no higher."""
+"""The maximum temperature, the same as the vendors' own."""
 _SEEDS = 2**63
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A prefix that is to be kept: up to the end of a block.
+    """A prefix to store, up to the end of a block."""
 
-    Attributes:
-        block: the number of the block, counted through all messages from 0.
-        seconds: its time to live.
-        param: the field that asked for it.
-    """
-
-    block: int
+    block: int  # the index of the block, from 0, counted through all messages
     seconds: float
-    param: str
+    param: str  # the request field with the mark
 
 
 @dataclass(frozen=True)
 class Over:
-    """What a request reads of a schema, before its messages.
+    """The schema part of a request, before its messages."""
 
-    Attributes:
-        schema: the name of a schema that was put, or PML.
-        prompt: what is imported, in PML; None for the schema's own text only.
-        scope: what modules see while they are encoded.
-        owner: the client whose schemas are looked through; "" for those of all.
-    """
-
-    schema: str
-    prompt: str | None = None
-    scope: Scope = "anchored"
-    owner: str = ""
+    schema: str  # the name of a stored schema, or PML
+    prompt: str | None = None  # the prompt in PML; None for the fixed text of the schema only
+    scope: Scope = "anchored"  # what modules see while they are encoded
+    owner: str = ""  # the client that owns the schema; "" for shared schemas
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, as far as that decides what is shared and told.
+    """The client of a request."""
 
-    Attributes:
-        salt: what the request shares segments with; "" for all without one.
-        owner: whose schemas are looked through; "" for those of all.
-        report: whether the report of the cache is wanted, whatever the body says.
-    """
-
-    salt: str = ""
-    owner: str = ""
-    report: bool = False
+    salt: str = ""  # requests share segments only within the same salt; "" for all without one
+    owner: str = ""  # the owner of the client's schemas; "" for shared schemas
+    report: bool = False  # whether a header requests the cache report
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request.
+    """A request."""
 
-    Attributes:
-        model: the name that it calls the model by.
-        messages: the conversation, or ...
-        text: ... a raw prompt, without a chat template.
-        settings: how it is to be answered.
-        tools: what the assistant may call.
-        deferred: what it may call too, and no definition at the beginning tells it.
-        marks: prefixes to be kept, in order.
-        warm: nothing is to be answered: only what the prompt needs is computed and kept.
-        salt: what it shares segments with; "" for all without one.
-        report: whether the report of the cache is wanted.
-        over: what stands before the messages or the text; None for nothing.
-        field: of the request, which holds the messages or the text.
-    """
-
-    model: str
+    model: str  # the requested model name
     settings: RunSettings
-    messages: tuple[Message, ...] = ()
-    text: str | None = None
-    tools: Tools = NO_TOOLS
-    deferred: Tools = NO_TOOLS
-    marks: tuple[Mark, ...] = ()
-    warm: bool = False
-    salt: str = ""
-    report: bool = False
-    over: Over | None = None
-    field: str = "messages"
+    messages: tuple[Message, ...] = ()  # the conversation
+    text: str | None = None  # a raw prompt without a chat template, instead of messages
+    tools: Tools = NO_TOOLS  # tools that the assistant may call
+    deferred: Tools = NO_TOOLS  # more such tools, which the prompt does not define at its start
+    marks: tuple[Mark, ...] = ()  # prefixes to store, in order
+    warm: bool = False  # whether to compute and store the prompt only, without an answer
+    salt: str = ""  # requests share segments only within the same salt; "" for all without one
+    report: bool = False  # whether to return the cache report
+    over: Over | None = None  # the schema part, before the messages or the text; None without a schema
+    field: str = "messages"  # the request field with the messages or the text
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """What holds where a request says nothing.
+    """Defaults for request fields."""
 
-    Attributes:
-        longest: tokens of an answer.
-        sampling: settings by name, as the model's own generation_config has them.
-        rules: what that has for every answer, by name; no request changes them.
-    """
-
-    longest: int = LONGEST_ANSWER
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    rules: Mapping[str, Any] = field(default_factory=dict)
+    longest: int = LONGEST_ANSWER  # maximum answer length in tokens
+    sampling: Mapping[str, Any] = field(default_factory=dict)  # the model's generation_config
+    rules: Mapping[str, Any] = field(default_factory=dict)  # its rules for all requests
 
 
 def named(module: object, role: str, where: str) -> Named | None:
-    """Reads the name of a block: a text, or an object with `name` and `sees`.
-
-    Args:
-        module: what the request says; None where the block has no name.
-        role: of the message.
-        where: the field.
+    """Reads the name of a block: a string, or an object with `name` and `sees`.
 
     Raises:
-        ApiError: it is neither, or the block is of the assistant.
+        ApiError: the value is invalid, or the block belongs to the assistant.
     """
     if module is None:
         return None
     if role not in ("system", "user"):
-        raise ApiError(INVALID, "Only blocks of the system and of the user can be modules.", where)
+        raise ApiError(INVALID, "Only system and user blocks can be modules.", where)
     name: Any = module
     sees: Any = []
     if isinstance(module, Mapping) and set(module) <= {"name", "sees"}:
         name, sees = module.get("name"), module.get("sees", [])
-    if isinstance(name, str) and isinstance(sees, list) and all(isinstance(one, str) for one in sees):
+    if isinstance(name, str) and isinstance(sees, list) and all(isinstance(path, str) for path in sees):
         if len(name) > LONGEST_NAME:
-            words = f"The name {shown(name)} has {len(name):,} characters, and {LONGEST_NAME} are the most."
+            words = f"The name {shown(name)} has {len(name):,} characters; the maximum is {LONGEST_NAME}."
             raise ApiError(INVALID, words, where)
         if not NAME.fullmatch(name):
             raise ApiError(INVALID, f"{shown(name)} cannot be the name of a block: names {NAME_RULE}.", where)
@@ -165,11 +120,7 @@ def named(module: object, role: str, where: str) -> Named | None:
 
 
 def seed_of(seed: int | None) -> int | None:
-    """Returns the engine's seed of a request's, which is a whole number of 64 bits.
-
-    Raises:
-        ApiError: it is none.
-    """
+    """Converts a request's seed to the engine's; raises ApiError if it has more than 64 bits."""
     if seed is None or -_SEEDS <= seed < _SEEDS:
         return None if seed is None else seed % _SEEDS
     raise ApiError(
@@ -178,14 +129,14 @@ def seed_of(seed: int | None) -> int | None:
 
 
 def scoped(settings: RunSettings, over: Over | None) -> RunSettings:
-    """Returns settings with the scope that a request over a schema asks for."""
+    """Returns settings with the scope of the request's schema part."""
     if over is None or over.scope == settings.scope:
         return settings
     return replace(settings, scope=over.scope, reuse="off")  # the client chooses
 
 
 def settings_in(dialect: Dialect) -> Mapping[str, Setting]:
-    """Returns the settings by name, each with the range that a request of a dialect may say it in."""
+    """Returns the settings by name, each with the range of an API."""
     known = settings_of(RunSettings)
     return {**known, "temperature": replace(known["temperature"], most=HOTTEST[dialect])}
 
@@ -193,25 +144,24 @@ def settings_in(dialect: Dialect) -> Mapping[str, Setting]:
 def settings_from(given: Mapping[str, tuple[str, Any]], defaults: Defaults, dialect: Dialect) -> RunSettings:
     """Makes the settings of a run.
 
-    Earlier turns are not made segments of their own: the prefix tree finds them.
+    Earlier turns do not become segments of their own, because the prefix tree finds them.
 
     Args:
-        given: by the name of a setting the field of the request that has it, and its value; None where there
-            is none.
-        defaults: for what is not given.
-        dialect: of the request.
+        given: by setting name, the request field and its value; None for an absent value.
+        defaults: defaults for absent values.
+        dialect: the API of the request.
 
     Raises:
-        ApiError: a value is out of its range.
+        ApiError: a value is out of range.
     """
     known = settings_in(dialect)
-    found: dict[str, Any] = {"temperature": 1.0, "max_new_tokens": defaults.longest, **defaults.sampling}
+    values: dict[str, Any] = {"temperature": 1.0, "max_new_tokens": defaults.longest, **defaults.sampling}
     for name, (param, value) in given.items():
         if value is None:
             continue
         if not known[name].takes(value):
             spelled = cut(repr(value)) if isinstance(value, list) else shown(value)
             raise ApiError(INVALID, f"{param} is {spelled}; it must be {known[name].range}.", param)
-        found[name] = known[name].checked(value)
-    found.setdefault("seed", secrets.randbelow(_SEEDS))
-    return RunSettings(hold_conversation=False, **found)
+        values[name] = known[name].checked(value)
+    values.setdefault("seed", secrets.randbelow(_SEEDS))
+    return RunSettings(hold_conversation=False, **values)

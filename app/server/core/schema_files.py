@@ -1,7 +1,7 @@
-"""The schemas that clients have put, over restarts: a small file each, in a folder of the store.
+"""Schemas of clients, stored as small files in a folder of the store.
 
-A file is named by digests of its client and its schema's name, so no name leads anywhere else. What is
-written is there whole or not at all, and any number of servers may share the folder.
+A file's name is made of digests of the client and the schema name, so a name cannot point elsewhere. Writes
+are atomic, and several servers may share the folder.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from engine.store.blobs.claim import SCHEMAS
 MOST = 256
 MOST_BYTES = 64 * 1000 * 1000
 PATIENCE_SECONDS = 30.0
-"""So long one other program that writes is waited for: on a busy disk a single schema takes seconds."""
+"""How long to wait for another program's write; on a busy disk one schema takes seconds."""
 
 
 class FullError(StoreError):
-    """A client has as many schemas, or as much text in them, as are kept."""
+    """A client exceeds the limit on schemas or on their total size."""
 
 
 class SchemaFiles:
@@ -35,10 +35,7 @@ class SchemaFiles:
 
     Args:
         store: the folder of the store.
-        clock: the seconds since 1970.
-
-    Attributes:
-        clock: the seconds since 1970.
+        clock: returns the seconds since 1970.
     """
 
     def __init__(self, store: Path, clock: Callable[[], float] = time.time) -> None:
@@ -47,77 +44,58 @@ class SchemaFiles:
         self._lock = threading.Lock()
 
     def get(self, owner: str, name: str) -> KeptSchema | None:
-        """Returns a schema; None where there is none, or its time is over.
-
-        Args:
-            owner: the client, "" for all of them.
-            name: its name.
-        """
-        found = self._folder.read(owner, name)
-        return found if found is not None and found.is_there(self.clock()) else None
+        """Returns a schema of a client, or a shared one for ""; None if it is unknown or expired."""
+        schema = self._folder.read(owner, name)
+        return schema if schema is not None and schema.is_there(self.clock()) else None
 
     def size(self, owner: str, name: str) -> int:
-        """Returns the bytes of a schema's file; 0 where there is none."""
+        """Returns the size of a schema's file in bytes; 0 without a file."""
         try:
             return self._folder.file(owner, name).lstat().st_size
         except OSError:
             return 0
 
     def all(self, owner: str) -> list[Head]:
-        """Returns what there is to say of a client's schemas, by name; no text is read for it."""
+        """Returns the heads of a client's schemas, sorted by name, without reading their texts."""
         now = self.clock()
         return sorted(
             (head for head in self._folder.heads(owner) if head.is_there(now)), key=lambda head: head.name
         )
 
     def put(self, owner: str, name: str, text: str, terms: Terms) -> tuple[KeptSchema, KeptSchema | None]:
-        """Keeps a schema, in place of the one of this name.
-
-        Args:
-            owner: the client.
-            name: its name.
-            text: its PML.
-            terms: how long it stays.
+        """Stores a schema and replaces an earlier one of the same name.
 
         Returns:
-            It, and what was there before.
+            The stored schema and its predecessor.
 
         Raises:
             FullError: the client has too many.
-            StoreError: the folder cannot be written.
+            StoreError: the folder is not writable.
         """
         with self._writing():
             before = self.get(owner, name)
             if before is not None and before.text == text:
-                kept = terms.put_on(before)
+                schema = terms.put_on(before)
             else:
-                kept = terms.put_on(KeptSchema(name, text, self.clock()))
-                self._require_room(owner, kept)
-            if kept != before:
-                self._write(owner, kept)
-            return kept, before
+                schema = terms.put_on(KeptSchema(name, text, self.clock()))
+                self._require_room(owner, schema)
+            if schema != before:
+                self._write(owner, schema)
+            return schema, before
 
     def change(self, owner: str, name: str, terms: Terms) -> KeptSchema | None:
-        """Changes how long a schema stays; None where there is none.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
+        """Changes a schema's lifetime; None if it is unknown. Raises StoreError if the write fails."""
         with self._writing():
             before = self.get(owner, name)
             if before is None:
                 return None
-            kept = terms.put_on(before)
-            if kept != before:
-                self._write(owner, kept)
-            return kept
+            changed = terms.put_on(before)
+            if changed != before:
+                self._write(owner, changed)
+            return changed
 
     def remove(self, owner: str, name: str) -> KeptSchema | None:
-        """Forgets a schema, and returns it; None where there is none.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
+        """Deletes a schema and returns it; None if it is unknown. Raises StoreError if that fails."""
         with self._writing():
             before = self.get(owner, name)
             if before is not None:
@@ -125,38 +103,34 @@ class SchemaFiles:
             return before
 
     def settled(self, owner: str, name: str) -> KeptSchema | None:
-        """A schema when nobody is writing; None where there is none.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
+        """Returns a schema after pending writes; None if it is unknown. Raises StoreError."""
         with self._writing():
             return self.get(owner, name)
 
     def sweep(self) -> list[Head]:
-        """Removes every client's schemas whose time is over; returns what there was to say of them.
+        """Deletes expired schemas of all clients and returns their heads.
 
-        What another server has put is known of a little later.
+        Schemas from other servers are noticed with a short delay.
 
         Raises:
-            StoreError: the folder cannot be written.
+            StoreError: the folder is not writable.
         """
         now = self.clock()
-        found = self._folder.over(now)
-        gone: list[Head] = []
-        if not found:
-            return gone
+        expired = self._folder.over(now)
+        deleted: list[Head] = []
+        if not expired:
+            return deleted
         with self._writing():
-            for head in found:
-                latest = self._folder.again(head.owner, head.name)  # it may have been put again meanwhile
+            for head in expired:
+                latest = self._folder.again(head.owner, head.name)  # another server may have stored it again
                 if latest is not None and not latest.is_there(now):
                     self._delete(head.owner, head.name)
-                    gone.append(latest)
-        return gone
+                    deleted.append(latest)
+        return deleted
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Lets nobody else write, in any process."""
+        """Locks the folder against other writers, in all processes."""
         with self._lock:
             folder = self._folder.path
             try:
@@ -165,21 +139,21 @@ class SchemaFiles:
                     yield
             except TimeoutError:
                 raise StoreError(
-                    "Another program writes schemas beside the store and does not end. Try again."
+                    "Another program is writing schemas to the store and does not finish. Try again."
                 ) from None
             except OSError as error:
                 raise StoreError(
-                    f"The schema cannot be kept beside the store: {error.strerror or 'the disk refuses it'}."
+                    f"The schema cannot be stored: {error.strerror or 'the disk rejects it'}."
                 ) from error
 
     def _require_room(self, owner: str, new: KeptSchema) -> None:
         others = [head for head in self.all(owner) if head.name != new.name]
         if len(others) >= MOST:
-            raise FullError(f"There are {MOST} schemas, the most that are kept. Delete one first.")
+            raise FullError(f"There are {MOST} schemas, the maximum. Delete one first.")
         size = sum(head.bytes for head in others) + len(new.text.encode())
         if size > MOST_BYTES:
             raise FullError(
-                f"The schemas would have {size} bytes together, beyond {MOST_BYTES}. Delete one first."
+                f"The schemas would have {size} bytes in total, more than {MOST_BYTES}. Delete one first."
             )
 
     def _write(self, owner: str, kept: KeptSchema) -> None:

@@ -1,7 +1,7 @@
-"""The folder of schemas: what its files say, each read again only where it has changed.
+"""The folder of schemas. It reads a file again only after a change.
 
-The folder is the truth. A file is known by its stamp: which file it is, its size, and when it was written.
-Another server may have written it, or removed it.
+The files are authoritative; another server may write or remove them. A stamp (inode, size and times) shows
+whether a file changed.
 """
 
 from __future__ import annotations
@@ -22,45 +22,41 @@ from engine.files.directory import open_plain
 log = logging.getLogger(__name__)
 
 FILE_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{40}\.json")
-_OFTEN_SECONDS = 1.0  # the folder is not looked through more often for what others have written
-_RECENT_NS = 2 * 10**9  # a change as young may share its time with one to come
-_TRIES = 100  # of a file that is exchanged while it is opened
+_OFTEN_SECONDS = 1.0  # minimum interval between scans for other servers' changes
+_RECENT_NS = 2 * 10**9  # a younger change may share its time stamp with a later one
+_TRIES = 100  # to open a file during its replacement
 _Stamp = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class _Known:
-    """A file as it was read; without a head it is none of ours."""
+    """A file as last read; `head` is None for a foreign file."""
 
     stamp: _Stamp
     head: Head | None
 
 
 class SchemaFolder:
-    """What stands in the folder. Safe for threads.
-
-    Args:
-        path: the folder, which need not be there.
-    """
+    """The contents of a folder, which may be absent. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._known: dict[str, _Known] = {}
         self._soonest = float("inf")
-        self._seen: tuple[int, int] | None = None  # the folder, when it was looked through
+        self._seen: tuple[int, int] | None = None  # stamp of the folder at the last scan
         self._seen_at = float("-inf")
         self._lock = threading.Lock()
 
     def file(self, owner: str, name: str) -> Path:
-        """Returns where a client's schema stands, or would."""
+        """Returns the path of a client's schema, even if it is absent."""
         return self.path / f"{_client(owner)}-{_digest(name)[:40]}.json"
 
     def read(self, owner: str, name: str) -> KeptSchema | None:
-        """Reads a schema; None where there is none that was written here."""
+        """Reads a schema; None if there is no valid file."""
         file = self.file(owner, name)
         try:
-            with os.fdopen(_opened(file), "rb") as held:
-                data = held.read(LARGEST + 1)
+            with os.fdopen(_opened(file), "rb") as opened:
+                data = opened.read(LARGEST + 1)
             return _whole(file, data)[1]
         except FileNotFoundError:
             return None
@@ -69,20 +65,20 @@ class SchemaFolder:
             return None
 
     def heads(self, owner: str) -> list[Head]:
-        """Returns what there is to say of a client's schemas."""
+        """Returns the heads of a client's schemas."""
         return self._look(_client(owner))
 
     def over(self, now: float) -> list[Head]:
-        """Returns the schemas of all clients whose time is over, as far as the folder was looked through."""
+        """Returns the heads of expired schemas of all clients, as of the last scan."""
         self._look_if_changed()
         with self._lock:
             if now < self._soonest:
                 return []
-            heads = [one.head for one in self._known.values()]
+            heads = [known.head for known in self._known.values()]
         return [head for head in heads if head is not None and not head.is_there(now)]
 
     def again(self, owner: str, name: str) -> Head | None:
-        """Reads a schema's head again; None where there is none."""
+        """Reads a schema's head again; None without a file."""
         file = self.file(owner, name)
         known = _known(file)
         with self._lock:
@@ -108,49 +104,49 @@ class SchemaFolder:
         self._seen = None if young else (status.st_ino, status.st_mtime_ns)
 
     def _look(self, beginning: str) -> list[Head]:
-        """Looks at the files whose names begin so, and reads those that have changed."""
+        """Scans files with a name prefix and reads the changed ones."""
         try:
-            found = {one.name for one in self.path.iterdir() if one.name.startswith(beginning)}
+            names = {path.name for path in self.path.iterdir() if path.name.startswith(beginning)}
         except OSError:
-            found = set()
+            names = set()
         with self._lock:
             before = dict(self._known)
         now: dict[str, _Known] = {}
-        for name in found:
+        for name in names:
             if FILE_NAME.fullmatch(name) and (known := _known(self.path / name, before.get(name))):
                 now[name] = known
         with self._lock:
-            for name in [one for one in self._known if one.startswith(beginning) and one not in now]:
+            for name in [key for key in self._known if key.startswith(beginning) and key not in now]:
                 if self._known[name] is before.get(name):
                     del self._known[name]
             for name, known in now.items():
-                if self._known.get(name) is before.get(name):  # nobody has read it again meanwhile
+                if self._known.get(name) is before.get(name):  # unchanged by other threads
                     self._known[name] = known
             self._count()
         return [known.head for known in now.values() if known.head is not None]
 
     def _count(self) -> None:
-        times = (one.head.expires_at for one in self._known.values() if one.head is not None)
+        times = (known.head.expires_at for known in self._known.values() if known.head is not None)
         self._soonest = min((at for at in times if at is not None), default=float("inf"))
 
 
 def _known(file: Path, before: _Known | None = None) -> _Known | None:
-    """A file as it is now, read only where it is not as before; None where there is none."""
+    """Returns the current state of a file, and reads it only after a change; None without a file."""
     try:
         stamp = _stamp(file.lstat())
         if before is not None and before.stamp == stamp:
             return before
-        with os.fdopen(_opened(file), "rb") as held:
-            status = os.fstat(held.fileno())
+        with os.fdopen(_opened(file), "rb") as opened:
+            status = os.fstat(opened.fileno())
             stamp = _stamp(status)
-            data = held.read(HEAD_BYTES)
+            data = opened.read(HEAD_BYTES)
             head = head_of(data, status.st_size)
             if head is None:
-                data += held.read(LARGEST + 1 - len(data))
-                owner, kept = _whole(file, data)
-                head = kept.head(owner)
+                data += opened.read(LARGEST + 1 - len(data))
+                owner, schema = _whole(file, data)
+                head = schema.head(owner)
         if _name(head.owner, head.name) != file.name:
-            raise ValueError("it is not what was written")
+            raise ValueError("its content is invalid")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
@@ -160,19 +156,15 @@ def _known(file: Path, before: _Known | None = None) -> _Known | None:
 
 
 def _whole(file: Path, data: bytes) -> tuple[str, KeptSchema]:
-    """Reads a schema with its client.
-
-    Raises:
-        ValueError: the file is too large, or none that was written here.
-    """
-    found = kept_of(data) if len(data) <= LARGEST else None
-    if found is None or _name(found[0], found[1].name) != file.name:
-        raise ValueError("it is not what was written")
-    return found
+    """Reads a schema with its client."""
+    stored = kept_of(data) if len(data) <= LARGEST else None
+    if stored is None or _name(stored[0], stored[1].name) != file.name:
+        raise ValueError("its content is invalid")
+    return stored
 
 
 def _opened(file: Path) -> int:
-    """Opens a file; where another one takes its place in that moment, that one."""
+    """Opens a file, even during its replacement."""
     for _ in range(_TRIES):
         try:
             return open_plain(file)

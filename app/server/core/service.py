@@ -1,4 +1,4 @@
-"""The one way from a request to the engine: places, planning, cancelling, draining. For one event loop."""
+"""Connects requests to the engine: queueing, planning, cancelling, draining. Use it from one event loop."""
 
 from __future__ import annotations
 
@@ -32,42 +32,35 @@ from engine.prepared import PreparedPrompt
 State = Literal["loading", "ok", "draining", "off"]
 Made = TypeVar("Made")
 
-LOOKS_WAITING = 64
-"""So many plans and looks at schemas may wait for a thread."""
+LOOKS_WAITING = 64  # maximum number of queued plans and schema lookups
 LONG_PML = 50_000
-"""Characters of PML from which reading it takes a while, in which other threads hardly get on."""
+"""Longer PML, in characters, is parsed on a separate lane, because parsing slows other threads."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is taken in.
+    """Limits of accepted requests."""
 
-    Attributes:
-        parallel: requests that are answered at once.
-        waiting: requests that may wait besides.
-        least: tokens of a prefix that is worth being kept where it is marked.
-    """
-
-    parallel: int = 16
-    waiting: int = 64
-    least: int = 64
+    parallel: int = 16  # maximum number of requests answered at once
+    waiting: int = 64  # maximum number of queued requests
+    least: int = 64  # minimum length in tokens of a stored prefix
 
 
 class Service:
-    """An engine that answers requests.
+    """Answers requests with an engine.
 
     Args:
-        limits: how much is taken in.
-        names: further names of the model.
-        longest: tokens of an answer where a request does not say it; None as the model's makers have it.
-        isolate: whether what one client computes is of no use to another.
-        strict: whether a time to live is the most that something stays, and not the least alone.
-        promise: settings of reuse that hold for every request, by name.
+        limits: the limits of accepted requests.
+        names: more names of the model.
+        longest: default answer length in tokens; None for the model's own.
+        isolate: whether clients never share cached segments.
+        strict: whether a time to live is an upper limit, too.
+        promise: reuse settings of all requests, by name.
 
     Attributes:
-        figures: what was counted.
-        off: whether somebody has switched it off: it takes nothing in, and goes on with what is under way.
-        created: when the service began, in seconds since 1970.
+        figures: the metrics.
+        off: whether the server is switched off. It rejects new requests and finishes current ones.
+        created: start time, in seconds since 1970.
     """
 
     def __init__(
@@ -81,7 +74,7 @@ class Service:
         promise: Mapping[str, Any] | None = None,
     ) -> None:
         self._strict, own = strict, {} if longest is None else {"max_new_tokens": longest}
-        self._given = {**own, **(promise or {})}  # it holds before what the model's makers say
+        self._given = {**own, **(promise or {})}  # overrides the model's own settings
         self.limits, self._names, self._longest, self._isolate = limits or Limits(), names, longest, isolate
         self.figures, self.created = Figures(), int(time.time())
         self._engine: Engine | None = None
@@ -92,113 +85,90 @@ class Service:
         self._running: set[Running | Work] = set()
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
         self._looks = Lane(_LOOKERS, LOOKS_WAITING, "look")
-        self._long = Lane(1, LOOKS_WAITING, "long")  # two would slow every answer by far more than one does
+        self._long = Lane(1, LOOKS_WAITING, "long")  # two parsers at once would slow every answer much more
         self._empty = asyncio.Event()
         self._empty.set()
 
-    # What it is
-
     @property
     def state(self) -> State:
-        """Whether it answers."""
+        """Returns the state of the server."""
         if self._draining:
             return "draining"
         return "off" if self.off else "loading" if self._engine is None else "ok"
 
     @property
     def engine(self) -> Engine:
-        """The engine.
-
-        Raises:
-            ApiError: it is not there yet, or takes nothing in any more.
-        """
+        """Returns the engine; raises ApiError if the server is loading, switched off or stopping."""
         if self._draining:
             raise ApiError(DRAINING, "The server is stopping. Try again when it is back.")
         if self.off:
-            raise ApiError(OFF, "The server is switched off. Switch it on in the studio, on the page Serve.")
+            raise ApiError(OFF, "The server is switched off. Switch it on in the studio's Serve page.")
         if self._engine is None:
             raise ApiError(LOADING, "The server is loading its model. Try again in a moment.")
         return self._engine
 
     @property
     def defaults(self) -> Defaults:
-        """What holds where a request says nothing."""
+        """Returns the defaults for request fields."""
         return self._defaults
 
     @property
     def inside(self) -> int:
-        """Requests that are answered or wait."""
+        """Returns the number of running and queued requests."""
         return self._inside
 
     @property
     def schemas(self) -> SchemaFiles:
-        """The schemas that clients have put.
-
-        Raises:
-            ApiError: as for `engine`.
-        """
+        """Returns the clients' schemas; raises ApiError if the server is loading."""
         if self._schemas is None:
             raise ApiError(LOADING, "The server is loading its model. Try again in a moment.")
         return self._schemas
 
     def opened(self, engine: Engine) -> None:
-        """Answers with an engine from now on."""
+        """Starts to use an engine."""
         self._engine, self._schemas = engine, SchemaFiles(engine.store.folder)
         own = {**own_settings(engine.model), **self._given}
         self._defaults = Defaults(self._longest or LONGEST_ANSWER, own, engine.model.generation.rules)
 
     def closed(self) -> None:
-        """Takes nothing in until an engine is there again; requests under way go on."""
+        """Stops accepting requests until `opened`; current requests continue."""
         self._engine = None
 
     def names(self) -> tuple[str, ...]:
-        """The names that the model is asked for by, its own first; none is a path."""
+        """Returns the names of the model, its own first; none is a path."""
         return (self.engine.model.stored.name, *self._names)
 
     def require_model(self, name: str) -> None:
-        """Refuses a model that is not served.
-
-        Raises:
-            ApiError: it is not.
-        """
-        known, given = self.names(), self.engine.model.name
-        if name not in (*known, given, given.replace("\\", "/").rstrip("/").rpartition("/")[2]):
+        """Rejects an unknown model with an ApiError."""
+        known, path = self.names(), self.engine.model.name
+        if name not in (*known, path, path.replace("\\", "/").rstrip("/").rpartition("/")[2]):
             raise ApiError(
                 NO_MODEL,
-                f"There is no model {shown(name)} here; there is {listed(known)}. Ask for that one, or give "
-                "it another name: pml serve --alias NAME.",
+                f"There is no model {shown(name)} here. Request {listed(known, 'or')}, or add a name: "
+                "pml serve --alias NAME.",
                 "model",
             )
 
     def salt(self, given: str | None, client: str) -> str:
-        """What a request shares segments by."""
+        """Returns the salt for a request's segments."""
         return "\n".join(filter(None, (given or "", client if self._isolate else "")))
 
     def forget_expired(self, engine: Engine) -> None:
-        """Forgets what has outlived its time to live, where that is the most that it stays."""
+        """Removes expired segments if the time to live is an upper limit."""
         if self._strict:
             expire(engine)
 
     def require_operator(self, operator: bool | None) -> None:
-        """Refuses what tells of all clients to one of them, where clients are apart or there are operators.
-
-        Args:
-            operator: whether an operator asks; None where there are none.
-
-        Raises:
-            ApiError: it is another one.
-        """
+        """Rejects others than operators with an ApiError, if clients are isolated or operators exist."""
         if operator or (operator is None and not self._isolate):
             return
         why = (
-            "This tells of all clients, and an operator's key is needed for it."
+            "This covers all clients and requires an operator's key."
             if operator is not None
-            else "This tells of all clients, and they are kept apart here (--isolate)."
+            else "This covers all clients, which are isolated (--isolate)."
         )
-        how = "Whoever runs the server can set PML_OPERATOR_KEYS and ask with such a key."
+        how = "The operator can set PML_OPERATOR_KEYS and use such a key."
         raise ApiError(FOREIGN, f"{why} {how}")
-
-    # Requests
 
     async def planned(
         self,
@@ -209,19 +179,11 @@ class Service:
         *,
         counted: bool = False,
     ) -> Made:
-        """Plans a request, computing nothing, and looks at the plan; on a thread of its own.
-
-        Args:
-            asked: the request.
-            look: what is wanted of it.
-            client: who asks.
-            gone: waits until nobody listens any more.
-            counted: whether that is only how many tokens it has.
+        """Plans a request on a worker thread, without computing, and returns `look` of the plan.
 
         Raises:
-            ApiError: the model is not served, or not there, something is wrong with the prompt, or too many
-                plans wait.
-            PromptCacheError: what is wrong with the request.
+            ApiError: the model or prompt is invalid, the server is not ready, or too many plans wait.
+            PromptCacheError: the request is invalid.
         """
         self.require_model(asked.model)
         engine, files = self.engine, self.schemas
@@ -235,23 +197,17 @@ class Service:
         return await self.look(plan, client, gone, long=self._is_long(asked))
 
     async def counted(self, asked: Asked, client: str, gone: Gone) -> int:
-        """Counts the tokens of a request's prompt, as `planned` plans it; of one that does not fit too."""
+        """Counts the tokens of a request's prompt, even if the prompt exceeds the window."""
         return await self.planned(
             asked, lambda _, prompt: tokens_of(prompt, asked.settings), client, gone, counted=True
         )
 
     async def look(self, do: Callable[[], Made], client: str, gone: Gone, *, long: bool = False) -> Made:
-        """Does something that is no answer, on threads that no answer needs.
-
-        Args:
-            do: what to do.
-            client: who asks.
-            gone: waits until nobody listens any more; what has not begun by then is not done.
-            long: whether it reads much PML; of that there is one thing at a time.
+        """Runs a function on the lookup threads, which answers never use; `long` ones run one at a time.
 
         Raises:
-            ApiError: too many wait.
-            CancelledError: nobody wants it any more, and it was not begun.
+            ApiError: too many functions wait.
+            CancelledError: the client disconnected before the start.
         """
         try:
             lane, do = (self._long, partial(self._uncollected, do)) if long else (self._looks, do)
@@ -262,7 +218,7 @@ class Service:
             raise
 
     def _uncollected(self, do: Callable[[], Made]) -> Made:
-        """Reads long PML. The collector would look at it all again and again, and everybody wait."""
+        """Parses long PML without garbage collection, which would scan it repeatedly and block threads."""
         gc.disable()
         try:
             return do()
@@ -273,7 +229,6 @@ class Service:
                 gc.collect()
 
     def _is_long(self, asked: Asked) -> bool:
-        """Whether much PML is read for a request."""
         over = asked.over
         if over is None:
             return False
@@ -282,16 +237,11 @@ class Service:
         return size + len(over.prompt or "") > LONG_PML
 
     async def begin(self, asked: Asked, noted: Request, gone: Gone) -> Running:
-        """Takes a request in, and has it answered; whoever gets it closes it.
-
-        Args:
-            asked: the request.
-            noted: the same as the figures know it.
-            gone: waits until nobody listens any more.
+        """Accepts a request and starts its answer. The caller must close it.
 
         Raises:
-            ApiError: there is no place, the model is not served, or the server does not answer now.
-            PromptCacheError: what is wrong with the request.
+            ApiError: the server is full or not ready, or the model is unknown.
+            PromptCacheError: the request is invalid.
         """
         noted.asks(asked.model)
         self.require_model(asked.model)
@@ -303,9 +253,11 @@ class Service:
                 await asyncio.to_thread(self.forget_expired, engine)
             do = partial(submitted, engine, asked, self.schemas, self.limits.least)
             if self._is_long(asked):
-                taken = await self._long.run(partial(self._uncollected, do), noted.client, gone, first=True)
+                submission = await self._long.run(
+                    partial(self._uncollected, do), noted.client, gone, first=True
+                )
             else:
-                taken = await asyncio.to_thread(do)
+                submission = await asyncio.to_thread(do)
         except CancelledError:
             self._leave()
             noted.failed(GONE)
@@ -313,22 +265,18 @@ class Service:
         except BaseException:
             self._leave()
             raise
-        running = Running(self, taken, asked, noted, arrived)
+        running = Running(self, submission, asked, noted, arrived)
         self._running.add(running)
         if self._stopped:
             running.cancel()
         return running
 
     async def work(self, do: Callable[[Listener], Made], gone: Gone) -> Made:
-        """Does something that takes a while on a thread of its own, in a place like that of an answer.
-
-        Args:
-            do: what to do; the listener says when nobody wants it any more.
-            gone: waits until nobody listens any more.
+        """Runs a slow, cancellable function on a worker thread; it counts as a running request.
 
         Raises:
-            ApiError: there is no place.
-            CancelledError: nobody wants it any more.
+            ApiError: the server is full.
+            CancelledError: the client disconnected.
         """
         self._enter()
         work = Work()
@@ -346,7 +294,8 @@ class Service:
         if self._inside >= self.limits.parallel + self.limits.waiting:
             self.figures.refused()
             raise ApiError(
-                FULL, f"{self._inside} requests are answered or wait, and no more fit. Try again in a moment."
+                FULL,
+                f"{self._inside} requests are running or waiting, and no more fit. Try again in a moment.",
             )
         self._inside += 1
         self._empty.clear()
@@ -357,18 +306,13 @@ class Service:
             self._empty.set()
 
     def left(self, running: Running | Work) -> None:
-        """Takes out a request that has ended."""
+        """Removes an ended request."""
         if running in self._running:
             self._running.discard(running)
             self._leave()
 
     async def drain(self, seconds: float, hurry: asyncio.Event | None = None) -> None:
-        """Takes nothing in any more, and waits until all has ended; what has not by then is ended.
-
-        Args:
-            seconds: how long it waits.
-            hurry: nothing is waited for once it is set.
-        """
+        """Stops accepting requests, waits for current ones until timeout or `hurry`, and cancels the rest."""
         self._draining = True
         ended = asyncio.ensure_future(self._empty.wait())
         hurried = asyncio.ensure_future((hurry or asyncio.Event()).wait())
@@ -380,47 +324,42 @@ class Service:
             task.cancel()
 
     def drain_now(self) -> None:
-        """Ends what is under way before its next step; on the loop's own thread."""
+        """Cancels current requests before their next step. Call it on the loop's thread."""
         for running in [*self._running]:
             running.cancel()
 
 
-_WORKERS = 2  # threads for what takes a while and is no answer
+_WORKERS = 2  # threads for slow work other than answers
 _COLLECTED_EVERY = 8  # long documents
-_LOOKERS = 2  # for plans and looks at schemas
-_LAST_WORDS_SECONDS = 0.5
-"""That what was ended has to say so."""
+_LOOKERS = 2  # threads for plans and schema lookups
+_LAST_WORDS_SECONDS = 0.5  # time for cancelled requests to send their error
 
 
 class Work:
-    """Something that takes a while and is no answer, until nobody wants it any more."""
+    """Cancellable slow work other than an answer."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
 
     def cancel(self) -> None:
-        """Ends it before its next step; a second time does nothing."""
+        """Cancels before the next step. Repeated calls have no effect."""
         self._ended.set()
 
     def run(self, do: Callable[[Listener], Made]) -> Made:
-        """Does it.
-
-        Raises:
-            CancelledError: nobody wants it any more.
-        """
+        """Runs the function; raises CancelledError if the client disconnected."""
         if self._ended.is_set():
-            raise CancelledError("The client went away before it was begun.")
+            raise CancelledError("The client disconnected before the start.")
         return do(Listener(stopped=self._ended.is_set))
 
 
 class Running:
-    """A request that is answered.
+    """A request with a running answer.
 
     Attributes:
-        ticket: of the engine.
-        asked: what was asked.
-        kept: what became of its marks: at its end, that is.
-        seconds: what computing had taken of what it read, by key; known at its end, if its report is wanted.
+        ticket: the engine's ticket.
+        asked: the request.
+        kept: the outcomes of its marks, final at the end.
+        seconds: compute times of the segments it read, by key; set at the end if the report is requested.
     """
 
     def __init__(
@@ -435,15 +374,11 @@ class Running:
         service.figures.begun()
 
     def cancel(self) -> None:
-        """Ends it before its next step; a second time does nothing."""
+        """Cancels before the next step. Repeated calls have no effect."""
         self.ticket.cancel()
 
     async def events(self) -> AsyncIterator[Event]:
-        """The engine's events, noted for the figures.
-
-        Raises:
-            PromptCacheError: what ended it.
-        """
+        """Yields the engine's events and records them; raises PromptCacheError if the answer fails."""
         try:
             async for event in self.ticket:
                 self._given += 1
@@ -461,19 +396,12 @@ class Running:
 
     @property
     def text_follows(self) -> bool:
-        """Whether the event after the latest of `events` is text, and there already: both go out at once."""
+        """Returns whether the next event is text and ready, so both can be sent together."""
         following = self.ticket.peek(self._given)
         return isinstance(following, Delta) and following.text != ""
 
     async def answer(self, gone: Gone) -> Answer:
-        """The whole answer; cancelled as soon as the client is gone.
-
-        Args:
-            gone: waits until nobody listens any more.
-
-        Raises:
-            PromptCacheError: what ended it.
-        """
+        """Returns the complete answer; a disconnect cancels it. Raises PromptCacheError if it fails."""
         watcher = asyncio.ensure_future(gone())
         watcher.add_done_callback(self._left_alone)
         try:
@@ -485,7 +413,7 @@ class Running:
             watcher.cancel()
 
     async def parts(self, answer: Answer) -> Said:
-        """Tells an answer's text from the calls in it, for which a long prompt is looked through."""
+        """Separates an answer's text from its tool calls; on a thread if there are tools."""
         return await asyncio.to_thread(self._parts, answer) if self.asked.tools else self._parts(answer)
 
     def _left_alone(self, watcher: asyncio.Future[None]) -> None:
@@ -493,7 +421,7 @@ class Running:
         self.ticket.cancel()
 
     def close(self) -> None:
-        """Lets go of it; what has not ended is cancelled. A second time does nothing."""
+        """Closes the request and cancels an unfinished answer. Repeated calls have no effect."""
         self.ticket.cancel()
         self._service.figures.ended(self._request)
         self._service.left(self)

@@ -1,7 +1,6 @@
-"""A schema that a client has put, and how it is written: what there is to say of it first, then its text.
+"""The file format of a stored schema: one JSON object, the head first, then the text.
 
-So a look at many of them reads no text. A file is one object of JSON, and its version the first: what knows
-no heads reads it too.
+Listing schemas reads heads only. A reader without support for heads can parse the whole object.
 """
 
 from __future__ import annotations
@@ -13,64 +12,44 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
-HEAD_BYTES = 4096
-"""So much of a file is read for its head; names are mostly short."""
-LARGEST = 32 * 1000 * 1000
-"""The most bytes of a file that is read."""
-_TEXT = b', "text": '  # quotes within texts are escaped, so what stands so is a field
+HEAD_BYTES = 4096  # bytes read for the head of a file; most names are short
+LARGEST = 32 * 1000 * 1000  # maximum size of a file in bytes
+_TEXT = b', "text": '  # quotes within strings are escaped, so this is always a field
 
 
 @dataclass(frozen=True)
 class Head:
-    """What there is to say of a schema, but for its text.
+    """A schema without its text."""
 
-    Attributes:
-        owner: the client that has put it, "" for all of them.
-        name: its name.
-        created_at: when its text was put, in seconds since 1970.
-        expires_at: when it goes; None for never.
-        pinned: whether its segments are never evicted.
-        bytes: of its text.
-        digest: of its text.
-    """
-
-    owner: str
+    owner: str  # the client that stored it; "" for shared schemas
     name: str
-    created_at: float
-    expires_at: float | None
-    pinned: bool
-    bytes: int
+    created_at: float  # when its text was stored, in seconds since 1970
+    expires_at: float | None  # when it expires; None for never
+    pinned: bool  # whether its segments are never evicted
+    bytes: int  # size of the text
     digest: str
 
     def is_there(self, now: float) -> bool:
-        """Whether its time is not over."""
+        """Returns whether it has not expired."""
         return self.expires_at is None or now < self.expires_at
 
 
 @dataclass(frozen=True)
 class KeptSchema:
-    """A schema that a client has put.
-
-    Attributes:
-        name: its name.
-        text: its PML.
-        created_at: when this text was put, in seconds since 1970.
-        expires_at: when it goes; None for never.
-        pinned: whether its segments are never evicted.
-    """
+    """A stored schema of a client."""
 
     name: str
     text: str
-    created_at: float
-    expires_at: float | None = None
-    pinned: bool = False
+    created_at: float  # when this text was stored, in seconds since 1970
+    expires_at: float | None = None  # when it expires; None for never
+    pinned: bool = False  # whether its segments are never evicted
 
     def is_there(self, now: float) -> bool:
-        """Whether its time is not over."""
+        """Returns whether it has not expired."""
         return self.expires_at is None or now < self.expires_at
 
     def head(self, owner: str) -> Head:
-        """Returns what there is to say of it, as a client's."""
+        """Returns the head for a client."""
         data = self.text.encode("utf-8")
         digest = hashlib.sha256(data).hexdigest()
         return Head(owner, self.name, self.created_at, self.expires_at, self.pinned, len(data), digest)
@@ -78,76 +57,66 @@ class KeptSchema:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a client says of how long a schema stays; what it does not say stays as it is.
+    """A requested change of a schema's lifetime. Absent fields change nothing."""
 
-    Attributes:
-        expires: whether `expires_at` is said.
-        expires_at: when it goes, in seconds since 1970; None for never.
-        pinned: whether it is pinned; None where that is not said.
-    """
-
-    expires: bool = False
-    expires_at: float | None = None
-    pinned: bool | None = None
+    expires: bool = False  # whether `expires_at` is present
+    expires_at: float | None = None  # when it expires, in seconds since 1970; None for never
+    pinned: bool | None = None  # whether it is pinned; None if absent
 
     def put_on(self, kept: KeptSchema) -> KeptSchema:
-        """Returns a schema under these terms."""
+        """Returns the schema under these terms."""
         expires_at = self.expires_at if self.expires else kept.expires_at
         pinned = kept.pinned if self.pinned is None else self.pinned
         return replace(kept, expires_at=expires_at, pinned=pinned)
 
 
 def written(kept: KeptSchema, owner: str) -> bytes:
-    """Returns a schema as it stands in its file."""
+    """Returns the contents of a schema's file."""
     head = kept.head(owner)
     text = json.dumps(kept.text, ensure_ascii=False).encode()
-    said = {"version": 1, **vars(head), "length": len(text)}
-    return json.dumps(said, ensure_ascii=False).encode()[:-1] + _TEXT + text + b"}"
+    fields = {"version": 1, **vars(head), "length": len(text)}
+    return json.dumps(fields, ensure_ascii=False).encode()[:-1] + _TEXT + text + b"}"
 
 
 def head_of(beginning: bytes, size: int) -> Head | None:
-    """Reads a head.
-
-    Args:
-        beginning: of a file.
-        size: how many bytes the whole file has.
+    """Parses the head of a file from its first bytes and its size.
 
     Returns:
-        It; None where all of the file has to be read for it, or none of ours is.
+        The head; None if the file has no head or needs a complete read.
     """
     end = beginning.find(_TEXT)
     if end < 0:
         return None
     try:
-        found = json.loads(beginning[:end] + b"}")
+        fields = json.loads(beginning[:end] + b"}")
     except (ValueError, RecursionError):
         return None
-    if not _is_head(found) or end + len(_TEXT) + found["length"] + 1 != size:
+    if not _is_head(fields) or end + len(_TEXT) + fields["length"] + 1 != size:
         return None
     return Head(
-        found["owner"],
-        found["name"],
-        found["created_at"],
-        found["expires_at"],
-        found["pinned"],
-        found["bytes"],
-        found["digest"],
+        fields["owner"],
+        fields["name"],
+        fields["created_at"],
+        fields["expires_at"],
+        fields["pinned"],
+        fields["bytes"],
+        fields["digest"],
     )
 
 
 def kept_of(data: bytes) -> tuple[str, KeptSchema] | None:
-    """Reads a whole file; gives the client and its schema, None where it says something else.
+    """Parses a whole file into client and schema; None for other JSON.
 
     Raises:
-        ValueError: it is no JSON.
-        RecursionError: it nests too deep.
+        ValueError: the file is not JSON.
+        RecursionError: the JSON nests too deep.
     """
-    found = json.loads(data)
-    if not isinstance(found, dict) or not _is_kept(found):
+    fields = json.loads(data)
+    if not isinstance(fields, dict) or not _is_kept(fields):
         return None
-    name, text, pinned = found["name"], found["text"], found["pinned"]
-    owner = str(found.get("owner"))
-    return owner, KeptSchema(name, text, found["created_at"], found["expires_at"], pinned)
+    name, text, pinned = fields["name"], fields["text"], fields["pinned"]
+    owner = str(fields.get("owner"))
+    return owner, KeptSchema(name, text, fields["created_at"], fields["expires_at"], pinned)
 
 
 def _is_head(found: Any) -> bool:
@@ -155,8 +124,8 @@ def _is_head(found: Any) -> bool:
     return (
         isinstance(found, dict)
         and _has_terms(found)
-        and all(isinstance(found.get(one), str) for one in texts)
-        and all(type(found.get(one)) is int for one in numbers)
+        and all(isinstance(found.get(key), str) for key in texts)
+        and all(type(found.get(key)) is int for key in numbers)
     )
 
 
@@ -182,7 +151,7 @@ def _is_time(given: object) -> TypeGuard[float]:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a text is made of whole characters."""
+    """Whether a text has no unpaired surrogates."""
     with contextlib.suppress(UnicodeEncodeError):
         text.encode("utf-8")
         return True

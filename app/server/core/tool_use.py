@@ -1,4 +1,4 @@
-"""Tools of a request: their definitions and calls in the engine's terms, and the calls in an answer."""
+"""Converts tool definitions and calls to the engine's form, and reads the calls in an answer."""
 
 from __future__ import annotations
 
@@ -14,25 +14,15 @@ from engine.prompt.conversation.tools import NO_TOOLS, ToolCall, Tools, ToolsErr
 
 @dataclass(frozen=True)
 class Said:
-    """An answer in parts.
-
-    Attributes:
-        text: what it says.
-        thought: what the assistant thought before.
-        calls: of tools, each with an id.
-    """
+    """An answer in parts."""
 
     text: str
-    thought: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    thought: str = ""  # the reasoning before it
+    calls: tuple[ToolCall, ...] = ()  # tool calls, each with an id
 
 
 def tools_of(definitions: Sequence[Mapping[str, Any]], where: str = "tools") -> Tools:
-    """Takes definitions in OpenAI's form.
-
-    Raises:
-        ApiError: something in them is none.
-    """
+    """Converts definitions from OpenAI's form; raises ApiError if a definition is invalid."""
     try:
         return Tools.of(definitions) if definitions else NO_TOOLS
     except ToolsError as error:
@@ -40,11 +30,7 @@ def tools_of(definitions: Sequence[Mapping[str, Any]], where: str = "tools") -> 
 
 
 def with_variables(tools: Tools, variables: Mapping[str, Any] | None) -> Tools:
-    """Adds the variables of a chat template that a request sets.
-
-    Raises:
-        ApiError: one of them is not for a request to set.
-    """
+    """Adds chat template variables from a request; raises ApiError for a reserved one."""
     try:
         return replace(tools, variables_json=Tools.of((), variables).variables_json)
     except ToolsError as error:
@@ -52,47 +38,43 @@ def with_variables(tools: Tools, variables: Mapping[str, Any] | None) -> Tools:
 
 
 def call_of(name: object, arguments: object, identity: object, where: str) -> ToolCall:
-    """Takes a call that the assistant made before.
+    """Converts an earlier call of the assistant.
 
     Args:
-        name: of the function.
-        arguments: an object, or JSON of one; null and no text stand for none, as some clients have it.
-        identity: by which its result names it.
+        name: name of the function.
+        arguments: an object or its JSON; null and "" mean no arguments, because some clients send them.
+        identity: the id that its result refers to.
         where: the field.
 
     Raises:
-        ApiError: it is none.
+        ApiError: the call is invalid.
     """
     if isinstance(arguments, str):
         try:
             arguments = read_json(arguments or "{}")
         except JsonError as error:
-            raise ApiError(INVALID, f"The arguments are no JSON: {error}.", where) from None
+            raise ApiError(INVALID, f"The arguments are not JSON: {error}.", where) from None
     if arguments is None:
         arguments = {}
     if not isinstance(name, str):
         raise ApiError(INVALID, "The call names no function. Send its name.", where)
     if not isinstance(arguments, dict):
-        raise ApiError(INVALID, "The arguments of a call are an object, and these are none.", where)
+        raise ApiError(INVALID, "The arguments of a call must be an object.", where)
     if not isinstance(identity, str | None):
-        raise ApiError(INVALID, "The id of a call is a text.", where)
+        raise ApiError(INVALID, "The id of a call must be a text.", where)
     return ToolCall(name, arguments, identity or "")
 
 
 def identified(calls: Sequence[ToolCall], prefix: str) -> tuple[ToolCall, ...]:
-    """Gives an id to calls that have none, as most models write none."""
+    """Gives an id to calls without one; most models write none."""
     return tuple(
-        ToolCall(one.name, one.arguments, one.id or f"{prefix}{secrets.token_hex(12)}") for one in calls
+        ToolCall(call.name, call.arguments, call.id or f"{prefix}{secrets.token_hex(12)}") for call in calls
     )
 
 
 def require_free_choice(forced: bool, single: bool, where: str) -> None:
-    """Refuses what nobody can make a model do.
-
-    Raises:
-        ApiError: a call is forced, or more than one is forbidden.
-    """
+    """Rejects forced and single tool calls, which a model does not guarantee, with an ApiError."""
     if forced:
-        raise unsupported(where, "whether the model calls a tool is its own choice; ask for it in words.")
+        raise unsupported(where, "the model decides whether to call a tool; ask for the call in the prompt.")
     if single:
         raise unsupported(where, "the model may call several tools at once.")

@@ -1,4 +1,4 @@
-"""What a request asks for: a path, or a whole URL, as requests through proxies have it."""
+"""Accepts a path or an absolute URL, as proxies send it, as a request target."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ALONE = frozenset({"/health", "/metrics"})
 FIRST = frozenset({"chat", "completions", "embeddings", "messages", "models", "responses"})
-"""Where paths begin that clients ask for whose base URL lacks /v1."""
+"""First path segments that clients use if their base URL lacks /v1."""
 _WHOLE_URL = re.compile(rb"https?://([^/?#]*)([^?#]*)", re.IGNORECASE)
 
 
 def in_origin_form(scope: Scope) -> Scope:
-    """Returns a request with a path as its target; of one that names a URL with its host as the header Host.
+    """Returns a request with a path as its target; the host of an absolute URL becomes the header Host.
 
-    As RFC 9112 has it (3.2.2): a server takes URLs too, and what they say of the host counts, whatever the
-    header says. A slash at the end of a path below /v1 is left out.
+    RFC 9112 (3.2.2) requires servers to accept absolute URLs and to prefer their host to the header. Paths
+    below /v1 lose a trailing slash.
     """
     if scope["type"] != "http":
         return scope
-    whole = _WHOLE_URL.fullmatch(scope.get("raw_path") or b"")
-    if whole is not None:
-        target = whole[2] or b"/"
+    match = _WHOLE_URL.fullmatch(scope.get("raw_path") or b"")
+    if match is not None:
+        target = match[2] or b"/"
         headers = [(name, value) for name, value in scope["headers"] if name.lower() != b"host"]
         scope = {
             **scope,
             "path": unquote(target.decode("ascii", "replace")),
             "raw_path": target,
-            "headers": [(b"host", whole[1]), *headers],
+            "headers": [(b"host", match[1]), *headers],
         }
     path = str(scope["path"])
     return {**scope, "path": path[:-1]} if path.startswith("/v1/") and path.endswith("/") else scope
 
 
 def is_of_programs(path: str) -> bool:
-    """Whether a path is one of the server's, or a misspelt one, and none of the studio's page."""
+    """Returns whether a path belongs to the server or is a misspelled one, not to the studio's page."""
     steps = [step.lower() for step in path.split("/") if step]
     return path in ALONE or "v1" in steps or (steps[:1] != [] and steps[0] in FIRST)
 
 
 def taking_urls(app: Application) -> Application:
-    """Returns an application that is asked by paths alone, whatever clients name."""
+    """Wraps an application so that it gets only paths as request targets."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await app(in_origin_form(scope), receive, send)

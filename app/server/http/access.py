@@ -1,8 +1,8 @@
-"""The door of the server: who may come in, from where, with how much. ASGI, before everything else.
+"""Access checks of the server: keys, hosts, origins and body size. The outermost ASGI middleware.
 
-A page on another site can make a browser send requests to this machine. So on a loopback address a foreign
-Host (DNS rebinding) is refused, and an Origin that was not allowed is refused everywhere. What is refused is
-told in the dialect of the client.
+A page of another site can make a browser send requests to this machine. So a loopback address rejects a
+foreign Host (DNS rebinding), and every address rejects an unknown Origin. Error bodies follow the client's
+API.
 """
 
 from __future__ import annotations
@@ -29,93 +29,81 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
 OPENAIS = ("/v1/chat/", "/v1/completions", "/v1/responses")
-"""Prefixes of the paths that only OpenAI's clients use."""
+"""Prefixes of paths that only OpenAI's clients use."""
 PUBLIC = frozenset({"/health"})
 OF_ALL = frozenset({"/metrics", "/v1/prompt_cache/residency"})
-"""What tells of all clients together; where there are operators, theirs alone."""
-BODY_SECONDS = 30.0
-"""So long nothing more of a body may come before it is not waited for."""
+"""Paths with data of all clients; only operators may read them, if there are operators."""
+BODY_SECONDS = 30.0  # timeout between two parts of a request body
 HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
-"""How a name or an address of a server is spelled in the header Host, without a port."""
+"""A host name or address in the header Host, without a port."""
 _LONGEST_NAME = 253
-_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{1,5})?")  # a name or an address, and a port
+_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{1,5})?")  # name or address, and port
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who may come in.
+    """Access rules."""
 
-    Attributes:
-        keys: secrets, one of which a request must know; empty where all may come.
-        hosts: names that a request may call the server by, in small letters; None for any.
-        origins: sites whose pages may send requests.
-        largest: the most bytes of a request's body.
-        operators: secrets with which what tells of all clients can be asked for, and nothing else.
-    """
-
-    keys: tuple[str, ...] = ()
-    hosts: frozenset[str] | None = LOOPBACK
-    origins: frozenset[str] = frozenset()
-    largest: int = 32 * 1000 * 1000
-    operators: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # valid API keys; empty allows all clients
+    hosts: frozenset[str] | None = LOOPBACK  # accepted host names, in lower case; None accepts any
+    origins: frozenset[str] = frozenset()  # sites whose pages may send requests
+    largest: int = 32 * 1000 * 1000  # maximum size of a request body in bytes
+    operators: tuple[str, ...] = ()  # operator keys, valid only for data of all clients
 
     def salt(self, headers: dict[str, str]) -> str | None:
-        """Returns a name for the key that a request brings, not the key itself; None where it is unknown."""
+        """Returns the digest of a request's API key; None for an unknown key."""
         named = _named(headers)
         return named if _is_among(self.keys, named) or not self.keys else None
 
     def operates(self, headers: dict[str, str]) -> bool | None:
-        """Returns whether a request brings an operator's key; None where there are no operators."""
+        """Returns whether a request has an operator key; None without operators."""
         return _is_among(self.operators, _named(headers)) if self.operators else None
 
 
 def name_of(key: str) -> str:
-    """Returns a name for a key that does not tell it."""
+    """Returns a digest of a key."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _named(headers: dict[str, str]) -> str:
-    """The name of the key that a request brings."""
+    """The digest of a request's key."""
     bearer = headers.get("authorization", "")
     key = bearer[7:] if bearer[:7].lower() == "bearer " else headers.get("x-api-key", "")
     with suppress(UnicodeDecodeError):
-        key = key.encode("latin-1").decode()  # most clients write UTF-8, and headers are read as Latin-1
+        key = key.encode("latin-1").decode()  # most clients send UTF-8, but headers are decoded as Latin-1
     return name_of(key.strip())
 
 
 def _is_among(keys: Iterable[str], named: str) -> bool:
-    found = [key for key in keys if hmac.compare_digest(name_of(key), named)]  # all: each takes as long
-    return bool(found)
+    matches = [key for key in keys if hmac.compare_digest(name_of(key), named)]  # constant time
+    return bool(matches)
 
 
 def _foreign_host(header: str, name: str) -> ApiError:
-    """The refusal of a request by the name that it calls the server by, with the option that allows it."""
-    said = f"The request calls the server by a name that is not its own: the header Host is {shown(header)}."
+    """The error for an unknown host name; it names the option that allows the host."""
+    words = f"The Host header {shown(header)} is not a name of this server."
     if not HOST_NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
-        return ApiError(FOREIGN, f"{said} Send the name of the server there.")
+        return ApiError(FOREIGN, f"{words} Send the server's name.")
     how = f"Allow it with `pml serve --allowed-host {name}`"
-    return ApiError(FOREIGN, f"{said} {how}; `--host 0.0.0.0` with API keys allows every name.")
+    return ApiError(FOREIGN, f"{words} {how}; `--host 0.0.0.0` with API keys allows every name.")
 
 
 class _BrokenOffError(Exception):
-    """The rest of the body is not read."""
+    """Reading the rest of the body was stopped."""
 
 
 class Door:
-    """ASGI middleware round the server; `scope["state"]` gets what is known of a request.
+    """The outermost ASGI middleware. It sets `scope["state"]` for each request.
 
-    That is `request_id`, `client`, a digest of its key, and `operator`: whether that is an operator's.
-
-    Args:
-        app: the application.
-        access: who may come in.
+    The state has `request_id`, `client` (a digest of the key) and `operator` (whether the key is an
+    operator's).
     """
 
     def __init__(self, app: Application, access: Access) -> None:
         self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers what is refused, and gives every answer the request's id."""
+        """Rejects or forwards a request, and adds the request id to its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -133,7 +121,7 @@ class Door:
         await self._pass_on(scope, receive, identified)
 
     def _fault(self, scope: Scope, headers: dict[str, str]) -> ApiError | None:
-        """Why a request is refused; None where it may come in."""
+        """The error for a rejected request; None to accept it."""
         access, path = self._access, str(scope["path"])
         host = _HOST.fullmatch(headers.get("host", ""))
         if access.hosts is not None and (host is None or host[1].lower() not in access.hosts):
@@ -175,23 +163,23 @@ class Door:
         )
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets the application answer, and counts the body as it is read, whatever length was announced."""
-        taken, started, whole = 0, False, False
+        """Calls the application and limits the size of the received body."""
+        received, started, whole = 0, False, False
         fault: ApiError | None = None
 
         async def counted() -> Message:
-            nonlocal taken, whole, fault
-            if whole:  # what comes now is that the client is gone
+            nonlocal received, whole, fault
+            if whole:  # the next message is the disconnect
                 return await receive()
             try:
                 async with asyncio.timeout(BODY_SECONDS):
                     message = await receive()
             except TimeoutError:
-                fault = ApiError(TOO_SLOW, "The body of the request does not come. Send it again, whole.")
+                fault = ApiError(TOO_SLOW, "The request body did not arrive. Send it again.")
                 raise _BrokenOffError from None
             whole = not message.get("more_body", False)
-            taken += len(message.get("body", b""))
-            if taken > self._access.largest:
+            received += len(message.get("body", b""))
+            if received > self._access.largest:
                 fault = self._too_large()
                 raise _BrokenOffError
             return message
@@ -199,7 +187,7 @@ class Door:
         async def sent(message: Message) -> None:
             nonlocal started
             if fault is not None and not started:
-                return  # what the application makes of the broken body is of no use
+                return  # drop the response to a broken body
             started = started or message["type"] == "http.response.start"
             await send(message)
 
@@ -217,14 +205,14 @@ class Door:
 
 
 def dialect_of(path: str, headers: Any) -> Dialect:
-    """The dialect that a client speaks, by what it asks for, and by its header where both ask for it."""
+    """Returns the API of a client, by path, or by header for shared paths."""
     if path.startswith(OPENAIS):
         return "openai"
     return "anthropic" if path.startswith("/v1/messages") or "anthropic-version" in headers else "openai"
 
 
 async def refuse(fault: ApiError, dialect: Dialect, request_id: str, send: Send) -> None:
-    """Sends a refusal, whose connection is closed: the rest of a body is not read."""
+    """Sends an error and closes the connection, because the rest of the body stays unread."""
     body = json.dumps(fault.body(dialect, request_id)).encode()
     headers = [
         (b"content-type", b"application/json"),
@@ -237,7 +225,7 @@ async def refuse(fault: ApiError, dialect: Dialect, request_id: str, send: Send)
 
 
 def _identified(send: Send, request_id: str) -> Send:
-    """Adds the request's id to an answer, by the names that both vendors' clients look for."""
+    """Adds the request id to a response, under both vendors' header names."""
     names = [(b"x-request-id", request_id.encode()), (b"request-id", request_id.encode())]
 
     async def sent(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The endpoints of the server: what a path leads to, and what a request means that none of them answers."""
+"""Maps paths to endpoints, and explains requests to unknown paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = "v1"
 _ROOT = f"/{VERSION}/"
 BASE_URLS = "The base URL of OpenAI's clients ends in /v1, and that of Anthropic's clients does not."
 ALL = "GET /v1/openapi.json describes every endpoint."
-_ALIKE = 0.8  # difflib's ratio from which a path counts as misspelt
+_ALIKE = 0.8  # minimum difflib ratio of a misspelled path
 
 _CONVERSATIONS = (
     "The server stores no conversations. "
@@ -39,12 +39,12 @@ NOT_OFFERED: Mapping[str, str] = {
     "responses": "The server stores no responses. Send the whole input to POST /v1/responses.",
     "responses/compact": "The server shortens no conversations. "
     "Send the items that the model must read to POST /v1/responses.",
-    "models": "Models cannot be changed by requests. Choose the model with `pml serve MODEL`.",
+    "models": "Requests cannot change the model. Choose the model with `pml serve MODEL`.",
     "complete": "Anthropic's text completions are not offered. "
     "Use POST /v1/messages, or POST /v1/completions for raw text.",
     "embeddings": "The model writes text and makes no embeddings. "
     "Use a server of an embedding model; `pml ask` finds the modules that answer a question.",
-    "moderations": "The server judges no texts. Ask the model itself with POST /v1/chat/completions.",
+    "moderations": "The server does not moderate texts. Ask the model itself with POST /v1/chat/completions.",
     "messages/batches": _BATCHES,
     "batches": _BATCHES,
     **dict.fromkeys(("files", "uploads", "containers", "skills", "vector_stores", "memory_stores"), _FILES),
@@ -56,36 +56,27 @@ NOT_OFFERED: Mapping[str, str] = {
         ("decisions", "evals", "fine_tuning", "organization", "organizations", "projects", "safety"), _PROMPTS
     ),
 }
-"""Why an endpoint of the vendors is not offered, and what to use instead, by the beginning of its path."""
+"""By the start of a path, why an endpoint of the vendors is missing and what to use instead."""
 
 
 class Endpoints:
-    """The endpoints.
-
-    Args:
-        routes: one for each path and its methods.
-    """
+    """The endpoints, with one route for each path and its methods."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._routes = [*routes]
 
     def name_of(self, path: str) -> str:
-        """Returns the path of an endpoint as the description has it; "other" for none."""
+        """Returns the endpoint path in the API description; "other" for an unknown path."""
         return next((route.path_format for route in self._routes if route.path_regex.match(path)), "other")
 
     def methods_at(self, path: str) -> list[str]:
-        """Returns the methods that a path takes; none where it leads to no endpoint."""
+        """Returns the methods that a path accepts; none for an unknown path."""
         exact = [route for route in self._routes if route.path == path]
-        found = exact or [route for route in self._routes if route.path_regex.match(path)]
-        return sorted({method for route in found for method in route.methods or ()} - {"HEAD"})
+        matching = exact or [route for route in self._routes if route.path_regex.match(path)]
+        return sorted({method for route in matching for method in route.methods or ()} - {"HEAD"})
 
     def refusal(self, method: str, path: str) -> ApiError:
-        """Returns the refusal of a request that no endpoint answers, with the request that is meant.
-
-        Args:
-            method: of the request.
-            path: of the request.
-        """
+        """Returns the error for an unknown endpoint, with the likely intended request."""
         methods, steps = self.methods_at(path), _steps(path)
         kind = NO_METHOD if methods else NOT_FOUND
         missing = f"There is no endpoint {cut(path)}."
@@ -107,38 +98,38 @@ class Endpoints:
         return ApiError(kind, f"{missing} {ALL} {BASE_URLS}")
 
     def _told(self, method: str, path: str) -> str:
-        """A request for an endpoint, by its method where the endpoint takes it."""
+        """Describes an endpoint, with the method if the endpoint accepts it."""
         methods = self.methods_at(path)
         return f"{listed([method] if method in methods else methods, 'or')} {cut(path)}"
 
     def _reached(self, steps: Sequence[str]) -> str:
-        """The endpoint that steps lead to with the right beginning and in small letters; "" for none."""
-        ways = [steps, *(steps[first:] for first in range(1, len(steps) - 1))]  # less a proxy's own folders
+        """The endpoint for path segments after fixing prefix and case; "" without one."""
+        ways = [steps, *(steps[first:] for first in range(1, len(steps) - 1))]  # without a proxy's own prefix
         for way in filter(None, ways):
-            for small in range(len(way) + 1):  # a name at the end stays as it is
+            for small in range(len(way) + 1):  # a name at the end keeps its case
                 path = "/".join((*(step.lower() for step in way[:small]), *way[small:]))
-                if found := next((one for one in (_ROOT + path, f"/{path}") if self.methods_at(one)), ""):
-                    return found
+                if endpoint := next((way for way in (_ROOT + path, f"/{path}") if self.methods_at(way)), ""):
+                    return endpoint
         return ""
 
     def _alike(self, steps: Sequence[str]) -> str:
-        """The endpoint of a misspelt path, or of a part of one; "" for none."""
+        """The endpoint of a misspelled or partial path; "" without one."""
         known = {route.path.removeprefix(_ROOT).lstrip("/"): route.path for route in self._routes}
         named = [name for name in known if "{" not in name]
-        given = [step.lower() for step in steps]
-        found = difflib.get_close_matches("/".join(given), named, 1, _ALIKE)
-        found = found or [name for name in named if given and {*given} <= {*name.split("/")}]
-        return known[found[0]] if found else ""
+        lowered = [step.lower() for step in steps]
+        matches = difflib.get_close_matches("/".join(lowered), named, 1, _ALIKE)
+        matches = matches or [name for name in named if lowered and {*lowered} <= {*name.split("/")}]
+        return known[matches[0]] if matches else ""
 
 
 def _steps(path: str) -> list[str]:
-    """The steps of a path behind its last version."""
+    """The path segments after the last version."""
     steps = [step for step in path.split("/") if step]
     versions = [place for place, step in enumerate(steps) if step.lower() == VERSION]
     return steps[versions[-1] + 1 :] if versions else steps
 
 
 def _not_offered(steps: Sequence[str]) -> str:
-    """Why what steps lead to is not offered, and what is; "" where that is not known."""
-    begun = ["/".join(steps[:count]).lower() for count in range(len(steps), 0, -1)]
-    return next((NOT_OFFERED[one] for one in begun if one in NOT_OFFERED), "")
+    """Why an endpoint is missing, and its replacement; "" if unknown."""
+    prefixes = ["/".join(steps[:count]).lower() for count in range(len(steps), 0, -1)]
+    return next((NOT_OFFERED[start] for start in prefixes if start in NOT_OFFERED), "")

@@ -1,4 +1,4 @@
-"""What is refused or fails, in the terms of both dialects: one table."""
+"""The table of errors, in both APIs' terms."""
 
 from __future__ import annotations
 
@@ -24,26 +24,17 @@ _LONGEST = 2000  # characters of a message
 
 @dataclass(frozen=True)
 class Kind:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        status: of the answer in OpenAI's dialect.
-        type: OpenAI's type.
-        code: OpenAI's code; None where it has none.
-        anthropic: Anthropic's type.
-        anthropic_status: of the answer in Anthropic's dialect, where it is another one.
-        retry: whether the client is told to come again after a while.
-    """
-
-    status: int
+    status: int  # HTTP status in OpenAI's API
     type: str
     code: str | None
     anthropic: str
-    anthropic_status: int | None = None
-    retry: bool = False
+    anthropic_status: int | None = None  # HTTP status in Anthropic's API, if it differs
+    retry: bool = False  # whether the client may retry later
 
     def status_in(self, dialect: Dialect) -> int:
-        """The status of an answer in a dialect."""
+        """Returns the HTTP status in an API."""
         return self.anthropic_status or self.status if dialect == "anthropic" else self.status
 
 
@@ -67,14 +58,14 @@ FAULT = Kind(500, "server_error", "internal_error", "api_error")
 
 
 class ApiError(Exception):
-    """What a client is told instead of an answer.
+    """An error response.
 
     Args:
         kind: its row of the table.
-        message: what is wrong, where, and what to do. One that begins with the name of its field says "It"
-            where that stands before it already.
-        param: the field of the request; None where it is of none.
-        more: fields that it has besides.
+        message: the problem, its place and the fix. If the message starts with the field name, "It" replaces
+            the name after the field's prefix.
+        param: the request field; None without one.
+        more: additional fields of the error.
     """
 
     def __init__(
@@ -85,17 +76,17 @@ class ApiError(Exception):
         self.kind, self.more = kind, more or {}
         begins = param is not None and message.startswith(f"{param} ")
         self._behind = _bounded(f"It{message[len(param or '') :]}" if begins else message, _LONGEST)
-        # A request is not sent back whole to whoever has written a megabyte into a name.
+        # Do not repeat an oversized value in full.
         self.message, self.param = _bounded(message, _LONGEST), param and _bounded(param, _LONGEST // 10)
 
     def body(self, dialect: Dialect, request_id: str) -> dict[str, Any]:
-        """Returns the JSON of a dialect."""
+        """Returns the JSON body in an API."""
         if dialect == "anthropic":
-            # That a prompt is too long is known by how the sentence begins.
+            # Clients recognise an oversized prompt by the start of the message.
             plain = self.param is None or self.kind is TOO_LONG
-            place = re.sub(r"\[(\d+)\]", r".\1", self.param or "")  # its clients know messages.0.content
-            told = self.message if plain else f"{place}: {self._behind}"
-            error = {"type": self.kind.anthropic, "message": told, **self.more}
+            place = re.sub(r"\[(\d+)\]", r".\1", self.param or "")  # Anthropic's: messages.0.content
+            message = self.message if plain else f"{place}: {self._behind}"
+            error = {"type": self.kind.anthropic, "message": message, **self.more}
             return {"type": "error", "error": error, "request_id": request_id}
         fields = {
             "message": self.message,
@@ -111,51 +102,40 @@ def _bounded(words: str, most: int) -> str:
 
 
 def unsupported(param: str, why: str) -> ApiError:
-    """Returns the refusal of a field that would change the answer and cannot be honoured."""
+    """Returns the error for an unsupported field that would change the answer."""
     return ApiError(UNSUPPORTED, f"{param} is not supported here: {why}", param)
 
 
 def fault_of_pml(error: PromptError, param: str | None) -> ApiError:
-    """Returns the refusal of a document, with all that is wrong with it.
-
-    Args:
-        error: its faults.
-        param: the field that the document came in; None where that is not known.
-    """
+    """Returns the error for an invalid document, with all its diagnostics."""
     error = over_http(error)
-    found = [
+    diagnostics = [
         {
-            "code": one.code,
-            "severity": one.severity,
-            "line": one.line,
-            "column": one.column,
-            "message": one.message,
-            "hint": one.hint,
+            "code": diagnostic.code,
+            "severity": diagnostic.severity,
+            "line": diagnostic.line,
+            "column": diagnostic.column,
+            "message": diagnostic.message,
+            "hint": diagnostic.hint,
         }
-        for one in error.diagnostics
+        for diagnostic in error.diagnostics
     ]
-    return ApiError(INVALID, str(error), param, {"diagnostics": found})
+    return ApiError(INVALID, str(error), param, {"diagnostics": diagnostics})
 
 
 def error_of(error: Exception, request_id: str = "", prompt: str | None = None) -> ApiError:
-    """Returns what a client is told of an error of the engine, or of a fault, and writes faults into the log.
-
-    Args:
-        error: what was raised.
-        request_id: the request that it ended.
-        prompt: the field that holds the prompt; None where that is not known.
-    """
-    found = told_of(error, request_id, prompt)
-    if found is not error and found.kind is FAULT:
+    """Converts an exception to an API error, and logs internal errors."""
+    api_error = told_of(error, request_id, prompt)
+    if api_error is not error and api_error.kind is FAULT:
         if isinstance(error, PromptCacheError):
             log.warning("request %s failed: %s", request_id, error)
         else:
             log.error("request %s failed", request_id, exc_info=error)
-    return found
+    return api_error
 
 
 def told_of(error: Exception, request_id: str = "", prompt: str | None = None) -> ApiError:
-    """Returns the same as `error_of`, and writes nothing."""
+    """Converts like `error_of`, without logging."""
     match error:
         case ApiError():
             return error
@@ -172,10 +152,10 @@ def told_of(error: Exception, request_id: str = "", prompt: str | None = None) -
         case ClosedError() | CancelledError():
             return ApiError(
                 DRAINING,
-                "The server stops or changes its model, and this answer was ended. Try again in a moment.",
+                "The server is stopping or changing its model and cancelled this answer. Try again soon.",
             )
         case PromptCacheError():
             words = without_paths(str(error))
             return ApiError(FAULT, f"{words} (request {request_id})" if request_id else words)
     under = f" under {request_id}" if request_id else ""
-    return ApiError(FAULT, f"The server failed at this request; its log says why{under}.")
+    return ApiError(FAULT, f"The server failed on this request; see its log{under}.")

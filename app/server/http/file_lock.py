@@ -1,4 +1,4 @@
-"""One writer at a time in a folder, among all processes; a queue is told from a writer that is stuck."""
+"""A lock that allows one writer in a folder, across processes, and detects a stuck writer."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 @contextlib.contextmanager
 def sole_writer(lock: Path, patience: float) -> Iterator[None]:
-    """Holds a lock of the system's on a file; nobody waits where the system has none.
+    """Locks a file; does nothing if the system has no locks.
 
     Args:
-        lock: the file, which is made where it is missing. Its time is when it was last taken.
-        patience: how many seconds one holder is waited for; each further one is given as many.
+        lock: the file, created if missing. Its modification time is when it was last locked.
+        patience: timeout in seconds for one holder; a new holder restarts it.
 
     Raises:
-        TimeoutError: one and the same holder has had it for longer.
-        OSError: the file cannot be made.
+        TimeoutError: one holder exceeded the timeout.
+        OSError: the file cannot be created.
     """
     descriptor = open_plain(lock, os.O_RDWR | os.O_CREAT)
     try:
@@ -51,7 +51,7 @@ def _take(descriptor: int, patience: float) -> None:
 
 
 def _taken(descriptor: int) -> bool:
-    """Takes the lock if it is free; gives whether it did, or whether there are no locks to take."""
+    """Tries to lock; returns True if it succeeded or the system has no locks."""
     try:
         return lock_descriptor(descriptor, blocking=False)
     except OSError as error:

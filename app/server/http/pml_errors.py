@@ -1,4 +1,4 @@
-"""Faults of PML as its sender is told them, to whom advice about files is of no use."""
+"""Rewrites PML errors for API clients, who have no files."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _QUOTED = r"(?P<name>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _REWORDED: tuple[tuple[re.Pattern[str], str, str | None], ...] = (
     (
         re.compile(rf"src {_QUOTED} .*", re.DOTALL),
-        r"src \g<name> is a file, and a server reads none; write its text into the PML itself",
+        r"src \g<name> is a file, but the server reads no files; put its text in the PML",
         NO_FILES,
     ),
     (
         re.compile(rf"the text of this module comes from {_QUOTED};.*", re.DOTALL),
-        r"the text of this module would be that of the file \g<name>, and a server reads none; remove src",
+        r"the text of this module would be the file \g<name>, but the server reads no files; remove src",
         None,
     ),
     (
         re.compile(r"the attribute src of <include> is (?:missing|empty);.*", re.DOTALL),
-        "<include> takes a file, and a server reads none; write its modules into the PML itself",
+        "<include> takes a file, but the server reads no files; put its modules in the PML",
         NO_FILES,
     ),
     (
         re.compile(r"(?P<what>this is .*, not PML);.*", re.DOTALL),
-        r'\g<what>; send PML: <schema name="…">, or <prompt schema="…"> where something is imported',
+        r'\g<what>; send PML: <schema name="…">, or <prompt schema="…"> if it imports modules',
         "",
     ),
     (
@@ -37,20 +37,20 @@ _REWORDED: tuple[tuple[re.Pattern[str], str, str | None], ...] = (
         None,
     ),
 )
-"""What the language says, what is said instead, and the hint; None where it stays."""
+"""Pattern of the original message, its replacement, and the hint; None keeps the hint."""
 
 
 def over_http(error: PromptError) -> PromptError:
-    """Returns the same faults, each with what a client can do about it."""
+    """Returns the diagnostics with advice for API clients."""
     return PromptError(tuple(map(_told, error.diagnostics)))
 
 
 def _told(fault: Diagnostic) -> Diagnostic:
-    for said, instead, hint in _REWORDED:
-        if found := said.fullmatch(fault.message):
+    for pattern, instead, hint in _REWORDED:
+        if match := pattern.fullmatch(fault.message):
             return replace(
                 fault,
-                message=found.expand(instead),
+                message=match.expand(instead),
                 hint=fault.hint if hint is None else hint,
                 fix=(),
                 choices=(),

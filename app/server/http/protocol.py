@@ -1,4 +1,4 @@
-"""HTTP on a connection, which is closed where no request comes, or nobody takes the answer."""
+"""HTTP/1.1 with timeouts for idle and stalled connections."""
 
 from __future__ import annotations
 
@@ -7,31 +7,29 @@ import socket
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-HEAD_SECONDS = 30.0
-"""So long a new connection may take to send the head of its first request, or an old one that of another."""
+HEAD_SECONDS = 30.0  # timeout for the head of a connection's next request
 
-STALLED_SECONDS = 60.0
-"""So long nothing that fits no buffer may be taken of an answer before its reader counts as gone."""
+STALLED_SECONDS = 60.0  # timeout for a client that stops reading a response
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it; nobody is waited for who neither sends nor takes anything."""
+    """uvicorn's HTTP/1.1 protocol; it drops clients that neither send nor read."""
 
     _head: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody is there."""
+        """Starts the timeout for the first request."""
         super().connection_made(transport)
         line = transport.get_extra_info("socket")
         if line.family in (socket.AF_INET, socket.AF_INET6):
-            # asyncio does it for sockets that name their protocol, which one that was bound before does not.
-            # Else each event waits until the client has acknowledged the one before it, up to 40 ms.
+            # Without TCP_NODELAY each event may wait 40 ms for the acknowledgement of the previous one.
+            # asyncio sets it only for sockets that name their protocol, which a bound socket does not.
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._await_a_head()
 
     def data_received(self, data: bytes) -> None:
-        """Something has come."""
+        """Handles received data."""
         super().data_received(data)
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -40,17 +38,17 @@ class Protocol(H11Protocol):
             self._await_a_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
+        """Cancels the timeouts."""
         self._head_is_there()
-        super().connection_lost(exc)  # which resumes writing
+        super().connection_lost(exc)  # resumes writing
 
     def pause_writing(self) -> None:
-        """What is to be sent fits no buffer any more; the answer waits for its reader."""
+        """Starts the timeout for a client that stops reading."""
         super().pause_writing()
         self._stalled = self._stalled or self.loop.call_later(STALLED_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """There is room again."""
+        """Cancels that timeout."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None

@@ -1,4 +1,4 @@
-"""Sentences of the engine as clients are told them: without the places of files on the server's machine."""
+"""Removes file paths of the server from messages to clients."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from collections.abc import Iterable
 
 log = logging.getLogger(__name__)
 
-PLACE = "'…'"
-"""What clients are told in place of a path."""
+PLACE = "'…'"  # replaces a path
 _PATH = re.compile(
     r"""(?P<quote>['"])(?:/|~|[A-Za-z]:[\\/]|\\\\)(?:\\.|(?!(?P=quote)).)*(?P=quote)""", re.DOTALL
 )
 
 
 def without_paths(sentence: str) -> str:
-    """Returns a sentence, in which nothing is left of absolute paths but their quotes."""
+    """Returns a message with each absolute path replaced by `PLACE`."""
     return _PATH.sub(PLACE, sentence)
 
 
 def for_clients(sentences: Iterable[str]) -> list[str]:
-    """Returns sentences without paths; the log keeps those whole that had some."""
-    found = []
+    """Returns messages without paths, and logs the originals of changed ones."""
+    cleaned = []
     for sentence in sentences:
-        told = without_paths(sentence)
-        if told != sentence:
+        without = without_paths(sentence)
+        if without != sentence:
             log.warning("%s", sentence)
-        found.append(told)
-    return found
+        cleaned.append(without)
+    return cleaned

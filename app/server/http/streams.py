@@ -1,4 +1,4 @@
-"""Server-sent events: written whole, kept alive while nothing comes, and let go of with their client."""
+"""Server-sent events with keep-alive comments; a disconnect ends the stream."""
 
 from __future__ import annotations
 
@@ -15,24 +15,20 @@ from starlette.types import Receive, Scope, Send
 KEEP_ALIVE_SECONDS = 15.0
 DONE = format_sse_event(data_str="[DONE]")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_BREAKS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
+_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
 def event(data: dict[str, Any], name: str | None = None) -> bytes:
-    """Returns one event. Its JSON has no line breaks, nor what many clients take for one."""
+    """Returns one event. Its JSON has no line breaks, even unusual ones that some clients split at."""
     head = "" if name is None else f"event: {name}\n"
     return f"{head}data: {_JSON.encode(data).translate(_BREAKS)}\n\n".encode()
 
 
 class EventStream(StreamingResponse):
-    """An answer in events; what they come from is let go of in any case, also where nobody reads one.
+    """A response of events. Always closes its source, even if no event is read.
 
-    A comment stands where events are long in coming, so that nothing between takes the answer for lost. No
-    event is made before the one before it was taken.
-
-    Args:
-        events: whole events.
-        close: called once, when the answer is over.
+    A comment is sent during long pauses, so that proxies do not drop the connection. Each event is produced
+    after the previous one is sent.
     """
 
     media_type = "text/event-stream"
@@ -42,14 +38,14 @@ class EventStream(StreamingResponse):
         self._events, self._close = events, close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it."""
+        """Sends the response."""
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._close()
 
     async def stream_response(self, send: Send) -> None:
-        """Sends head, events, and comments between them."""
+        """Sends head, events, and keep-alive comments."""
         loop, latest = asyncio.get_running_loop(), 0.0
 
         async def put(data: bytes, *, more: bool = True) -> None:
@@ -75,7 +71,7 @@ class EventStream(StreamingResponse):
 
 
 def gone(request: Request) -> Callable[[], Awaitable[None]]:
-    """Returns what waits until nobody listens to the answer of a request whose body was read."""
+    """Returns a function that waits until the client disconnects; read the body before."""
 
     async def wait() -> None:
         while (await request.receive())["type"] != "http.disconnect":

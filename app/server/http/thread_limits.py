@@ -1,4 +1,4 @@
-"""Threads for what is no answer: so many things wait for them, by turns. For one event loop."""
+"""Threads for work other than answers, with a fair, limited queue. Use them from one event loop."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ Gone = Callable[[], Awaitable[None]]
 
 
 class Lane:
-    """Some threads, each of which does one thing after the other.
-
-    Args:
-        threads: how many.
-        most: how many things may wait for one.
-        name: of the threads.
-    """
+    """A few threads with a shared queue."""
 
     def __init__(self, threads: int, most: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -32,29 +26,29 @@ class Lane:
 
     @property
     def waiting(self) -> int:
-        """How many things wait for a thread."""
+        """Returns the number of queued functions."""
         return sum(map(len, (*self._first.values(), *self._others.values())))
 
     async def run(
         self, do: Callable[[], Made], client: str, gone: Gone | None = None, *, first: bool = False
     ) -> Made:
-        """Does something on a thread, once one is free and it is the client's turn.
+        """Runs a function on the next free thread.
 
         Args:
-            do: what to do.
-            client: who wants it: where many wait, each client's next thing is done in turn.
-            gone: waits until nobody listens any more; what has not begun by then is not done.
-            first: whether it goes before all that does not, and waits however many wait.
+            do: the function.
+            client: the client; clients take turns.
+            gone: completes when the client disconnects, which cancels a queued function.
+            first: whether the function goes before others and ignores the limit.
 
         Raises:
-            ApiError: too many wait.
-            CancelledError: nobody wants it any more, and it was not begun.
+            ApiError: too many functions wait.
+            CancelledError: the client disconnected before the start.
         """
         if self._free:
             self._free -= 1
         else:
             if not first and self.waiting >= self._most:
-                words = f"{self.waiting} requests for plans and schemas wait, and no more fit."
+                words = f"{self.waiting} requests for plans and schemas are waiting, and no more fit."
                 raise ApiError(FULL, f"{words} Try again in a moment.")
             await self._turn(self._first if first else self._others, client, gone)
         try:
@@ -63,14 +57,10 @@ class Lane:
             self._pass_on()
             raise
         running.add_done_callback(lambda _: self._pass_on())
-        return await asyncio.shield(running)  # a thread is not free before it has ended
+        return await asyncio.shield(running)  # the thread is busy until its function ends
 
     async def _turn(self, queue: _Queue, client: str, gone: Gone | None) -> None:
-        """Waits until a thread is handed over.
-
-        Raises:
-            CancelledError: nobody listens any more.
-        """
+        """Waits for a free thread."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.setdefault(client, deque()).append(turn)
         watcher = None if gone is None else asyncio.ensure_future(gone())
@@ -80,10 +70,10 @@ class Lane:
                 return
             await asyncio.wait({turn, watcher}, return_when=asyncio.FIRST_COMPLETED)
             if not turn.done():
-                raise CancelledError("The client went away before it was begun.")
+                raise CancelledError("The client disconnected before the start.")
         except BaseException:
             if turn.done() and not turn.cancelled():
-                self._pass_on()  # it was handed over in the same moment
+                self._pass_on()  # the thread was assigned at the same moment
             turn.cancel()
             self._leave(queue, client, turn)
             raise
@@ -99,7 +89,7 @@ class Lane:
                 del queue[client]
 
     def _pass_on(self) -> None:
-        """Gives a thread that is free to the next request."""
+        """Assigns a free thread to the next function."""
         for queue in (self._first, self._others):
             for client in [*queue]:
                 turns = queue.pop(client)
@@ -112,5 +102,4 @@ class Lane:
         self._free += 1
 
 
-_Queue = dict[str, deque[asyncio.Future[None]]]
-"""By client what waits, each in order; whose turn it is comes first."""
+_Queue = dict[str, deque[asyncio.Future[None]]]  # queued functions by client; the next client is first

@@ -1,24 +1,23 @@
-"""What a client has written, as it is told again: cut where it is long."""
+"""Shortens client values for messages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-LONGEST = 80
-"""Characters of a value of a client's that are told again."""
+LONGEST = 80  # maximum length of a repeated client value, in characters
 _QUOTED = re.compile(
     rf"""(?<!\w)(?:'(?:[^'\\]|\\.){{{LONGEST + 1},}}'|"(?:[^"\\]|\\.){{{LONGEST + 1},}}")(?!\w)"""
 )
 
 
 def cut(text: str) -> str:
-    """Returns a text, or its beginning."""
+    """Returns a text, truncated if necessary."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def shown(value: object) -> str:
-    """Returns a value as messages show it: texts in quotes, numbers as they are, of all else what it is."""
+    """Returns a value for messages: strings quoted, numbers as they are, other values by their type."""
     match value:
         case None | bool():
             return {None: "null", True: "true", False: "false"}[value]
@@ -30,10 +29,10 @@ def shown(value: object) -> str:
 
 
 def brief(sentence: str) -> str:
-    """Returns a sentence, of which quotations are cut: the engine's own repeat names whole."""
-    return _QUOTED.sub(lambda found: f"{cut(found[0][:-1])}{found[0][-1]}", sentence)
+    """Returns a message with truncated quotations, because the engine repeats whole names."""
+    return _QUOTED.sub(lambda match: f"{cut(match[0][:-1])}{match[0][-1]}", sentence)
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
-    """Returns names side by side, as in "a, b and c"."""
+    """Joins names as in "a, b and c"."""
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

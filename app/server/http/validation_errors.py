@@ -1,7 +1,4 @@
-"""What does not have the form of its field, in words: what is wrong, where, and what there may be.
-
-The bodies are models of pydantic, whose own sentences no client is told.
-"""
+"""Explains pydantic validation errors in plain sentences: place, problem and valid forms."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from app.server.http.truncate import listed, shown
 
 Step = int | str
 
-UNNAMED = "must have another form"
-"""What is said of a fault that has no words here."""
+UNNAMED = "must have another form"  # the message for an error without its own text
 _FORMS: Mapping[str, str] = {
     "string_type": "a text",
     "string_too_short": "a text of at least {min_length} character{s}",
@@ -27,40 +23,40 @@ _FORMS: Mapping[str, str] = {
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
     "literal_error": "{expected}",
 }
-"""What there may be, by pydantic's names for what there is not."""
+"""Valid forms, by pydantic's error type."""
 
 
 def misfit(faults: Sequence[Any], body: Any) -> ApiError:
-    """Returns the refusal of a body or of a parameter that does not have its form.
+    """Returns the error for a body or parameter of the wrong form.
 
-    Of several faults the one furthest in is told, with all forms that the field may have: of a field that may
-    be a text or a list pydantic tells a fault for each.
+    Reports the deepest error with all valid forms of its field, because pydantic reports one error for each
+    form of a union.
 
     Args:
-        faults: as pydantic tells them.
-        body: in which they are; of no account where they are in the path's parameters.
+        faults: pydantic's errors.
+        body: the body with the errors; unused for path parameters.
     """
-    placed = [(_place(one, body), one) for one in faults]
+    placed = [(_place(fault, body), fault) for fault in faults]
     place = max((place for place, _ in placed), key=len)
-    first, *rest = [one for where, one in placed if where == place]
+    first, *rest = [fault for where, fault in placed if where == place]
     param = param_of(place) or "The body"
     match first["type"]:
         case "missing":
             words = f"{param} is missing. Send it."
         case _ if first["type"] == UNKNOWN:
-            words = f"{param} is no field that is known here; there are {listed(first['ctx']['known'])}."
+            words = f"{param} is not a known field; the fields are {listed(first['ctx']['known'])}."
         case _:
             forms = dict.fromkeys(filter(None, map(_form, [first, *rest])))
-            wanted = f"must be {listed([*forms], 'or')}" if forms else UNNAMED
-            words = f"{param} {wanted}, and this is {_given(first['input'])}."
+            expected = f"must be {listed([*forms], 'or')}" if forms else UNNAMED
+            words = f"{param} {expected}, not {_given(first['input'])}."
     return ApiError(INVALID, words, param_of(place))
 
 
 def _form(fault: Any) -> str:
-    """What a field may have instead; "" where there are no words for it."""
-    found: Mapping[str, Any] = fault.get("ctx", {})
-    more = {"s": "" if found.get("min_length") == 1 else "s"}
-    return _FORMS.get(fault["type"], "").format(**found, **more)
+    """The valid form of a field; "" if it has no text."""
+    context: Mapping[str, Any] = fault.get("ctx", {})
+    more = {"s": "" if context.get("min_length") == 1 else "s"}
+    return _FORMS.get(fault["type"], "").format(**context, **more)
 
 
 def _given(value: object) -> str:
@@ -68,7 +64,7 @@ def _given(value: object) -> str:
 
 
 def _place(fault: Any, body: Any) -> tuple[Step, ...]:
-    """The steps that lead to a fault, without the names of the forms that pydantic has tried."""
+    """The path to an error, without the names of pydantic's union members."""
     steps: Sequence[Step] = fault["loc"]
     if steps[:1] == ("query",):
         return tuple(steps[1:])
@@ -81,19 +77,19 @@ def _place(fault: Any, body: Any) -> tuple[Step, ...]:
 
 
 def _way(value: Any, steps: Sequence[Step], wanted: Any) -> tuple[Step, ...]:
-    """Which of some steps lead into a value, to what is wanted; a field can be named as a form is."""
-    for found, end in _ways(value, steps):
+    """The correct one of the possible paths to a value, because a field can have the name of a form."""
+    for way, end in _ways(value, steps):
         if end is wanted:
-            return found
-    return max((found for found, _ in _ways(value, steps)), key=len)
+            return way
+    return max((way for way, _ in _ways(value, steps)), key=len)
 
 
 def _ways(value: Any, steps: Sequence[Step]) -> list[tuple[tuple[Step, ...], Any]]:
-    """Every way into a value that some steps may mean, with where it ends; the longest first."""
+    """Every possible path into a value with its end, the longest first."""
     ways: list[tuple[tuple[Step, ...], Any]] = [((), value)]
     for step in steps:
-        further = [((*way, step), end[step]) for way, end in ways if _is_in(end, step)]
-        ways = [*further, *(ways if isinstance(step, str) else [])] or ways
+        deeper = [((*way, step), end[step]) for way, end in ways if _is_in(end, step)]
+        ways = [*deeper, *(ways if isinstance(step, str) else [])] or ways
     return ways
 
 

@@ -37,11 +37,7 @@ class ConversingBody(GeneratingBody):
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
 
     def offered(self) -> list[dict[str, Any]]:
-        """Returns the tools that the model is told of.
-
-        Raises:
-            ApiError: a choice among them is forced.
-        """
+        """Returns the tools in the prompt; raises ApiError if the request forces a choice."""
         tools = (self.tools or []) if self.tool_choice != "none" else []
         require_free_choice(self.tool_choice not in (None, "none", "auto"), False, "tool_choice")
         single = bool(tools) and self.parallel_tool_calls is False

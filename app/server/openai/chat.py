@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: a conversation in, the assistant's next message out."""
+"""OpenAI's Chat Completions API."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class ChatMessage(Wire):
 
 
 class StreamOptions(Wire):
-    """What a stream tells besides."""
+    """Options of a stream."""
 
     include_usage: bool = False
 
 
 class ChatBody(ConversingBody):
-    """A request for a chat completion."""
+    """A Chat Completions request."""
 
     messages: Many[ChatMessage]
     max_tokens: Whole | None = None
@@ -67,29 +67,20 @@ class ChatBody(ConversingBody):
 
 
 def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
-    """Reads a request.
-
-    Args:
-        body: the request.
-        defaults: for what it does not say.
-        caller: who asks.
-
-    Raises:
-        ApiError: something in it cannot be honoured.
-    """
+    """Converts a request body; raises ApiError if a field is invalid or not supported."""
     refuse_what_is_not_built(body, defaults)
     require_stream(body)
     tools = body.offered()
     if not body.messages and body.prompt_cache is None:
-        raise ApiError(INVALID, "There is no message.", "messages")
+        raise ApiError(INVALID, "There are no messages.", "messages")
     conversation = Conversation(TURNS)
-    for number, one in enumerate(body.messages):
+    for number, message in enumerate(body.messages):
         where = f"messages[{number}]"
-        _refuse_parts_of(one, where)
-        require_no_module(one, where)
-        calls = _calls(one, f"{where}.tool_calls")
-        said = one.refusal if one.content is None else one.content
-        conversation.read(one.role, said, where, calls=calls, answers=one.tool_call_id or "")
+        _refuse_parts_of(message, where)
+        require_no_module(message, where)
+        calls = _calls(message, f"{where}.tool_calls")
+        content = message.refusal if message.content is None else message.content
+        conversation.read(message.role, content, where, calls=calls, answers=message.tool_call_id or "")
     longest = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
     over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
     return Asked(
@@ -106,7 +97,7 @@ def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
 
 
 def _refuse_parts_of(message: ChatMessage, where: str) -> None:
-    """Refuses what a message has that is not read, or that only another role has."""
+    """Rejects message fields that are not supported or belong to another role."""
     for name, why in (("function_call", "use tool_calls."), ("audio", "the model reads text.")):
         if getattr(message, name, None) is not None:
             raise unsupported(f"{where}.{name}", why)
@@ -116,19 +107,15 @@ def _refuse_parts_of(message: ChatMessage, where: str) -> None:
 
 
 def _calls(message: ChatMessage, where: str) -> tuple[ToolCall, ...]:
-    """The calls of tools that a message of the assistant has.
-
-    Raises:
-        ApiError: something in them is none.
-    """
-    found = []
-    for number, one in enumerate(message.tool_calls or []):
-        function = one.get("function")
-        if one.get("type", "function") != "function" or not isinstance(function, dict):
-            raise unsupported(f"{where}[{number}]", "only calls of functions are known.")
+    """The tool calls of an assistant message."""
+    calls = []
+    for number, call in enumerate(message.tool_calls or []):
+        function = call.get("function")
+        if call.get("type", "function") != "function" or not isinstance(function, dict):
+            raise unsupported(f"{where}[{number}]", "only function calls are supported.")
         at = f"{where}[{number}].function"
-        found.append(call_of(function.get("name"), function.get("arguments"), one.get("id"), at))
-    return tuple(found)
+        calls.append(call_of(function.get("name"), function.get("arguments"), call.get("id"), at))
+    return tuple(calls)
 
 
 def routes(service: Service) -> APIRouter:
@@ -139,7 +126,7 @@ def routes(service: Service) -> APIRouter:
         "/v1/chat/completions", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
     )
     async def create_chat_completion(body: ChatBody, request: Request) -> Response:
-        """Answers a conversation."""
+        """Creates a chat completion."""
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
         head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": body.model}
@@ -156,20 +143,14 @@ def routes(service: Service) -> APIRouter:
 
 
 def caller_of(service: Service, request: Request, salt: str | None = None) -> Caller:
-    """Returns who asks.
-
-    Args:
-        service: knows whether clients are kept apart.
-        request: the request, which may ask for the report in a header.
-        salt: what its body says.
-    """
+    """Returns the client of a request."""
     client: str = request.state.client
     wanted = request.headers.get("x-prompt-cache", "").lower() == "report"
     return Caller(service.salt(salt, client), service.salt(None, client), wanted)
 
 
 def report_if_wanted(running: Running, answer: Answer) -> dict[str, Any]:
-    """The field with the report of the cache, where the request asks for it."""
+    """Returns the field with the cache report, if it is requested."""
     return {"prompt_cache": report_of(answer, running.kept, running.seconds)} if running.asked.report else {}
 
 
@@ -184,8 +165,8 @@ def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Runni
     if said.calls:
         message["tool_calls"] = _told_calls(said)
     choice = {"index": 0, "message": message, "finish_reason": _finish(answer, said), "logprobs": None}
-    usage, told = usage_json(Usage.of(answer)), report_if_wanted(running, answer)
-    return {**head, "object": "chat.completion", "choices": [choice], "usage": usage, **told}
+    usage, report = usage_json(Usage.of(answer)), report_if_wanted(running, answer)
+    return {**head, "object": "chat.completion", "choices": [choice], "usage": usage, **report}
 
 
 def _told_calls(said: Said) -> list[dict[str, Any]]:
@@ -200,7 +181,7 @@ def _told_calls(said: Said) -> list[dict[str, Any]]:
 
 
 def _finish(answer: Answer, said: Said) -> str:
-    cut = answer.stopped == "length"  # more calls may have been to come
+    cut = answer.stopped == "length"  # a cut answer may lack calls
     return "tool_calls" if said.calls and not cut else finish_reason(answer)
 
 
@@ -212,32 +193,32 @@ async def _chunks(
         return event({**head, "object": "chat.completion.chunk", "choices": [choice], **none, **more})
 
     none = {"usage": None} if usage else {}
-    whole = bool(running.asked.tools)  # calls are told from text when all of it is there
-    begun = b""
+    at_end = bool(running.asked.tools)  # calls can be parsed only at the end
+    opening = b""
     try:
-        async for one in running.events():
-            if isinstance(one, FirstToken):
-                begun = chunk({"role": "assistant", "content": "", "refusal": None})
-                if whole or not running.text_follows:
-                    yield begun
-                    begun = b""
-            elif isinstance(one, Delta) and one.text and not whole:
-                yield begun + chunk({"content": one.text})
-                begun = b""
-            elif isinstance(one, Finished):
-                told, said = report_if_wanted(running, one.answer), await running.parts(one.answer)
-                if whole and said.thought:
-                    yield chunk({"reasoning_content": said.thought})
-                if whole and said.text:
-                    yield chunk({"content": said.text})
-                for number, call in enumerate(_told_calls(said)):
+        async for step in running.events():
+            if isinstance(step, FirstToken):
+                opening = chunk({"role": "assistant", "content": "", "refusal": None})
+                if at_end or not running.text_follows:
+                    yield opening
+                    opening = b""
+            elif isinstance(step, Delta) and step.text and not at_end:
+                yield opening + chunk({"content": step.text})
+                opening = b""
+            elif isinstance(step, Finished):
+                report, parts = report_if_wanted(running, step.answer), await running.parts(step.answer)
+                if at_end and parts.thought:
+                    yield chunk({"reasoning_content": parts.thought})
+                if at_end and parts.text:
+                    yield chunk({"content": parts.text})
+                for number, call in enumerate(_told_calls(parts)):
                     yield chunk({"tool_calls": [{"index": number, **call}]})
-                yield chunk({}, _finish(one.answer, said), **({} if usage else told))
+                yield chunk({}, _finish(step.answer, parts), **({} if usage else report))
                 if usage:
-                    last = usage_json(Usage.of(one.answer))
+                    last = usage_json(Usage.of(step.answer))
                     yield event(
-                        {**head, "object": "chat.completion.chunk", "choices": [], "usage": last, **told}
+                        {**head, "object": "chat.completion.chunk", "choices": [], "usage": last, **report}
                     )
         yield DONE
     except Exception as error:
-        yield begun + event(error_of(error, request_id).body("openai", request_id))
+        yield opening + event(error_of(error, request_id).body("openai", request_id))

@@ -1,4 +1,4 @@
-"""OpenAI's text completions: a raw prompt, without a chat template, as load generators send it."""
+"""OpenAI's Completions API: a raw prompt without a chat template, as load generators send it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from app.server.openai.wire import (
 )
 from engine.base.events import Delta, Finished
 
-_LONGEST = 16
-"""Tokens of an answer where a request does not say it, as OpenAI has it here."""
+_LONGEST = 16  # OpenAI's default length of a completion, in tokens
 
 _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "chat_template_kwargs": (({},), "a text has no chat template.")
@@ -38,7 +37,7 @@ _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
 
 
 class CompletionBody(GeneratingBody):
-    """A request for the continuation of a text."""
+    """A Completions request."""
 
     prompt: str | Many[str]
     max_tokens: Whole | None = None
@@ -51,12 +50,12 @@ def routes(service: Service) -> APIRouter:
 
     @router.post("/v1/completions")
     async def create_completion(body: CompletionBody, request: Request) -> Response:
-        """Continues a text."""
+        """Creates a completion."""
         refuse_what_is_not_built(body, service.defaults, _REFUSED)
         require_stream(body)
         texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
         if len(texts) != 1:
-            raise ApiError(INVALID, f"There are {len(texts)} prompts; send one text in a request.", "prompt")
+            raise ApiError(INVALID, f"There are {len(texts)} prompts; send one per request.", "prompt")
         caller = caller_of(service, request, body.cache_salt)
         over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
         longest = _LONGEST if body.max_tokens is None else body.max_tokens
@@ -84,9 +83,9 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        told = report_if_wanted(running, answer)
+        report = report_if_wanted(running, answer)
         choices = [_choice(answer.text, finish_reason(answer))]
-        return JSONResponse({**head, "choices": choices, "usage": usage_json(Usage.of(answer)), **told})
+        return JSONResponse({**head, "choices": choices, "usage": usage_json(Usage.of(answer)), **report})
 
     return router
 
@@ -100,22 +99,22 @@ async def _chunks(
 ) -> AsyncIterator[bytes]:
     none = {"usage": None} if usage else {}
     try:
-        async for one in running.events():
-            if isinstance(one, Delta) and one.text:
-                yield event({**head, "choices": [_choice(one.text, None)], **none})
-            elif isinstance(one, Finished):
-                told = report_if_wanted(running, one.answer)
+        async for step in running.events():
+            if isinstance(step, Delta) and step.text:
+                yield event({**head, "choices": [_choice(step.text, None)], **none})
+            elif isinstance(step, Finished):
+                report = report_if_wanted(running, step.answer)
                 yield event(
                     {
                         **head,
-                        "choices": [_choice("", finish_reason(one.answer))],
+                        "choices": [_choice("", finish_reason(step.answer))],
                         **none,
-                        **({} if usage else told),
+                        **({} if usage else report),
                     }
                 )
                 if usage:
-                    last = usage_json(Usage.of(one.answer))
-                    yield event({**head, "choices": [], "usage": last, **told})
+                    last = usage_json(Usage.of(step.answer))
+                    yield event({**head, "choices": [], "usage": last, **report})
         yield DONE
     except Exception as error:
         yield event(error_of(error, request_id).body("openai", request_id))

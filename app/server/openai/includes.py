@@ -1,4 +1,4 @@
-"""What `include` of a request asks for: the report of the cache, or what no answer has anyway."""
+"""Parses `include`: the cache report, or fields that no response has."""
 
 from __future__ import annotations
 
@@ -18,22 +18,18 @@ HARMLESS = (
     "code_interpreter_call.outputs",
     "reasoning.encrypted_content",
 )
-"""What OpenAI's clients ask for that no answer has here: of images, of thoughts, of tools of its own."""
+"""Fields that OpenAI's clients request, but no response of this server has."""
 
 
 def includes_report(include: Sequence[str] | None) -> bool:
-    """Returns whether the report of the cache is asked for.
-
-    Raises:
-        ApiError: something is that would change the answer, or that nobody knows.
-    """
+    """Returns whether the cache report is requested; raises ApiError for an unsupported entry."""
     for number, name in enumerate(include or ()):
         where = f"include[{number}]"
         if name == LOGPROBS:
-            raise unsupported(where, "probabilities are not told.")
+            raise unsupported(where, "token probabilities are not returned.")
         if name not in (REPORT, *HARMLESS):
             known = listed([REPORT, *HARMLESS])
             raise ApiError(
-                INVALID, f"{where} is {shown(name)}, which nobody knows; there are {known}.", where
+                INVALID, f"{where} is {shown(name)}, which is unknown; the values are {known}.", where
             )
     return REPORT in (include or ())

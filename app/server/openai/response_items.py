@@ -1,4 +1,4 @@
-"""Items of responses: messages, calls of functions and their results; in the input, and in the output."""
+"""Input and output items of the Responses API: messages, function calls and their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFINED = ("name", "description", "parameters")
 
 
 class Item(Wire):
-    """An item of the input: a message, a call of a function, its result, or something that is refused."""
+    """An input item: a message, a function call, its result, or an unsupported item."""
 
     type: str = "message"
     role: str | None = None
@@ -34,15 +34,11 @@ class Item(Wire):
 def read_items(items: Sequence[Item], conversation: Conversation) -> None:
     """Reads the items of an input.
 
-    Calls belong to the turn of the assistant before them. What the model thought is left out, as chat
-    templates leave it out of earlier turns.
-
-    Args:
-        items: in order.
-        conversation: reads them as turns.
+    Function calls belong to the assistant's turn before them. Reasoning items are ignored, because chat
+    templates omit earlier reasoning.
 
     Raises:
-        ApiError: an item is none that is known, or lacks something.
+        ApiError: an item is unknown or incomplete.
     """
     number = 0
     while number < len(items):
@@ -53,7 +49,7 @@ def read_items(items: Sequence[Item], conversation: Conversation) -> None:
             case "message":
                 require_role(item.role or "", ROLES, where)
                 if item.content is None:
-                    raise ApiError(INVALID, "There is no content in this message.", f"{where}.content")
+                    raise ApiError(INVALID, "This message has no content.", f"{where}.content")
                 calls = _calls(items, number) if item.role == "assistant" else ()
                 conversation.read(item.role or "", item.content, where, calls=calls)
                 number += len(calls)
@@ -63,61 +59,51 @@ def read_items(items: Sequence[Item], conversation: Conversation) -> None:
                 number += len(calls) - 1
             case "function_call_output":
                 if item.output is None:
-                    raise ApiError(INVALID, "There is no output in this item.", f"{where}.output")
+                    raise ApiError(INVALID, "This item has no output.", f"{where}.output")
                 conversation.read("tool", item.output, where, answers=_call_id(item, where), field="output")
             case "reasoning":
                 pass
             case _:
                 raise unsupported(
                     f"{where}.type",
-                    f"the input is messages, calls of functions and their results, not {shown(item.type)}.",
+                    f"the input has messages, function calls and their results, not {shown(item.type)}.",
                 )
 
 
 def _calls(items: Sequence[Item], number: int) -> tuple[ToolCall, ...]:
-    """The calls that stand from a place on, side by side."""
-    found = []
+    """The consecutive calls from a position on."""
+    calls = []
     while number < len(items) and items[number].type == "function_call":
         item, where = items[number], f"input[{number}]"
-        found.append(call_of(item.name, item.arguments, _call_id(item, where), where))
+        calls.append(call_of(item.name, item.arguments, _call_id(item, where), where))
         number += 1
-    return tuple(found)
+    return tuple(calls)
 
 
 def _call_id(item: Item, where: str) -> str:
     if not item.call_id:
         raise ApiError(
             INVALID,
-            "There is no call_id, by which a call and its result belong together.",
+            "call_id is missing. It links a call to its result.",
             f"{where}.call_id",
         )
     return item.call_id
 
 
 def functions_of(tools: Sequence[Mapping[str, Any]]) -> Tools:
-    """Takes definitions of functions as responses have them.
-
-    Raises:
-        ApiError: something in them is none.
-    """
-    found = []
+    """Converts function definitions of the Responses API; raises ApiError if a definition is invalid."""
+    functions = []
     for number, tool in enumerate(tools):
         if tool.get("type") != "function":
-            words = f"functions are known alone, and this is {shown(tool.get('type'))}."
+            words = f"only functions are supported, not {shown(tool.get('type'))}."
             raise unsupported(f"tools[{number}].type", words)
-        told = {name: tool[name] for name in _DEFINED if tool.get(name) is not None}
-        found.append({"type": "function", "function": told})
-    return tools_of(found)
+        function = {name: tool[name] for name in _DEFINED if tool.get(name) is not None}
+        functions.append({"type": "function", "function": function})
+    return tools_of(functions)
 
 
 def output_of(said: Said, status: str, message_id: str) -> list[dict[str, Any]]:
-    """Returns the items that an answer is.
-
-    Args:
-        said: the answer in parts.
-        status: of each item.
-        message_id: of the message.
-    """
+    """Returns the output items of an answer."""
     items = []
     if said.thought:
         items.append(_reasoning(said.thought, status))
@@ -127,13 +113,13 @@ def output_of(said: Said, status: str, message_id: str) -> list[dict[str, Any]]:
 
 
 def message_item(identity: str, status: str, text: str | None) -> dict[str, Any]:
-    """Returns a message of the assistant; without a text one that has no part yet."""
+    """Returns an assistant message; without a text it has no parts yet."""
     content = [] if text is None else [part_of(text)]
     return {"id": identity, "type": "message", "role": "assistant", "status": status, "content": content}
 
 
 def part_of(text: str) -> dict[str, Any]:
-    """Returns a text as the part of a message."""
+    """Returns a text as a message part."""
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 

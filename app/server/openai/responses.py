@@ -1,4 +1,4 @@
-"""OpenAI's responses: a conversation in, the assistant's next message out, and nothing is stored."""
+"""OpenAI's Responses API, without storage of responses."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ from app.server.openai.wire import (
 )
 from engine.base.events import Answer, Delta, Finished, FirstToken
 
-_STORED = "nothing is stored here; send the whole conversation as input."
-# What would change the answer beyond what is refused everywhere, with the values that ask for nothing.
+_STORED = "the server stores no conversations; send all of it as input."
+# Unsupported fields that would change the answer, with their neutral values; adds to the common ones.
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "previous_response_id": ((), _STORED),
     "conversation": ((), _STORED),
-    "prompt": ((), "no prompts are stored here; send instructions and input."),
-    "background": ((False,), "an answer is not kept until it is fetched; stream it."),
-    "truncation": (("disabled",), "a prompt that is too long is refused, and nothing is left out of it."),
-    "context_management": (([],), "a conversation is read as it is sent."),
-    "moderation": ((), "the server asks nobody else."),
+    "prompt": ((), "the server stores no prompts; send instructions and input."),
+    "background": ((False,), "the server stores no answers; stream them."),
+    "truncation": (("disabled",), "an oversized prompt is rejected, not truncated."),
+    "context_management": (([],), "the server does not edit conversations."),
+    "moderation": ((), "the server contacts no other service."),
 }
 USUAL: Mapping[str, Any] = {
     "metadata": {},
@@ -74,16 +74,15 @@ USUAL: Mapping[str, Any] = {
         )
     ),
 }
-"""What a response repeats of its request, and what it says where that says nothing."""
+"""Request fields that a response repeats, with their defaults."""
 
-COUNTING = "input_tokens"
-"""A name below /v1/responses that is no response's."""
+COUNTING = "input_tokens"  # a path segment below /v1/responses that is not a response id
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class ResponsesBody(ConversingBody):
-    """A request for a response."""
+    """A Responses API request."""
 
     input: str | Many[Item] | None = None
     instructions: str | None = None
@@ -95,7 +94,7 @@ class ResponsesBody(ConversingBody):
 
 
 class InputTokensBody(ResponsesBody):
-    """A request to count the tokens of an input, which may leave the model out."""
+    """A request to count input tokens; the model is optional."""
 
     model: str = ""
 
@@ -106,16 +105,7 @@ class InputTokensBody(ResponsesBody):
 
 
 def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
-    """Reads a request.
-
-    Args:
-        body: the request.
-        defaults: for what it does not say.
-        caller: who asks.
-
-    Raises:
-        ApiError: something in it cannot be honoured.
-    """
+    """Converts a request body; raises ApiError if a field is invalid or not supported."""
     refuse_what_is_not_built(body, defaults, REFUSED)
     require_stream(body)
     _refuse_parts_of_fields(body)
@@ -127,7 +117,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
         conversation.read("user", body.input, "input")
     read_items(body.input if isinstance(body.input, list) else (), conversation)
     if not conversation.messages and body.prompt_cache is None:
-        raise ApiError(INVALID, "There is no input. Send a text or messages as input.", "input")
+        raise ApiError(INVALID, "The input is missing. Send a text or messages as input.", "input")
     over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
     return Asked(
         body.model,
@@ -144,21 +134,23 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
 
 
 def _refuse_parts_of_fields(body: ResponsesBody) -> None:
-    """Refuses what would change the answer within a field whose other parts are let pass."""
+    """Rejects unsupported parts of fields."""
     if (body.text or {}).get("format") not in (None, {"type": "text"}):
-        raise unsupported("text.format", "the form of an answer cannot be forced; ask for it in words.")
+        raise unsupported(
+            "text.format", "structured output is not supported; describe the format in the prompt."
+        )
     for name, harmless in (("effort", "none"), ("mode", "standard")):
         if (body.reasoning or {}).get(name) not in (None, harmless):
-            raise unsupported(f"reasoning.{name}", "the model's own template decides whether it thinks.")
+            raise unsupported(f"reasoning.{name}", "the model's chat template decides whether it thinks.")
     for name, value in (body.metadata or {}).items():
         if not isinstance(value, str):
             raise ApiError(INVALID, "It must be a text.", f"metadata.{cut(name)}")
 
 
 def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
-    """Returns the usage of a response; what was written is split by time to live, where OpenAI has it."""
+    """Returns the usage of a response; written tokens are split by time to live, as in OpenAI's API."""
     details: dict[str, Any] = {"cached_tokens": usage.read, "cache_write_tokens": usage.written}
-    if kept and {one.seconds for one in kept} <= {*TTL_SECONDS.values()}:
+    if kept and {mark.seconds for mark in kept} <= {*TTL_SECONDS.values()}:
         written = {ttl: usage.written_for.get(seconds, 0) for ttl, seconds in TTL_SECONDS.items()}
         written[min(TTL_SECONDS, key=TTL_SECONDS.__getitem__)] += usage.written - sum(written.values())
         details["cache_write_tokens_details"] = {f"ttl_{ttl}_tokens": count for ttl, count in written.items()}
@@ -177,7 +169,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.post("/v1/responses", dependencies=[Depends(few_messages(lambda: service.engine, "input"))])
     async def create_response(body: ResponsesBody, request: Request) -> Response:
-        """Answers a conversation."""
+        """Creates a response."""
         request_id = request.state.request_id
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
@@ -194,7 +186,7 @@ def routes(service: Service) -> APIRouter:
         f"/v1/responses/{COUNTING}", dependencies=[Depends(few_messages(lambda: service.engine, "input"))]
     )
     async def count_input_tokens(body: InputTokensBody, request: Request) -> Response:
-        """Counts the tokens of an input, exactly as a response reports them."""
+        """Counts the tokens of an input, as a response reports them."""
         body.model = body.model or service.names()[0]
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         tokens = await service.counted(asked, request.state.client, gone(request))
@@ -205,66 +197,60 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/responses/{response_id}/cancel")
     @router.get("/v1/responses/{response_id}/input_items")
     async def find_response(response_id: str) -> Response:
-        """Finds no response, as none is stored."""
+        """Returns an error, because responses are not stored."""
         if response_id == COUNTING:
             raise HTTPException(405)
-        words = "nothing is stored here. Send the whole input to POST /v1/responses."
+        words = "the server stores no responses. Send the whole input to POST /v1/responses."
         raise ApiError(NOT_FOUND, f"There is no response {shown(response_id)}: {words}", "response_id")
 
     return router
 
 
 def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
-    """What is said of a response before it is answered."""
-    given = body.model_dump(exclude_none=True, include={*USUAL, "reasoning", "text"})
-    told: dict[str, Any] = {"prompt_cache_options": None}
+    """The fields of a response that are known before the answer."""
+    fields = body.model_dump(exclude_none=True, include={*USUAL, "reasoning", "text"})
+    cache_fields: dict[str, Any] = {"prompt_cache_options": None}
     if (options := body.prompt_cache_options) is not None:
-        told["prompt_cache_options"] = {"mode": options.mode, "ttl": options.ttl}
+        cache_fields["prompt_cache_options"] = {"mode": options.mode, "ttl": options.ttl}
         if options.comparison_response_id is not None:
-            told["prompt_cache_options"]["comparison_response_id"] = options.comparison_response_id
-            told["prompt_cache_diagnostics"] = {"type": "comparison_response_not_found"}
+            cache_fields["prompt_cache_options"]["comparison_response_id"] = options.comparison_response_id
+            cache_fields["prompt_cache_diagnostics"] = {"type": "comparison_response_not_found"}
     return {
         "id": f"resp_{secrets.token_hex(12)}",
         "object": "response",
         "created_at": int(time.time()),
         "model": body.model,
-        **{name: given.get(name, usual) for name, usual in USUAL.items()},
+        **{name: fields.get(name, usual) for name, usual in USUAL.items()},
         "background": False,
         "previous_response_id": None,
-        "reasoning": {"effort": None, "summary": None, **given.get("reasoning", {})},
+        "reasoning": {"effort": None, "summary": None, **fields.get("reasoning", {})},
         "service_tier": "default",
         "store": False,
         "temperature": asked.settings.temperature,
-        "text": {"format": {"type": "text"}, **given.get("text", {})},
+        "text": {"format": {"type": "text"}, **fields.get("text", {})},
         "tools": body.tools or [],
         "top_logprobs": 0,
         "top_p": asked.settings.top_p,
         "truncation": "disabled",
-        **told,
+        **cache_fields,
     }
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A response that is on its way.
+    """A response in progress."""
 
-    Attributes:
-        head: what is known of it from the beginning.
-        item: the id of its message.
-        running: the request that it answers.
-    """
-
-    head: dict[str, Any]
-    item: str
-    running: Running
+    head: dict[str, Any]  # the fields known from the start
+    item: str  # the id of its message
+    running: Running  # the running request
 
     def told(self, status: Status, output: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        """Returns it as it stands."""
+        """Returns the current state."""
         unknown = {"completed_at": None, "error": None, "incomplete_details": None, "usage": None}
         return {**self.head, "status": status, "output": output, **unknown, **more}
 
     def ended(self, answer: Answer, said: Said) -> dict[str, Any]:
-        """Returns it with its answer; one that only warms the cache has none."""
+        """Returns the final state; without an answer if the request only warms the cache."""
         warm = self.running.asked.warm
         cut = finish_reason(answer) == "length" and not warm
         status: Status = "incomplete" if cut else "completed"
@@ -279,7 +265,7 @@ class _Draft:
 
 
 class _Teller:
-    """Tells a response in numbered events."""
+    """Formats a response as numbered events."""
 
     def __init__(self, draft: _Draft) -> None:
         self._draft, self._numbers = draft, itertools.count()
@@ -309,7 +295,7 @@ class _Teller:
         yield self._told(f"response.{response['status']}", response=response)
 
     def _item(self, number: int, item: dict[str, Any]) -> Iterator[bytes]:
-        """Tells an item to its end; a message of which a part was told, from there on."""
+        """Yields the remaining events of an item."""
         match item["type"]:
             case "message":
                 place = {**self._place, "output_index": number}
@@ -320,25 +306,25 @@ class _Teller:
                 yield self._told("response.output_text.done", **place, text=part["text"], logprobs=[])
                 yield self._told("response.content_part.done", **place, part=part)
             case "function_call":
-                begun = {**item, "status": "in_progress", "arguments": ""}
-                yield self._told("response.output_item.added", output_index=number, item=begun)
+                started = {**item, "status": "in_progress", "arguments": ""}
+                yield self._told("response.output_item.added", output_index=number, item=started)
                 place, spelled = {"item_id": item["id"], "output_index": number}, item["arguments"]
                 yield self._told("response.function_call_arguments.delta", **place, delta=spelled)
-                told = {"name": item["name"], "arguments": spelled}
-                yield self._told("response.function_call_arguments.done", **place, **told)
+                function = {"name": item["name"], "arguments": spelled}
+                yield self._told("response.function_call_arguments.done", **place, **function)
             case _:
-                begun = {**item, "status": "in_progress"}
-                yield self._told("response.output_item.added", output_index=number, item=begun)
+                started = {**item, "status": "in_progress"}
+                yield self._told("response.output_item.added", output_index=number, item=started)
         yield self._told("response.output_item.done", output_index=number, item=item)
 
     def failed(self, error: ApiError) -> Iterator[bytes]:
-        """Tells both what readers of events look for and what clients raise: an object with `error`."""
+        """Returns the failure event and the `error` object that clients raise."""
         fields = error.body("openai", "")["error"]
         code = "server_error" if error.kind.status >= 500 else "invalid_prompt"
-        told = {"code": "rate_limit_exceeded" if error.kind is FULL else code, "message": error.message}
+        details = {"code": "rate_limit_exceeded" if error.kind is FULL else code, "message": error.message}
         texts = self._texts
         output = [] if texts is None else [message_item(self._draft.item, "incomplete", "".join(texts))]
-        yield self._told("response.failed", response=self._draft.told("failed", output, error=told))
+        yield self._told("response.failed", response=self._draft.told("failed", output, error=details))
         flat = {name: fields[name] for name in ("code", "message", "param")}
         yield self._told("error", **flat, error=fields)
 
@@ -347,20 +333,20 @@ class _Teller:
 
 
 async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:
-    whole = bool(draft.running.asked.tools)  # calls are told from text at its end
+    at_end = bool(draft.running.asked.tools)  # calls can be parsed only at the end
     teller, opened = _Teller(draft), b""
     try:
         yield b"".join(teller.begun())
-        async for one in draft.running.events():
-            if isinstance(one, FirstToken) and not whole:
+        async for step in draft.running.events():
+            if isinstance(step, FirstToken) and not at_end:
                 opened = b"".join(teller.opened())
                 if not draft.running.text_follows:
                     yield opened
                     opened = b""
-            elif isinstance(one, Delta) and one.text and not whole:
-                yield opened + teller.added(one.text)
+            elif isinstance(step, Delta) and step.text and not at_end:
+                yield opened + teller.added(step.text)
                 opened = b""
-            elif isinstance(one, Finished):
-                yield b"".join(teller.ended(one.answer, await draft.running.parts(one.answer)))
+            elif isinstance(step, Finished):
+                yield b"".join(teller.ended(step.answer, await draft.running.parts(step.answer)))
     except Exception as error:
         yield opened + b"".join(teller.failed(error_of(error, request_id)))

@@ -1,4 +1,4 @@
-"""OpenAI's answers as JSON Schemas, for the description of the server."""
+"""JSON Schemas of OpenAI's responses, for the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from app.server.core.json_schema import (
 _HEAD = {"id": TEXT, "created": words("Seconds since 1970.", WHOLE), "model": TEXT}
 _FINISH = one_of("stop", "length", "tool_calls")
 _CALL = record(
-    "A call of a function.",
+    "A function call.",
     id=TEXT,
     type=one_of("function"),
-    function=record("What is called.", name=TEXT, arguments=words("JSON in a text.", TEXT)),
+    function=record("The function.", name=TEXT, arguments=words("A JSON text.", TEXT)),
 )
-_CALL_DELTA = record("A call of a function, whole.", index=COUNT, **_CALL["properties"])
+_CALL_DELTA = record("A complete function call.", index=COUNT, **_CALL["properties"])
 
 
 def _numbered(kind: str, description: str, **fields: Shape) -> Shape:
@@ -46,18 +46,18 @@ OPENAI: dict[str, Shape] = {
         completion_tokens=COUNT,
         total_tokens=COUNT,
         prompt_tokens_details=record(
-            "What the cache was worth.", cached_tokens=READ, cache_write_tokens=WRITTEN
+            "Cached and stored tokens.", cached_tokens=READ, cache_write_tokens=WRITTEN
         ),
-        completion_tokens_details=record("Of the answer.", reasoning_tokens=one_of(0)),
+        completion_tokens_details=record("Details of the answer.", reasoning_tokens=one_of(0)),
     ),
     "ChatCompletion": record(
-        "An answer to a conversation.",
+        "The answer to a conversation.",
         ["prompt_cache"],
         **_HEAD,
         object=one_of("chat.completion"),
         choices=many(
             record(
-                "The answer; there is one.",
+                "The only answer.",
                 index=one_of(0),
                 message=record(
                     "The assistant's message.",
@@ -65,7 +65,7 @@ OPENAI: dict[str, Shape] = {
                     role=one_of("assistant"),
                     content=maybe(TEXT),
                     refusal=NULL,
-                    reasoning_content=words("What the model thought before.", TEXT),
+                    reasoning_content=words("The reasoning before the answer.", TEXT),
                     tool_calls=many(_CALL),
                 ),
                 finish_reason=_FINISH,
@@ -82,10 +82,10 @@ OPENAI: dict[str, Shape] = {
         object=one_of("chat.completion.chunk"),
         choices=many(
             record(
-                "What is new; the last chunk with a choice says why the answer ends.",
+                "New content; the last chunk with a choice has the stop reason.",
                 index=one_of(0),
                 delta=record(
-                    "What is new.",
+                    "New content.",
                     ["role", "content", "refusal", "reasoning_content", "tool_calls"],
                     role=one_of("assistant"),
                     content=TEXT,
@@ -98,18 +98,18 @@ OPENAI: dict[str, Shape] = {
             )
         ),
         usage=words(
-            "With `stream_options.include_usage`: null but in the last chunk.", maybe(named("Usage"))
+            "With `stream_options.include_usage`: null except in the last chunk.", maybe(named("Usage"))
         ),
         prompt_cache=REPORT,
     ),
     "Completion": record(
-        "The continuation of a text, or of a streamed one a part.",
+        "The continuation of a text, or a part of it in a stream.",
         ["usage", "prompt_cache"],
         **_HEAD,
         object=one_of("text_completion"),
         choices=many(
             record(
-                "The continuation; there is one.",
+                "The only continuation.",
                 index=one_of(0),
                 text=TEXT,
                 finish_reason=maybe(one_of("stop", "length")),
@@ -120,20 +120,20 @@ OPENAI: dict[str, Shape] = {
         prompt_cache=REPORT,
     ),
     "OpenAIError": record(
-        "What is wrong with a request, in OpenAI's dialect.",
+        "An error in OpenAI's API.",
         error=record(
             "The error.",
             ["diagnostics"],
-            message=words("What is wrong, where, and what to do.", TEXT),
+            message=words("The problem, its place and the fix.", TEXT),
             type=one_of("invalid_request_error", "rate_limit_error", "server_error"),
-            param=words("The field of the request.", maybe(TEXT)),
+            param=words("The request field.", maybe(TEXT)),
             code=maybe(TEXT),
             diagnostics=many(named("Diagnostic")),
         ),
     ),
     "OpenAIModel": record("A model.", id=TEXT, object=one_of("model"), created=WHOLE, owned_by=TEXT),
     "OpenAIModels": record(
-        "The model by all its names.", object=one_of("list"), data=many(named("OpenAIModel"))
+        "The model under all its names.", object=one_of("list"), data=many(named("OpenAIModel"))
     ),
 }
 
@@ -154,7 +154,7 @@ RESPONSES: dict[str, Shape] = {
         logprobs=many(ANY),
     ),
     "OutputMessage": record(
-        "What the assistant says.",
+        "The assistant's message.",
         type=one_of("message"),
         id=TEXT,
         role=one_of("assistant"),
@@ -162,16 +162,16 @@ RESPONSES: dict[str, Shape] = {
         content=many(named("OutputText")),
     ),
     "FunctionCall": record(
-        "A call of a function.",
+        "A function call.",
         type=one_of("function_call"),
         id=TEXT,
         call_id=TEXT,
         name=TEXT,
-        arguments=words("JSON in a text.", TEXT),
+        arguments=words("A JSON text.", TEXT),
         status=_ITEM_STATUS,
     ),
     "Reasoning": record(
-        "What the model thought before.",
+        "The reasoning before the answer.",
         type=one_of("reasoning"),
         id=TEXT,
         summary=many(ANY),
@@ -179,7 +179,7 @@ RESPONSES: dict[str, Shape] = {
         status=_ITEM_STATUS,
     ),
     "Response": record(
-        "An answer to an input. Nothing of it is stored.",
+        "The answer to an input. Responses are not stored.",
         ["prompt_cache_diagnostics", "prompt_cache"],
         id=TEXT,
         object=one_of("response"),
@@ -193,19 +193,19 @@ RESPONSES: dict[str, Shape] = {
                 "The tokens of the request.",
                 input_tokens=COUNT,
                 input_tokens_details=record(
-                    "What the cache was worth.",
+                    "Cached and stored tokens.",
                     ["cache_write_tokens_details"],
                     cached_tokens=READ,
                     cache_write_tokens=WRITTEN,
-                    cache_write_tokens_details=words("What was written, by time to live.", OBJECT),
+                    cache_write_tokens_details=words("Written tokens by time to live.", OBJECT),
                 ),
                 output_tokens=COUNT,
-                output_tokens_details=record("Of the answer.", reasoning_tokens=one_of(0)),
+                output_tokens_details=record("Details of the answer.", reasoning_tokens=one_of(0)),
                 total_tokens=COUNT,
             )
         ),
-        error=maybe(record("Why it failed.", code=TEXT, message=TEXT)),
-        incomplete_details=maybe(record("Why it is cut.", reason=one_of("max_output_tokens"))),
+        error=maybe(record("The error.", code=TEXT, message=TEXT)),
+        incomplete_details=maybe(record("Why the answer is incomplete.", reason=one_of("max_output_tokens"))),
         instructions=maybe(TEXT),
         max_output_tokens=maybe(WHOLE),
         temperature=NUMBER,
@@ -233,14 +233,14 @@ RESPONSES: dict[str, Shape] = {
                 "safety_identifier",
                 "user",
             ),
-            words("As the request says it.", ANY),
+            words("The value of the request.", ANY),
         ),
     ),
     "ResponseEvent": words(
         "An event of a streamed response.",
         either(
             *(
-                _numbered(kind, f"The response as it stands: {kind}.", response=named("Response"))
+                _numbered(kind, f"The response so far: {kind}.", response=named("Response"))
                 for kind in ("created", "in_progress", "completed", "incomplete", "failed")
             ),
             *(
@@ -258,20 +258,18 @@ RESPONSES: dict[str, Shape] = {
                 )
                 for kind in ("added", "done")
             ),
-            _numbered(
-                "output_text.delta", "What is new of a text.", **_PLACE, delta=TEXT, logprobs=many(ANY)
-            ),
-            _numbered("output_text.done", "A text, whole.", **_PLACE, text=TEXT, logprobs=many(ANY)),
+            _numbered("output_text.delta", "New text.", **_PLACE, delta=TEXT, logprobs=many(ANY)),
+            _numbered("output_text.done", "The complete text.", **_PLACE, text=TEXT, logprobs=many(ANY)),
             _numbered(
                 "function_call_arguments.delta",
-                "Arguments of a call.",
+                "New arguments of a call.",
                 item_id=TEXT,
                 output_index=COUNT,
                 delta=TEXT,
             ),
             _numbered(
                 "function_call_arguments.done",
-                "Arguments of a call, whole.",
+                "The complete arguments of a call.",
                 item_id=TEXT,
                 output_index=COUNT,
                 name=TEXT,
@@ -279,7 +277,7 @@ RESPONSES: dict[str, Shape] = {
             ),
             event(
                 "error",
-                "What ended the stream; behind response.failed.",
+                "The error that ended the stream, after response.failed.",
                 code=maybe(TEXT),
                 message=TEXT,
                 param=maybe(TEXT),

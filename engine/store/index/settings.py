@@ -29,7 +29,7 @@ class Settings:
 
     @property
     def policy(self) -> Policy:
-        """The eviction policy: the cheapest to compute again per byte, or the least recently used."""
+        """Eviction order: cheapest to recompute per byte, or least recently used."""
         return "lru" if self._index.setting("policy") == "lru" else "cost"
 
     @property
