@@ -1,4 +1,4 @@
-"""The studio: a page on 127.0.0.1 to write a schema, pick modules, and see what caching does."""
+"""The studio: a page on 127.0.0.1 to write a schema, pick modules and inspect caching."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class Studio:
     _stack: contextlib.ExitStack
 
     def close(self) -> None:
-        """Stops serving the page, and takes no more runs of the command line."""
+        """Stops the page's server and rejects further runs of the command line."""
         self._stack.close()
 
     def wait(self) -> None:
-        """Waits until the studio is stopped."""
+        """Blocks until the studio stops."""
         try:
             while True:
                 time.sleep(_A_DAY_SECONDS)
         except StoppedError:
             raise
-        except KeyboardInterrupt:  # as one ends it
+        except KeyboardInterrupt:  # Ctrl-C stops the studio
             return
 
 
@@ -86,13 +86,13 @@ def launch(
         model: the model's name; see `Engine.open`.
         port: 0 takes any free port.
         open_browser: show the page in the user's browser.
-        schemas_dir: a folder of the user's documents to open from and save to.
-        data_dir: the folder of drafts; by default the user's data folder.
-        block: wait until the studio is stopped.
-        offer: how other programs are served on the same port; by default as by `pml serve`.
-        ready: told the address once the model answers.
-        engine_options: options of `Engine.open`: device, dtype, weights, quantize, cache_dir, verify,
-            memory, progress.
+        schemas_dir: the folder of the user's documents.
+        data_dir: the folder of drafts; the user's data folder by default.
+        block: wait until the studio stops.
+        offer: API options for other programs on the same port; the defaults of `pml serve` by default.
+        ready: called with the page's address once the model is loaded.
+        engine_options: options of `Engine.open`: device, dtype, weights, quantize, cache_dir, verify, memory,
+            progress.
 
     Raises:
         PromptCacheError: the port is in use, or a folder cannot be used.
@@ -116,37 +116,37 @@ def launch(
     chosen = free_port(port)
     if schemas_dir is not None and not schemas_dir.is_dir():
         raise PromptCacheError(
-            f"The schemas folder {str(schemas_dir)!r} is no folder. Name another with --schemas."
+            f"The schemas folder {str(schemas_dir)!r} is not a folder. Name another with --schemas."
         )
     drafts = Drafts(data_dir or user_data())
     opening, handed, api = Opening(), Handed(), Api(offer or Offer())
     parts = Parts.of(opening, drafts, Library(Folder(schemas_dir)), api)
     page = pages.build(parts)
-    given = {name: value for name, value in engine_options.items() if name != "progress"}
-    choice = ModelChoice.of(model, given)
-    kept = {name: value for name, value in given.items() if name not in choice.options}
+    options = {name: value for name, value in engine_options.items() if name != "progress"}
+    choice = ModelChoice.of(model, options)
+    common = {name: value for name, value in options.items() if name not in choice.options}
     with contextlib.ExitStack() as stack:
         studio = _served(page, chosen, parts.jobs, handed, api, stack)
         if open_browser:
             webbrowser.open(studio.url)
         stack.callback(api.drain)
-        announcing = Announcing(chosen, handed, kept)
+        announcing = Announcing(chosen, handed, common)
         stack.callback(announcing.leave)
         parts.switching.listener = Everybody((announcing, api))
-        there = parts.switching.listener.expect(choice)
+        loaded = parts.switching.listener.expect(choice)
         stack.callback(parts.switching.close)
-        stack.callback(parts.jobs.stop_all)  # who follows work hears its end before the server is gone
+        stack.callback(parts.jobs.stop_all)  # event streams must end before the server stops
 
         def begin(engine: Engine) -> None:
-            # What is loaded by now stays: the collector pauses for tens of milliseconds, not hundreds.
+            # Freezing loaded objects shortens collector pauses to tens of milliseconds.
             gc.collect()
             gc.freeze()
-            there(engine)
-            parts.switching.begun(engine, choice, kept)
+            loaded(engine)
+            parts.switching.begun(engine, choice, common)
 
-        if offer is not None and offer.parallel != Offer().parallel:  # else batches take what is worth it
+        if offer is not None and offer.parallel != Offer().parallel:  # else batches choose it
             parts.switching.bounds = {"parallel": offer.parallel}
-        opened = {**given, **parts.switching.bounds}
+        opened = {**options, **parts.switching.bounds}
         begin(_opened(model, opening, api, engine_options.get("progress"), opened))
         ready(studio.url)
         if block:
@@ -160,7 +160,7 @@ def launch(
 def _served(
     page: gradio.Blocks, port: int, jobs: Jobs, handed: Handed, api: Api, stack: contextlib.ExitStack
 ) -> Studio:
-    """Serves a page and the routes for other programs on this machine only, until the stack is closed."""
+    """Serves the page and the API on this machine until the stack is closed."""
     import uvicorn
     from fastapi import FastAPI
     from gradio import mount_gradio_app
@@ -187,22 +187,24 @@ def _served(
     )
     server = uvicorn.Server(config)
     stack.callback(_begun(server))
-    page._queue.close()  # nothing here is an event of Gradio's; its queue wakes a thousand times a second
+    page._queue.close()  # the page uses no Gradio events; its queue wakes a thousand times a second
     return Studio(f"http://{HOST}:{port}", stack)
 
 
 def _begun(server: uvicorn.Server) -> Callable[[], None]:
-    """Runs a server on a thread of its own; returns what ends it.
+    """Starts a server in its own thread; returns a function that stops it.
 
     Raises:
-        PromptCacheError: it cannot be started.
+        PromptCacheError: the server cannot start.
     """
     thread = threading.Thread(target=server.run, name="server", daemon=True)
     thread.start()
     until = time.monotonic() + _START_SECONDS
     while not server.started:
         if not thread.is_alive() or time.monotonic() > until:
-            raise PromptCacheError(f"Nothing can be served on port {server.config.port}. Try another --port.")
+            raise PromptCacheError(
+                f"The server cannot start on port {server.config.port}. Try another --port."
+            )
         time.sleep(0.001)
 
     def end() -> None:
@@ -213,7 +215,7 @@ def _begun(server: uvicorn.Server) -> Callable[[], None]:
 
 
 def _opened(model: str, opening: Opening, api: Api, told: Progress | None, given: dict[str, Any]) -> Engine:
-    """Loads the model; the page and who started the studio are told how far that is."""
+    """Loads the model and reports progress to the page and the caller."""
 
     def progress(done: int, total: int, what: str) -> None:
         opening.progress(done, total, what)
@@ -230,7 +232,7 @@ def _opened(model: str, opening: Opening, api: Api, told: Progress | None, given
 
 
 def options(assets: Path, jobs: Jobs, handed: Handed) -> dict[str, Any]:
-    """What the server is made with: the page's own files, plotly's, and the guard before everything."""
+    """Returns server options: the page's files, plotly's files and the access guard."""
     import plotly
     from starlette.middleware import Middleware
     from starlette.routing import Mount
@@ -253,13 +255,13 @@ def options(assets: Path, jobs: Jobs, handed: Handed) -> dict[str, Any]:
 
 
 def free_port(port: int) -> int:
-    """The port itself if nobody listens on it, or any free one for 0.
+    """Returns the port if it is free, or any free port for 0.
 
     Raises:
         PromptCacheError: the port is in use or not allowed.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        if os.name == "posix":  # elsewhere it would take a port that somebody listens on
+        if os.name == "posix":  # on other systems the bind would succeed on a port in use
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

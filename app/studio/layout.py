@@ -1,4 +1,4 @@
-"""The page: what its head loads, and one column for each page of the registry."""
+"""The page: its head, and one column per registered page."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TITLE = "Prompt Cache Studio"
 
 
 def assets_folder() -> Path:
-    """The folder of the page's scripts and styles."""
+    """Returns the folder of the page's scripts and styles."""
     return Path(str(files("assets"))) / "studio"
 
 
 def assets_path(folder: Path) -> str:
-    """The URL path of that folder. It changes with the files, so a browser never mixes two versions."""
+    """Returns the folder's URL path. It changes with the files, so browsers never mix two versions."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -34,7 +34,7 @@ def assets_path(folder: Path) -> str:
 
 
 def head(path: str) -> str:
-    """What the page's head loads: only from this server. Styles of other pages come when they are shown."""
+    """Returns the HTML head. It loads from this server only; other pages load their styles on first view."""
     styles = [
         "studio.css",
         "frame.css",
@@ -55,7 +55,7 @@ def head(path: str) -> str:
 
 
 def theme() -> gr.themes.Base:
-    """Colours and fonts of Gradio's own parts; the fonts come with Gradio."""
+    """Returns the theme of Gradio's components; its fonts are in Gradio's package."""
     return gr.themes.Default(
         primary_hue="teal",
         neutral_hue="slate",
@@ -67,7 +67,7 @@ def theme() -> gr.themes.Base:
 
 
 def build(parts: Parts) -> gr.Blocks:
-    """The studio's page over its parts."""
+    """Builds the studio's page."""
     pages = [page(parts) for page in PAGES]
     endpoints = by_name([*(shared(parts) for shared in SHARED), *pages])
     entries = json.dumps([{"name": page.name, "title": page.title} for page in pages])

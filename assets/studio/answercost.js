@@ -1,8 +1,8 @@
-// What the cached answer cost, and what it owes to each module: told where the pointer or the focus is on it.
+// Shows the cost of the cached answer and the influence of each module, on hover or focus.
 import { originOf } from "./belonging.js"
 import { count, h, nats, plural } from "./dom.js"
 
-const MOST = 6  // modules that are named
+const MOST = 6  // listed modules
 const LEAST_PX = 400
 const ID = "answer-cost"
 
@@ -15,7 +15,7 @@ export class AnswerCost {
   #run = null
 
   /**
-   * @param {HTMLElement} answer the text of the cached answer
+   * @param {HTMLElement} answer the cached answer's element
    * @param {import("./owing.js").Owing} owing
    * @param {import("./belonging.js").Belonging} belonging
    */
@@ -55,7 +55,7 @@ export class AnswerCost {
     this.#place()
   }
 
-  // Below the answer where there is room, else over what stands above it: never over the answer.
+  // Below the answer if there is room, else above it, so that the answer stays visible.
   #place() {
     const { left, width, top, bottom } = this.#answer.getBoundingClientRect(), wide = Math.min(innerWidth - 16, Math.max(width, LEAST_PX))
     this.#card.style.width = `${wide}px`
@@ -73,8 +73,8 @@ export class AnswerCost {
       bar.style.width = `${most ? 100 * owed / most : 0}%`
       return h("tr", {}, h("th", { scope: "row" }, path.split("/").at(-1) || "fixed text"), h("td", {}, count(tokens)), h("td", { class: "share" }, bar), h("td", {}, nats(owed)))
     })
-    const head = h("tr", {}, ...["Owed to", "Tokens", "", "Nats a token"].map(name => h("th", { scope: "col" }, name)))
+    const head = h("tr", {}, ...["Influence of", "Tokens", "", "Nats a token"].map(name => h("th", { scope: "col" }, name)))
     return [h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)),
-      sorted.length > MOST ? h("p", { class: "soft" }, `And ${plural(sorted.length - MOST, "module")} more, to which it owes less.`) : ""]
+      sorted.length > MOST ? h("p", { class: "soft" }, `And ${plural(sorted.length - MOST, "module")} more, with less influence.`) : ""]
   }
 }

@@ -1,16 +1,16 @@
-// Which texts, settings and model a result belongs to, and which of them are others now.
+// Compares the texts, settings and model of a result with the current ones.
 import { Emitter } from "./events.js"
 
-/** `name`: what the schema calls itself, where that is known. @typedef {{name: string, schema: string, prompt: string, settings: Record<string, any>, model: string, modelName: string}} Origin */
+/** `name`: the schema's name, if known. @typedef {{name: string, schema: string, prompt: string, settings: Record<string, any>, model: string, modelName: string}} Origin */
 
-/** What a result belongs to. @param {{schema?: string, of: Api.Belongs, settings: Record<string, any>, model: Api.ModelOfRun}} result @returns {Origin} */
+/** A result's texts, settings and model. @param {{schema?: string, of: Api.Belongs, settings: Record<string, any>, model: Api.ModelOfRun}} result @returns {Origin} */
 export const originOf = ({ schema: name = "", of, settings, model }) => ({ name, schema: of.schema, prompt: of.prompt, settings, model: of.model, modelName: model.name })
 
 /** @param {string[]} words */
 const listed = words => words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words.join("")
 
 /**
- * "changed": results may belong to something else now.
+ * "changed": results may be out of date.
  * @extends {Emitter<{changed: void}>}
  */
 export class Belonging extends Emitter {
@@ -19,7 +19,7 @@ export class Belonging extends Emitter {
   #texts = null
   /** @type {Api.ModelFacts | null} */
   #model = null
-  /** The settings as they are declared. @type {Api.SettingForm[]} */
+  /** The declared settings. @type {Api.SettingForm[]} */
   forms = []
 
   /** @param {import("./workspace.js").Workspace} workspace */
@@ -30,20 +30,20 @@ export class Belonging extends Emitter {
     workspace.on("settings", () => this.emit("changed"))
   }
 
-  /** The model that is loaded now. @param {Api.ModelFacts} model */
+  /** Sets the loaded model. @param {Api.ModelFacts} model */
   model(model) {
     this.#model = model
     this.emit("changed")
   }
 
-  /** Digests of the texts that are open; null before they were checked. */
+  /** Digests of the open texts; null before the first check. */
   get texts() { return this.#texts }
 
-  /** The digest of the model that is loaded; undefined before. */
+  /** The loaded model's digest; undefined without a model. */
   get modelDigest() { return this.#model?.digest }
 
   /**
-   * What of a result is of something else than there is now, in words; none where it holds.
+   * What changed since a result, in words; empty if it is up to date.
    * @param {Origin} origin
    * @param {(name: string) => boolean} counts whether a setting can change this kind of result
    */
@@ -54,23 +54,23 @@ export class Belonging extends Emitter {
     else if (other.length) words.push(`an earlier text of the ${other.join(" and the ")}`)
     const settings = this.#settings(origin.settings, counts)
     if (settings.length) words.push(`other settings (${settings.join(", ")})`)
-    if (this.#model && this.#model.digest !== origin.model) words.push(this.#model.name === origin.modelName ? "the same model loaded otherwise" : `another model (${origin.modelName})`)
+    if (this.#model && this.#model.digest !== origin.model) words.push(this.#model.name === origin.modelName ? "the same model with other options" : `another model (${origin.modelName})`)
     return words
   }
 
-  /** Whether a result is of a schema of another name, and not of an earlier text of this one. @param {Origin} origin */
+  /** Whether a result belongs to a schema of another name. @param {Origin} origin */
   ofAnotherSchema(origin) {
     const name = this.#workspace.names.schema
     return this.#texts?.schema !== origin.schema && origin.name !== "" && name !== "" && name !== origin.name
   }
 
-  /** "of an earlier text of the prompt and of other settings (Scope)"; "" where nothing differs. @param {Origin} origin @param {(name: string) => boolean} [counts] */
+  /** "of an earlier text of the prompt and of other settings (Scope)"; "" if nothing changed. @param {Origin} origin @param {(name: string) => boolean} [counts] */
   sentence(origin, counts) {
     const found = this.differences(origin, counts)
     return found.length ? listed(found.map(words => `of ${words}`)) : ""
   }
 
-  /** Labels of the settings that are others now and can change a result. @param {Record<string, any>} then @param {(name: string) => boolean} counts */
+  /** Labels of changed settings that affect a result. @param {Record<string, any>} then @param {(name: string) => boolean} counts */
   #settings(then, counts) {
     const now = this.#workspace.settings
     const value = (/** @type {Record<string, any>} */ settings, /** @type {Api.SettingForm} */ form) => settings[form.name] ?? form.default

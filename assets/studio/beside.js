@@ -1,11 +1,11 @@
-// Runs side by side: a column each, a row for each thing that can differ. One run alone is shown in the same way.
+// Compares runs: a column per run, a row per property. A single run has the same layout.
 import { count, h, milliseconds, moment, nats, plural, times, timesRange } from "./dom.js"
 
-const ALIKE_SHOWN = 2  // lines before and after what differs, of documents that are alike for longer
+const ALIKE_SHOWN = 2  // equal lines shown around differences
 const MOST_ALIKE = 8
 
 /** @type {Record<string, string>} */
-const ENDED = { eos: "ended by itself", length: "cut at the longest answer", stop: "met a stop text" }
+const ENDED = { eos: "finished (stop token)", length: "cut at the maximum length", stop: "met a stop text" }
 /** @type {[keyof Api.ModelOfRun, string][]} */
 const MODEL = [["name", "Model"], ["device", "Device"], ["dtype", "Number format"], ["weights", "Weights"], ["fingerprint", "Fingerprint"]]
 
@@ -13,18 +13,18 @@ const MODEL = [["name", "Model"], ["device", "Device"], ["dtype", "Number format
  * @typedef {import("./dom.js").Child} Child
  * @typedef {[string, boolean][]} Pieces
  * @typedef {Api.RunBeside} Run
- * @typedef {{title: string, cells: Child[], values: unknown[], kind?: string}} Row `values` say whether the runs differ in it: they are as exact as what is read
+ * @typedef {{title: string, cells: Child[], values: unknown[], kind?: string}} Row `values` decide whether the runs differ, with the displayed precision
  */
 
 export const when = (/** @type {string} */ iso) => moment(iso)
 
-/** What a run is called. @param {Api.RunSummary} run */
+/** A run's display name. @param {Api.RunSummary} run */
 export const called = run => run.name || `${run.schema || "Untitled"}, ${when(run.started)}`
 
-/** How much faster the cached side was. @param {Pick<Api.RunSummary, "speedup" | "clear">} run */
+/** The speedup in words. @param {Pick<Api.RunSummary, "speedup" | "clear">} run */
 export const ratioWords = ({ speedup, clear }) => !speedup ? "–" : clear ? times(speedup).join(" ") : "no clear difference"
 
-/** The same with its range, where it was timed several times. @param {Run} run */
+/** The speedup with its range, if there were several timings. @param {Run} run */
 function rangeWords({ summary, told }) {
   const { least_speedup: least, most_speedup: most } = told.comparison
   return least == null || most == null ? ratioWords(summary) : `${ratioWords(summary)} (${timesRange(least, most)})`
@@ -37,14 +37,14 @@ function spelled(value) {
   return value == null || value === "" ? "–" : String(value)
 }
 
-/** A document or an answer, what differs in it marked. @param {string} label @param {Pieces} pieces */
+/** A document or an answer with marked differences. @param {string} label @param {Pieces} pieces */
 function text(label, pieces, { folded = false, plain = false } = {}) {
   const parts = pieces.flatMap(([piece, differs], index) => differs ? [h("mark", {}, piece)]
     : folded ? fold(piece, index === 0, index === pieces.length - 1) : [piece])
   return h("div", { class: plain ? "beside-text" : "beside-text code", tabindex: "0", role: "region", "aria-label": label }, ...parts)
 }
 
-/** Lines that are alike: the nearest to what differs, and a button for the rest. @param {string} piece @param {boolean} first @param {boolean} last @returns {Child[]} */
+/** Equal lines: those next to differences, and a button for the rest. @param {string} piece @param {boolean} first @param {boolean} last @returns {Child[]} */
 function fold(piece, first, last) {
   const lines = piece.split(/(?<=\n)/), before = first ? 0 : ALIKE_SHOWN, after = last ? 0 : ALIKE_SHOWN
   if (lines.length <= before + after + MOST_ALIKE) return [piece]
@@ -53,7 +53,7 @@ function fold(piece, first, last) {
   return [lines.slice(0, before).join(""), more, lines.slice(lines.length - after).join("")]
 }
 
-/** A time as a bar on the scale of all, in pieces one after the other. @param {number | null} value @param {number} longest @param {[string, number][]} pieces colour and time of each */
+/** A time as a bar on a common scale, in consecutive pieces. @param {number | null} value @param {number} longest @param {[string, number][]} pieces colour and time of each */
 function bar(value, longest, pieces) {
   if (value == null) return "–"
   const bars = pieces.map(([colour, time]) => {
@@ -64,7 +64,7 @@ function bar(value, longest, pieces) {
   return h("div", { class: "beside-time" }, h("span", { class: "beside-track" }, ...bars), h("span", {}, milliseconds(value)))
 }
 
-/** The first time: its encoding, and then the answer from the cache. @param {Run} run @param {number} longest */
+/** The first time: encoding and the cached answer. @param {Run} run @param {number} longest */
 function firstTime({ told, summary }, longest) {
   const first = told.payback?.first_ms ?? null, cached = Math.min(summary.cached_ms ?? 0, first ?? 0)
   return bar(first, longest, [["encode", (first ?? 0) - cached], ["cached", cached]])
@@ -85,10 +85,10 @@ function sideWords(side) {
   ].filter(Boolean).join(" · ")
 }
 
-/** What a row of the table is made of. @param {Run[]} runs @returns {(title: string, value: (run: Run) => unknown, cell?: (run: Run) => Child) => Row} */
+/** Makes rows of the table. @param {Run[]} runs @returns {(title: string, value: (run: Run) => unknown, cell?: (run: Run) => Child) => Row} */
 const rowOf = runs => (title, value, cell = run => spelled(value(run))) => ({ title, values: runs.map(value), cells: runs.map(cell) })
 
-/** What came of the runs. @param {Run[]} runs @returns {Row[]} */
+/** The results of the runs. @param {Run[]} runs @returns {Row[]} */
 function results(runs) {
   const every = runs.flatMap(({ told, summary }) => [told.payback?.first_ms ?? null, summary.cached_ms, summary.uncached_ms])
   const longest = Math.max(0, ...every.map(value => value ?? 0))
@@ -101,14 +101,14 @@ function results(runs) {
     row("First time", ({ told }) => milliseconds(told.payback?.first_ms), run => firstTime(run, longest)),
     row("From the cache", ({ summary }) => milliseconds(summary.cached_ms), run => sideTime(run, "cached", longest)),
     row("Without the cache", ({ summary }) => milliseconds(summary.uncached_ms), run => sideTime(run, "uncached", longest)),
-    row("The cache is", ({ summary }) => ratioWords(summary), rangeWords),
-    row("Encoded ahead", ({ told }) => told.encoding.ms, ({ told }) => told.encoding.ms == null ? "nothing" : `${plural(told.encoding.tokens, "token")} in ${milliseconds(told.encoding.ms)}`),
+    row("Speed-up", ({ summary }) => ratioWords(summary), rangeWords),
+    row("Encoded first", ({ told }) => told.encoding.ms, ({ told }) => told.encoding.ms == null ? "nothing" : `${plural(told.encoding.tokens, "token")} in ${milliseconds(told.encoding.ms)}`),
     row("First token", ({ told }) => told.comparison.first_token_agrees, ({ told }) => told.comparison.first_token_agrees == null ? "–" : told.comparison.first_token_agrees ? "the same on both sides" : "differs between the sides"),
     row("KL, first token", ({ told }) => told.comparison.kl_first_token == null ? "–" : nats(told.comparison.kl_first_token)),
   ]
 }
 
-/** How faithful the cached answers were found to be; nothing where that was measured of none. @param {Run[]} runs @returns {Row[]} */
+/** The fidelity of cached answers; no rows if none was measured. @param {Run[]} runs @returns {Row[]} */
 function fidelity(runs) {
   if (!runs.some(({ told }) => told.fidelity)) return []
   /** @param {string} title @param {(found: Api.Fidelity) => unknown} value @param {(found: Api.Fidelity) => Child} cell */
@@ -116,10 +116,10 @@ function fidelity(runs) {
   return [
     rowOf(runs)("Reuse measured", ({ told }) => told.fidelity?.measured, ({ told }) => told.fidelity ? when(told.fidelity.measured) : "–"),
     row("KL per token", found => found.kl_mean, found => `${nats(found.kl_mean)}, ${nats(found.kl_worst)} at worst`),
-    row("First token, measured", found => found.kl_first_token, found => `${found.first_token_agrees ? "the same likeliest" : "another likeliest"} (KL ${nats(found.kl_first_token)})`),
+    row("First token, measured", found => found.kl_first_token, found => `${found.first_token_agrees ? "the same" : "different"} (KL ${nats(found.kl_first_token)})`),
     row("Flipped tokens", found => found.flips.length, found => `${count(found.flips.length)} of ${count(found.tokens_read)}`),
     row("Harm by module", found => JSON.stringify(found.modules), found => pairs(found.modules.map(one => [one.path || "fixed text", nats(one.harm)]))),
-    row("What was tried", found => JSON.stringify(found.remedies), found => found.remedies.length ? pairs(found.remedies.map(one => [one.what, `KL ${nats(one.kl_mean)}`])) : "nothing"),
+    row("Fixes tried", found => JSON.stringify(found.remedies), found => found.remedies.length ? pairs(found.remedies.map(one => [one.what, `KL ${nats(one.kl_mean)}`])) : "nothing"),
     row("Advice", found => found.advice, found => h("div", { class: "beside-note" }, found.advice)),
   ]
 }
@@ -127,13 +127,13 @@ function fidelity(runs) {
 /** @param {[string, string][]} named */
 const pairs = named => h("ul", { class: "beside-pairs" }, ...named.map(([name, value]) => h("li", {}, name, h("span", { class: "soft" }, ` ${value}`))))
 
-/** A setting; of scope and repair, which `reuse` chooses, those that it chose. @param {string} name @returns {(run: Run) => string} */
+/** A setting; for scope and repair the values that `reuse` chose. @param {string} name @returns {(run: Run) => string} */
 const setting = name => ({ told: { settings, reuse } }) => {
   if (settings.reuse !== "auto" || name !== "scope" && name !== "repair") return spelled(settings[name])
   return reuse ? `${reuse.scope ? reuse[name] : "none"} (chosen)` : "–"
 }
 
-/** What they ran with. @param {Run[]} runs @param {Map<string, string>} labels of settings by their names @returns {Row[]} */
+/** The settings and models of the runs. @param {Run[]} runs @param {Map<string, string>} labels setting labels by name @returns {Row[]} */
 function circumstances(runs, labels) {
   const row = rowOf(runs), settings = [...new Set(runs.flatMap(({ told }) => Object.keys(told.settings)))]
   return [
@@ -142,7 +142,7 @@ function circumstances(runs, labels) {
   ]
 }
 
-/** A row of the table; `data-alike` where all runs are the same in it. @param {string} title @param {unknown[]} values @param {Child[]} cells */
+/** A row of the table; `data-alike` if all runs have the same value. @param {string} title @param {unknown[]} values @param {Child[]} cells */
 function line(title, values, cells) {
   const alike = values.length > 1 && values.every(value => value === values[0])
   return h("tr", { "data-alike": alike ? "yes" : null, class: values.length > 1 && !alike ? "differs" : null }, h("th", { scope: "row" }, title), ...cells)
@@ -160,13 +160,13 @@ function answers(title, runs, side) {
 function documents(title, runs, kind) {
   const whole = runs.map(run => run[kind].map(([piece]) => piece).join("")), several = runs.length > 1
   if (!several || whole.some(one => one !== whole[0])) return line(title, whole, runs.map(run => h("td", { class: "long" }, text(`${title}, ${called(run.summary)}`, run[kind], { folded: several }))))
-  return line(title, whole, [h("td", { class: "long", colspan: String(runs.length) }, h("p", { class: "soft" }, "The same in all of them."), text(title, [[whole[0], false]]))])
+  return line(title, whole, [h("td", { class: "long", colspan: String(runs.length) }, h("p", { class: "soft" }, "The same in all runs."), text(title, [[whole[0], false]]))])
 }
 
 /**
- * Runs as columns, with what can be done to each.
- * @param {Run[]} runs the first is what the others are compared with
- * @param {Map<string, string>} labels of settings by their names
+ * A table of runs as columns, with actions for each.
+ * @param {Run[]} runs compared with the first one
+ * @param {Map<string, string>} labels setting labels by name
  * @param {(run: Run) => Child[]} actions
  */
 export function besideTable(runs, labels, actions) {
@@ -181,6 +181,6 @@ export function besideTable(runs, labels, actions) {
   const table = h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), ...head)), body)
   table.style.setProperty("--runs", String(runs.length))
   return h("div", { class: "beside-view" },
-    several ? h("p", { class: "beside-lead" }, h("label", { class: "check" }, only, "Only what differs"), h("span", { class: "soft" }, "Highlighted: words that differ from the first run.")) : null,
+    several ? h("p", { class: "beside-lead" }, h("label", { class: "check" }, only, "Differences only"), h("span", { class: "soft" }, "Highlighted: words that differ from the first run.")) : null,
     h("div", { class: "beside-scroll", tabindex: "0", role: "region", "aria-label": "Runs side by side" }, table))
 }

@@ -1,4 +1,4 @@
-// A figure, drawn by plotly's own script, which is fetched when there is something to draw.
+// A chart drawn by plotly, whose script loads on first use.
 import { h } from "./dom.js"
 import { Emitter } from "./events.js"
 
@@ -21,14 +21,14 @@ function plotly() {
 }
 
 /**
- * "chosen": a point was clicked, by what it stands for.
+ * "chosen": a point was clicked, by its data.
  * @extends {Emitter<{chosen: string}>}
  */
 export class Chart extends Emitter {
   #place = h("div", { class: "plot" })
-  #said = h("p", { class: "empty", hidden: true }, "The chart could not be drawn, as its script did not come. It is tried again with the next one.")
+  #said = h("p", { class: "empty", hidden: true }, "The chart's script could not be loaded. The next chart tries again.")
   #latest = 0
-  node = h("div", { class: "chart", role: "img", "aria-label": "A chart, which is being drawn", "data-empty": true }, this.#place, this.#said)
+  node = h("div", { class: "chart", role: "img", "aria-label": "Drawing the chart", "data-empty": true }, this.#place, this.#said)
 
   constructor() {
     super()
@@ -37,10 +37,10 @@ export class Chart extends Emitter {
     }).observe(this.node)
   }
 
-  /** Whether something is drawn, or is to be. @param {boolean} something */
+  /** Shows or hides the chart. @param {boolean} something */
   shown(something) { this.node.toggleAttribute("data-empty", !something) }
 
-  /** Draws a figure in the place of the last one. @param {Api.Drawn["figure"]} figure @param {string} label what it shows, in words */
+  /** Replaces the chart. @param {Api.Drawn["figure"]} figure @param {string} label its accessible name */
   async draw({ data, layout }, label) {
     const number = ++this.#latest
     this.shown(data.length > 0)

@@ -1,4 +1,4 @@
-// The choice between two texts of one document: theirs or mine, with what is different between them.
+// A dialog to choose between two versions of a document, with their differences.
 import { h } from "./dom.js"
 import { differenceTable } from "./difference.js"
 
@@ -18,7 +18,7 @@ export class Choice {
   /** @param {HTMLElement} host */
   constructor(host) { host.append(this.#dialog) }
 
-  /** Asks; Escape leaves all as it is. @param {Question} question */
+  /** Opens the dialog; Escape cancels. @param {Question} question */
   async ask(question) {
     this.#asked = question
     const { title, sentence, left, right, ways } = question
@@ -27,7 +27,7 @@ export class Choice {
       h("h2", { id: "choice-title" }, title), h("p", {}, sentence), shown,
       h("ul", { class: "ways" }, ...ways.map(({ words, about, action }) => h("li", {},
         h("button", { type: "button", onclick: () => { this.#dialog.close(); action() } }, words), h("span", { class: "soft" }, about))),
-      h("li", {}, h("button", { type: "button", autofocus: true, onclick: () => this.#dialog.close() }, "Decide later"), h("span", { class: "soft" }, "Nothing is changed."))))
+      h("li", {}, h("button", { type: "button", autofocus: true, onclick: () => this.#dialog.close() }, "Decide later"), h("span", { class: "soft" }, "Nothing changes."))))
     if (!this.#dialog.open) this.#dialog.showModal()
     const found = await question.compare()
     if (this.#asked !== question) return

@@ -1,21 +1,21 @@
-// The first steps: four marks beside what they speak of, each shown once. They never take the focus and cover nothing that they point at.
+// The first steps: four hints next to their targets, each shown once. They never take the focus or cover their targets.
 import { h } from "./dom.js"
 import { forgotten, remembered } from "./remembering.js"
 
 const KEY = "first-steps", GAP = 12, EDGE = 8, STEP = 8
-const FREE = ".tab-bar, .page-line p, .ratio, .ratio-words span, .run-bar"  // what is read or pressed while a mark is there
+const FREE = ".tab-bar, .page-line p, .ratio, .ratio-words span, .run-bar"  // must stay uncovered
 
-/** `after`: so many runs. @type {{at: string, after: number, title: string, words: string}[]} */
+/** `after`: the number of runs before the step. @type {{at: string, after: number, title: string, words: string}[]} */
 const STEPS = [
   { at: ".picker", after: 0, title: "Pick", words: "These are the modules of the schema. Tick the modules to include. Your choice is written into the prompt." },
-  { at: "#run", after: 0, title: "Run", words: "Run answers the prompt twice: once from cached modules, once without. What is not stored yet is computed first, once." },
-  { at: ".picker", after: 1, title: "Run again", words: "Everything is stored now. Pick another module here, or nothing, and run again: only what is new is computed." },
-  { at: ".comparison", after: 2, title: "Read the difference", words: "How much sooner the first token came, and whether caching changed the answer: first token, probabilities, words." },
+  { at: "#run", after: 0, title: "Run", words: "Run answers the prompt twice: once from cached modules, once without. Missing modules are computed first, once." },
+  { at: ".picker", after: 1, title: "Run again", words: "Everything is stored now. Pick another module here, or none, and run again: only new text is computed." },
+  { at: ".comparison", after: 2, title: "Read the difference", words: "How much faster the first token was, and whether caching changed the answer: first token, probabilities, words." },
 ]
 
 export class Coach {
   #step
-  #runs = 0  // that have ended on this page
+  #runs = 0  // finished runs on this page
   #card = h("aside", { class: "coach", role: "note", "aria-label": "First steps", hidden: true })
   #follow = () => this.#place()
 
@@ -33,16 +33,16 @@ export class Coach {
     })
   }
 
-  /** The page is ready; the first step is shown where nobody has seen it. */
+  /** Shows the first unseen step. */
   begin() { this.#show() }
 
-  /** A run goes on: nothing lies over what it tells. */
+  /** Hides hints during a run. */
   running() {
     this.#card.hidden = true
     this.#frame(null)
   }
 
-  /** A run has come to its end. */
+  /** Shows hints after a run. */
   ran() {
     this.#runs++
     const next = STEPS.findIndex(({ after }) => after === this.#runs)
@@ -50,7 +50,7 @@ export class Coach {
     else this.#show()
   }
 
-  /** Shows all of it once more. */
+  /** Restarts the steps. */
   again() {
     forgotten(KEY)
     this.#step = this.#runs = 0
@@ -70,7 +70,7 @@ export class Coach {
     if (next instanceof HTMLElement) next.focus()
   }
 
-  // A step about runs waits for them.
+  // Steps about runs wait for a run.
   #due() {
     const step = STEPS[this.#step]
     if (!step || document.documentElement.dataset.page !== "author") return null
@@ -92,13 +92,13 @@ export class Coach {
     this.#place()
   }
 
-  /** What a mark speaks of has a frame. @param {Element | null} target */
+  /** Frames a hint's target. @param {Element | null} target */
   #frame(target) {
     document.querySelector("[data-coached]")?.removeAttribute("data-coached")
     target?.setAttribute("data-coached", "")
   }
 
-  // Beside what it speaks of, on the first side that has room; where none has, on the one with the most. Along that side it moves off what is to stay free, or else away from it.
+  // Next to the target, on the first side with room, or the side with the most. Along that side the hint avoids elements that must stay uncovered.
   #place() {
     const step = this.#due(), target = step && document.querySelector(step.at)
     if (!target || this.#card.hidden) return
@@ -107,7 +107,7 @@ export class Coach {
     const x = within(left + width / 2 - wide / 2, wide, innerWidth), y = within(top, high, innerHeight)
     const aside = { room: innerWidth - right - wide, x: right + GAP, y }, below = { room: innerHeight - bottom - high, x, y: bottom + GAP }
     const places = [
-      ...(target.matches("button") ? [below, aside] : [aside, below]),  // beside a button there are others
+      ...(target.matches("button") ? [below, aside] : [aside, below]),  // there are other buttons to its sides
       { room: left - wide, x: left - wide - GAP, y }, { room: top - high, x, y: top - high - GAP },
     ]
     const best = places.find(({ room }) => room >= GAP + EDGE) ?? places.reduce((most, next) => next.room > most.room ? next : most)

@@ -1,4 +1,4 @@
-// Two texts side by side: lines that differ, and within them the words that do.
+// Two texts side by side: lines that differ, with marked words.
 import { h, plural } from "./dom.js"
 
 /** @param {Api.Line | null} line @param {"del" | "ins"} mark @param {boolean} changed */
@@ -9,9 +9,9 @@ function cells(line, mark, changed) {
 }
 
 /**
- * A difference as a table; a sentence where there is none.
+ * A difference as a table, or a sentence if there is none.
  * @param {Api.TextDifference} difference
- * @param {{title: string, left: string, right: string}} words the document, and what its two sides are
+ * @param {{title: string, left: string, right: string}} words the titles of the document and of both sides
  */
 export function differenceTable({ rows, removed, added, omitted, coarse }, { title, left, right }) {
   const head = h("h3", {}, title)
@@ -22,7 +22,7 @@ export function differenceTable({ rows, removed, added, omitted, coarse }, { tit
     h("tr", { class: row.changed ? "" : "equal" }, ...cells(row.left, "del", row.changed), ...cells(row.right, "ins", row.changed)),
   ]).filter(row => row !== null)
   return h("section", { class: "difference" }, head,
-    h("p", { class: "soft" }, `${lines} differ.${coarse ? " The texts are too far apart to be compared line by line." : ""}`),
+    h("p", { class: "soft" }, `${lines} differ.${coarse ? " The texts are too different to compare by line." : ""}`),
     h("div", { class: "sides", tabindex: "0", role: "region", "aria-label": `Differences: ${title}` },
       h("table", {},
         h("colgroup", {}, ...["number", "", "number", ""].map(name => h("col", { class: name }))),

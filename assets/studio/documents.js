@@ -1,7 +1,7 @@
-// Lists of documents to open: those used last, and those of the user's folder.
+// Lists of documents to open: recent ones, and those of the user's folder.
 import { bytes, h, moment, plural } from "./dom.js"
 
-const KINDS = { schema: "Schema", prompt: "Prompt", both: "Sample", folder: "Folder", other: "No PML" }
+const KINDS = { schema: "Schema", prompt: "Prompt", both: "Sample", folder: "Folder", other: "Not PML" }
 const AWAY = "The studio's server does not answer. Try again when it is back."
 
 /** @typedef {{name: string, kind: string, about: string, size: string, time: string, missing: string, holds?: string, open: () => unknown, forget?: () => unknown}} Row */
@@ -15,7 +15,7 @@ export class Documents {
   #kind = h("select", { "aria-label": "Kind" }, ...[["", "All"], ["schema", "Schemas"], ["prompt", "Prompts"], ["folder", "Folders"]].map(([value, words]) => h("option", { value }, words)))
   #head = h("tr")
   #body = h("tbody")
-  /** Those of the folder have a schema, a size and a time of their own; of those used last it is known when. */
+  /** Folder lists have columns for schema, size and time; recent ones only the time. */
   #own = true
   #none = h("p", { class: "soft", role: "status" })
   #dialog = h("dialog", { class: "documents", "aria-labelledby": "documents-title" },
@@ -28,10 +28,10 @@ export class Documents {
     h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => this.#dialog.close() }, "Close")))
   /** @type {Row[]} */
   #rows = []
-  /** A key asked for the first row before there were rows. */
+  /** The first row gets the focus once there are rows. */
   #awaited = false
   #loading = false
-  /** Which list is shown: an answer for an earlier one comes too late. */
+  /** Identifies the current list, to ignore late answers. */
   #turn = 0
   #empty = ""
   /** Names of all documents in the folder. @type {string[]} */
@@ -63,7 +63,7 @@ export class Documents {
     host.append(this.#dialog)
   }
 
-  /** The documents of the user's folder. @param {string} [inside] the folder in it that is wanted, with / behind */
+  /** Lists the user's folder. @param {string} [inside] a subfolder, ending with / */
   async folder(inside = "") {
     const turn = this.#begin("Your folder", "Reading the folder…", true)
     const { folder, entries, error } = await this.#server.ask("browse", {})
@@ -74,21 +74,21 @@ export class Documents {
     this.#fill(entries.map(({ name, kind, schema, size, changed }) => ({
       name, kind, about: schema, size: bytes(size), time: moment(changed * 1000), missing: "",
       open: () => this.#shell.open("open_file", { name }),
-    })), "No document is in this folder yet. Save one there, or put a .pml file into it.")
+    })), "This folder has no documents yet. Save one there, or add a .pml file.")
   }
 
-  /** The documents that were opened or written last. */
+  /** Lists recent documents. */
   async recent() {
     const turn = this.#begin("Recent documents", "Reading the list…", false)
     const [{ documents, error }, { files }] = await Promise.all([this.#server.ask("recent", {}), this.#server.ask("list_files", {})])
     if (turn !== this.#turn) return
     this.#files = files ?? []
     if (!documents) return this.#fail(error)
-    this.#about.textContent = "Earlier workspaces, with the text they had, are among the versions."
+    this.#about.textContent = "Earlier workspaces are under File, Versions."
     this.#recent(documents)
   }
 
-  /** The folders that these lie in, as rows: the latest first. @param {Api.RecentEntry[]} documents @returns {Row[]} */
+  /** The folders of recent documents as rows, latest first. @param {Api.RecentEntry[]} documents @returns {Row[]} */
   #folders(documents) {
     /** The latest use of each. @type {Map<string, string>} */
     const found = new Map()
@@ -110,7 +110,7 @@ export class Documents {
         const answer = await this.#server.ask("forget_recent", { origin })
         if (answer.documents) { this.#recent(answer.documents); this.#find.focus() }
       },
-    })), ...this.#folders(documents)], "Nothing yet. What you open from the samples or your folder is listed here.")
+    })), ...this.#folders(documents)], "Nothing yet. Documents that you open from samples or your folder appear here.")
   }
 
   #first() {
@@ -121,7 +121,7 @@ export class Documents {
 
   #buttons() { return /** @type {HTMLButtonElement[]} */ ([...this.#body.querySelectorAll("button.name:not(:disabled)")]) }
 
-  /** @param {string} title @param {string} working @param {boolean} own whether these are the folder's */
+  /** @param {string} title @param {string} working @param {boolean} own whether this is the folder's list */
   #begin(title, working, own) {
     this.#own = own
     const columns = own ? ["Name", "Kind", "Schema", "Size", "Changed"] : ["Name", "Kind", "Opened", ""]
@@ -164,6 +164,6 @@ export class Documents {
       h("td", {}, [KINDS[/** @type {keyof typeof KINDS} */ (row.kind)] ?? "", row.holds].filter(Boolean).join(", ")),
       ...(this.#own ? [h("td", {}, row.about), h("td", { class: "number" }, row.size)] : []), h("td", {}, row.time),
       this.#own ? null : h("td", {}, row.forget ? h("button", { type: "button", class: "quiet", "aria-label": `Remove ${row.name} from the list`, onclick: row.forget }, "✕") : null))))
-    this.#none.textContent = shown.length ? "" : this.#rows.length ? "No document has these words." : this.#empty
+    this.#none.textContent = shown.length ? "" : this.#rows.length ? "No documents match." : this.#empty
   }
 }

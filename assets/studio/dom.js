@@ -1,4 +1,4 @@
-// Elements and numbers. Text only ever becomes text: nothing here, or anywhere in the page, writes HTML from a string.
+// Elements and numbers. All text is inserted as text nodes, never as HTML.
 
 /** @typedef {Node | string | null | undefined | false} Child */
 
@@ -23,7 +23,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
- * Gives an element other children; what had the focus is found again by its `data-key` and keeps it.
+ * Replaces an element's children; the focus moves to the new child with the same `data-key`.
  * @param {HTMLElement} node
  * @param {...Child} children
  */
@@ -64,7 +64,7 @@ const MOMENT = { day: "numeric", month: "short", hour: "2-digit", minute: "2-dig
 const thisYear = new Intl.DateTimeFormat("en", MOMENT), anyYear = new Intl.DateTimeFormat("en", { ...MOMENT, year: "numeric" })
 const hours = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })
 
-/** A day and a time, as "Nov 23, 09:16", with the year where it is another; "–" for what is none. @param {string | number} at a date in words, or milliseconds since 1970 */
+/** A day and a time, as "Nov 23, 09:16", with the year if it is not the current one; "–" if invalid. @param {string | number} at a date, or milliseconds since 1970 */
 export function moment(at) {
   const date = new Date(at)
   if (Number.isNaN(date.getTime())) return "–"
@@ -74,17 +74,17 @@ export function moment(at) {
 /** The time of a day, as "09:16". @param {string | number} at */
 export const clock = at => hours.format(new Date(at))
 
-/** How much faster or slower the cached side is, as a figure and a word. @param {number} ratio of the times, uncached over cached */
+/** The speedup of the cached side as a number and a word. @param {number} ratio uncached time over cached time */
 export const times = ratio => [`${(ratio >= 1 ? ratio : 1 / ratio).toFixed(Math.max(ratio, 1 / ratio) >= 100 ? 0 : 1)}×`, ratio >= 1 ? "faster" : "slower"]
 
-/** A ratio's range, in the words of `times`. @param {number} least @param {number} most */
+/** A range of speedups in the words of `times`. @param {number} least @param {number} most */
 export function timesRange(least, most) {
   if (least >= 1) return `${times(least)[0].slice(0, -1)} to ${times(most)[0].slice(0, -1)}`
   if (most <= 1) return `${times(most)[0].slice(0, -1)} to ${times(least)[0].slice(0, -1)}`
   return `from ${times(least).join(" ")} to ${times(most).join(" ")}`
 }
 
-/** Whether the timings of both sides overlap, so that they show no difference. @param {{least_speedup?: number | null, most_speedup?: number | null}} comparison */
+/** Whether the timings of both sides overlap. @param {{least_speedup?: number | null, most_speedup?: number | null}} comparison */
 export const overlapping = ({ least_speedup: least, most_speedup: most }) => least != null && most != null && least < 1 && most > 1
 
 /** @param {number} wait @returns {Promise<void>} */
@@ -101,8 +101,8 @@ export function debounce(wait, action) {
   return Object.assign(later, { cancel: () => clearTimeout(timer) })
 }
 
-/** Whether nothing holds the focus, so that it may be moved without taking it from anything. */
+/** Whether no element has the focus. */
 export const unfocused = () => !document.activeElement || document.activeElement.matches("body, :disabled")
 
-/** A name that nobody else has. */
+/** A unique key. */
 export const newKey = () => crypto.getRandomValues(new Uint32Array(2)).join("-")

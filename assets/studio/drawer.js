@@ -1,10 +1,10 @@
-// The settings of a run at the side of the page, as a form of their declarations. What is out of its range is said at its field.
+// The drawer of run settings: a form with errors next to their fields.
 import { h, plural } from "./dom.js"
 import { Emitter } from "./events.js"
 import { changed, mended, rule, takes } from "./settings.js"
 
 const OPEN = "prompt-cache-studio.settings-open"
-const CHOSEN = ["scope", "repair"]  // by `reuse`, where it is auto
+const CHOSEN = ["scope", "repair"]  // by `reuse` auto
 const NEW_LINE = "\\n for a new line"
 
 /**
@@ -13,7 +13,7 @@ const NEW_LINE = "\\n for a new line"
  * @typedef {Control & {setting: Api.SettingForm, sentence: HTMLElement, hint: HTMLElement | null, fault: HTMLElement, row: HTMLElement, reset: HTMLButtonElement}} Field
  */
 
-/** What was typed: a number where it is one, else the text, which no number takes. @param {string} text */
+/** A number if the text is one, else the text, which validation rejects. @param {string} text */
 const numberOf = text => text.trim() === "" || !Number.isFinite(Number(text)) ? text : Number(text)
 
 /** @param {Api.SettingForm} setting @returns {Control} */
@@ -41,7 +41,7 @@ function controlOf({ name, kind, least, most, choices, examples }) {
 }
 
 /**
- * "changed": somebody did; "set back": in a sentence which kept settings have their defaults again and why, "" once that is over.
+ * "changed": the user edited settings; "set back": saved settings were reset, with the reason; "" once resolved.
  * @extends {Emitter<{changed: void, "set back": string}>}
  */
 export class Drawer extends Emitter {
@@ -58,7 +58,7 @@ export class Drawer extends Emitter {
       h("button", { type: "button", class: "quiet", "aria-label": "Close", title: "Close (Esc)", onclick: () => this.#leave() }, "✕")),
     this.#fieldset)
   toggle = h("button", { type: "button", "aria-expanded": "false", "aria-controls": "run-settings", onclick: () => { if (this.form.hidden) this.enter(); else this.#leave() } }, "Settings", this.#count)
-  /** What had the focus before. @type {HTMLElement | null} */
+  /** The previously focused element. @type {HTMLElement | null} */
   #before = null
 
   /** @param {import("./workspace.js").Workspace} workspace */
@@ -70,10 +70,10 @@ export class Drawer extends Emitter {
     this.#open(sessionStorage.getItem(OPEN) === "yes")
   }
 
-  /** Whether it lies over the page. */
+  /** Whether the drawer is open. */
   get isOpen() { return !this.form.hidden }
 
-  /** Makes the form. @param {Api.SettingForm[]} settings as the engine declares them */
+  /** Builds the form. @param {Api.SettingForm[]} settings the engine's declarations */
   offer(settings) {
     this.#fields = new Map(settings.map(setting => [setting.name, this.#field(setting)]))
     const lists = settings.filter(({ examples }) => examples).map(({ name, examples = [] }) =>
@@ -81,7 +81,7 @@ export class Drawer extends Emitter {
     this.#fieldset.replaceChildren(...[...this.#fields.values()].map(field => this.#fill(field)), ...lists)
   }
 
-  /** Opens the drawer, with the focus in it. */
+  /** Opens and focuses the drawer. */
   enter() {
     const focused = document.activeElement
     this.#before = focused instanceof HTMLElement && focused !== document.body ? focused : this.toggle
@@ -89,7 +89,7 @@ export class Drawer extends Emitter {
     this.#fields.values().next().value?.input.focus()
   }
 
-  /** Sets one setting from elsewhere on the page. @param {string} name @param {unknown} value */
+  /** Sets a setting from elsewhere on the page. @param {string} name @param {unknown} value */
   set(name, value) {
     const field = this.#fields.get(name)
     if (!field) return
@@ -105,7 +105,7 @@ export class Drawer extends Emitter {
     there[0]?.input.focus()
   }
 
-  /** Why nothing can be done with these settings, in a sentence, and the focus where it has to be mended; "" where something can. */
+  /** Returns the first error and focuses its field; "" if there is none. */
   refusal() {
     const wrong = [...this.#fields.values()].filter(field => !this.#judge(field))
     if (!wrong.length) return ""
@@ -114,7 +114,7 @@ export class Drawer extends Emitter {
     return wrong.map(({ setting }) => rule(setting)).join(" ")
   }
 
-  /** What was set back stays so: the defaults are kept, and it is said no more. */
+  /** Keeps the defaults of reset settings and removes the message. */
   accept() {
     if (!this.#setBack.size) return
     this.#setBack.clear()
@@ -122,7 +122,7 @@ export class Drawer extends Emitter {
     this.emit("set back", "")
   }
 
-  // Tab goes round in the drawer; Escape leaves it for where one came from.
+  // Tab cycles within the drawer; Escape closes it and restores the focus.
   /** @param {KeyboardEvent} event */
   #key(event) {
     if (event.defaultPrevented || this.form.hidden) return
@@ -145,7 +145,7 @@ export class Drawer extends Emitter {
     this.#before = null
   }
 
-  /** Is closed without taking the focus, as what it lay over is another page now. */
+  /** Closes without moving the focus, because the page below changes. */
   close() {
     this.#open(false)
     this.#before = null
@@ -158,7 +158,7 @@ export class Drawer extends Emitter {
     this.toggle.setAttribute("aria-expanded", String(open))
   }
 
-  // What was kept may be of another version, or was out of its range when its page was closed.
+  // Saved settings may be of another version, or out of range.
   #take() {
     const settings = [...this.#fields.values()].map(({ setting }) => setting)
     const found = mended(settings, this.#workspace.settings)
@@ -195,7 +195,7 @@ export class Drawer extends Emitter {
     return row
   }
 
-  // Which settings are not what they are by default.
+  // Counts settings with other values than their defaults.
   #tally() {
     let number = 0
     for (const { setting, value, row, reset } of this.#fields.values()) {
@@ -209,7 +209,7 @@ export class Drawer extends Emitter {
     this.toggle.title = number ? `${plural(number, "setting")} changed` : ""
   }
 
-  // What is out of its range is kept too: a page that is loaded again says what became of it.
+  // Values out of range are saved too, so that a reload reports them.
   /** @param {Field} field */
   #change(field) {
     const { setting: { name }, value } = field
@@ -235,12 +235,12 @@ export class Drawer extends Emitter {
     if (field && field.value() !== value) this.set(name, value)
   }
 
-  /** Says at a field whether its value is in the range. @param {Field} field */
+  /** Shows or hides a field's error. @param {Field} field */
   #judge({ setting, input, sentence, hint, fault, row, value }) {
     const good = takes(setting, value())
     fault.hidden = good
     const automatic = CHOSEN.includes(setting.name) && this.#fields.get("reuse")?.value() === "auto"
-    if (hint) hint.textContent = automatic ? "Chosen for each prompt. A choice of your own turns Reuse off." : setting.choices?.[input.value] ?? ""
+    if (hint) hint.textContent = automatic ? "Chosen for each prompt. Setting it yourself turns Reuse off." : setting.choices?.[input.value] ?? ""
     row.toggleAttribute("data-automatic", automatic)
     if (good) input.removeAttribute("aria-invalid")
     else input.setAttribute("aria-invalid", "true")

@@ -1,11 +1,11 @@
-// Files and folders that are dropped on the page or chosen: documents are opened, runs brought back, all else is imported.
+// Dropped and chosen files and folders: opens documents, and imports runs and other formats.
 import { h } from "./dom.js"
 import { bringRuns, holdsRuns } from "./runfiles.js"
 
 const MOST_FILES = 10_000
 const AT_ONCE = 100
 const DOCUMENT = /\.(pml|xml)$/i
-const NOT_OURS = /(^|\/)(\.(git|hg|svn|venv)|node_modules)$/  // folders that programs keep for themselves
+const NOT_OURS = /(^|\/)(\.(git|hg|svn|venv)|node_modules)$/  // folders of other tools
 
 /** @typedef {import("./importer.js").Chosen} Chosen */
 /** @typedef {(signal: AbortSignal, tell: (found: number) => void) => Promise<Chosen[]>} Walk looks through folders; it ends early where it is stopped, or finds more than can be taken */
@@ -40,7 +40,7 @@ function fileOf(entry) {
 /** @param {FileSystemDirectoryEntry} folder @param {AbortSignal} signal @returns {Promise<FileSystemEntry[]>} */
 async function listed(folder, signal) {
   const reader = folder.createReader(), found = []
-  for (;;) {  // a reader gives a hundred at a time
+  for (;;) {  // a reader returns at most a hundred at a time
     const some = await /** @type {Promise<FileSystemEntry[]>} */ (new Promise((resolve, reject) => { reader.readEntries(resolve, reject) })).catch(() => [])
     if (!some.length || signal.aborted || found.length > MOST_FILES) return found
     found.push(...some)
@@ -54,7 +54,7 @@ export class Drops {
   #shell
 
   /**
-   * Watches for what is dropped anywhere on the page.
+   * Watches for drops anywhere on the page.
    * @param {HTMLElement} host
    * @param {import("./opener.js").Opener} opener
    * @param {import("./importer.js").Importer} importer
@@ -78,9 +78,9 @@ export class Drops {
     document.addEventListener("drop", async event => {
       if (!brings(event) || !event.dataTransfer) return
       event.preventDefault()
-      event.stopPropagation()  // an editor would put the bytes into its text
+      event.stopPropagation()  // an editor would insert the bytes
       veil.hidden = true
-      // What was dropped is there until the event is over, so all of it is taken hold of first.
+      // The items are only available during the event, so collect them first.
       const { items, files } = event.dataTransfer
       const entries = [...items].filter(({ kind }) => kind === "file").map(item => item.webkitGetAsEntry?.() ?? null)
       if (entries.some(entry => entry?.isDirectory)) await this.#importer.look(walk(entries))
@@ -88,7 +88,7 @@ export class Drops {
     }, true)
   }
 
-  /** Opens documents of PML, a schema before a prompt of it; brings runs back; hands all else to the import. @param {Chosen[]} files */
+  /** Opens PML documents, schemas before prompts; imports runs and all other files. @param {Chosen[]} files */
   async take(files) {
     const loose = files.filter(({ path }) => !path.includes("/"))
     if (loose.length === 1 && files.length === 1 && await holdsRuns(files[0].file)) return bringRuns(files[0].file, this.#server, this.#shell)

@@ -1,4 +1,4 @@
-// Things that happen, by name, each with its detail.
+// Typed events, each with its detail.
 
 /** @template {Record<string, any>} Events what happens, and the type of its detail */
 export class Emitter {
@@ -12,7 +12,7 @@ export class Emitter {
   on(name, action) { this.#target.addEventListener(name, event => { action(/** @type {CustomEvent} */ (event).detail) }) }
 
   /**
-   * The same, for the next time only.
+   * Listens to the next event only.
    * @template {keyof Events & string} Name
    * @param {Name} name
    * @param {(detail: Events[Name]) => unknown} action

@@ -35,7 +35,7 @@ export class Exporter {
     const close = h("button", { type: "button", onclick: () => this.#dialog.close() }, "Close")
     this.#dialog = h("dialog", { class: "export", "aria-labelledby": "export-title" },
       h("h2", { id: "export-title" }, "Export"),
-      h("label", { for: "export-form" }, "Form"), this.#form, this.#notes, this.#text, this.#said,
+      h("label", { for: "export-form" }, "Format"), this.#form, this.#notes, this.#text, this.#said,
       h("div", { class: "buttons" }, this.#download, this.#copy, close))
     this.#form.addEventListener("change", () => this.#show())
     host.append(this.#dialog)
@@ -72,7 +72,7 @@ export class Exporter {
       this.#said.textContent = "Copied."
     } catch {
       getSelection()?.selectAllChildren(this.#text)
-      this.#said.textContent = "This browser does not let a page copy. The text is selected: press Ctrl C."
+      this.#said.textContent = "This browser blocks copying. The text is selected: press Ctrl C."
     }
   }
 

@@ -1,4 +1,4 @@
-// What reuse did to an answer: measured on demand, module by module, with how to fix it.
+// Measures on demand how reuse changes an answer, by module, and how to fix it.
 import { originOf } from "./belonging.js"
 import { count, debounce, h, moment, nats, plural } from "./dom.js"
 import { Emitter } from "./events.js"
@@ -10,18 +10,18 @@ const COLUMNS = [
   ["Module", "", m => m.path || "fixed text"],
   ["Tokens", "Read from the cache", m => count(m.tokens)],
   ["Answer depends", "KL of the answer without this module, in nats per token", m => nats(m.dependence)],
-  ["Keys deviate", "Distance from the keys of a full pass, by their length", m => percent(m.key_deviation)],
-  ["Values deviate", "Distance from the values of a full pass, by their length", m => percent(m.value_deviation)],
-  ["Harm", "What of the answer's KL is this module's doing, in nats per token", m => nats(m.harm)],
-  ["Flips", "Flipped tokens that are this module's doing", m => count(m.mends)],
+  ["Keys deviate", "Relative distance from the keys of a full pass", m => percent(m.key_deviation)],
+  ["Values deviate", "Relative distance from the values of a full pass", m => percent(m.value_deviation)],
+  ["Harm", "Share of the answer's KL that this module causes, in nats per token", m => nats(m.harm)],
+  ["Flips", "Flipped tokens that this module causes", m => count(m.mends)],
 ]
-/** Tokens more or fewer than the run computes. @param {number} tokens */
+/** A difference in computed tokens, with sign. @param {number} tokens */
 const signed = tokens => `${tokens > 0 ? "+" : tokens < 0 ? "−" : ""}${count(Math.abs(tokens))}`
 const MOST_FLIPS = 8
 const FIND_AFTER_MS = 200
 
 /**
- * "setting": this name and value are wanted; "scaffold": one of these modules is; "found": what was measured.
+ * "setting": a name and value to set; "scaffold": modules to encode together; "found": a measurement.
  * @extends {Emitter<{setting: [string, string], scaffold: string[], found: Api.MeasuredFidelity}>}
  */
 export class Explanation extends Emitter {
@@ -34,7 +34,7 @@ export class Explanation extends Emitter {
   /** @type {import("./belonging.js").Origin | null} */
   #origin = null
   #age = ""
-  /** The texts that were refused last. */
+  /** The texts of the last rejected measurement. */
   #refused = ""
   #asked = 0
   #findSoon = debounce(FIND_AFTER_MS, () => this.#find())
@@ -71,7 +71,7 @@ export class Explanation extends Emitter {
     return this.#follow(job, this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
   }
 
-  // What is kept of the open texts, settings and model is shown, or the work that measures them is followed.
+  // Shows the stored measurement of the open texts, settings and model, or follows a running one.
   async #find() {
     const { texts, modelDigest } = this.#belonging, { settings } = this.#workspace
     if (this.#job || !texts || !modelDigest || this.#holds()) return
@@ -84,7 +84,7 @@ export class Explanation extends Emitter {
     return this.#follow(job, /** @type {Promise<import("./jobs.js").JobReply<Api.MeasuredFidelity>>} */ (this.#server.ask("job_state", { key: job.key })))
   }
 
-  /** Whether what is shown was measured of what is open. */
+  /** Whether the shown measurement is up to date. */
   #holds() { return this.#origin !== null && this.#belonging.differences(this.#origin).length === 0 }
 
   /** @param {Job<Api.MeasuredFidelity>} job @param {Promise<import("./jobs.js").JobReply<Api.MeasuredFidelity>>} begun */
@@ -122,19 +122,19 @@ export class Explanation extends Emitter {
     if (what) this.say(`${what[0].toUpperCase()}${what.slice(1)}…`)
   }
 
-  /** @param {Api.Fidelity} found @param {string} measured when */
+  /** @param {Api.Fidelity} found @param {string} measured the time */
   #show(found, measured) {
     this.say("")
     const rows = found.modules.map(m => h("tr", { "data-worst": m.path === found.worst && found.remedies.length > 0 ? "yes" : null },
       ...COLUMNS.map(([, , cell], index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, cell(m)))))
-    const agrees = found.first_token_agrees ? "the same first token" : "another first token"
+    const agrees = found.first_token_agrees ? "the same first token" : "a different first token"
     this.#body.replaceChildren(
       h("p", { class: "advice" }, found.advice),
-      h("p", { class: "soft" }, `The cached side finds ${agrees} likeliest (KL ${nats(found.kl_first_token)}). It read the uncached answer ${found.read_to_end ? "to its end" : "as far as a run of these settings goes"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).`, measured ? ` Measured ${moment(measured)}.` : ""),
+      h("p", { class: "soft" }, `The cached side predicts ${agrees} (KL ${nats(found.kl_first_token)}). It read the uncached answer ${found.read_to_end ? "to its end" : "up to the maximum length"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).`, measured ? ` Measured ${moment(measured)}.` : ""),
       found.flips.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Flipped tokens" }, this.#flips(found.flips)) : "",
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fidelity by module" }, h("table", {},
         h("thead", {}, h("tr", {}, ...COLUMNS.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)))), h("tbody", {}, ...rows))),
-      found.remedies.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What was tried" }, this.#remedies(found.remedies)) : "")
+      found.remedies.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fixes tried" }, this.#remedies(found.remedies)) : "")
   }
 
   /** @param {Api.Flip[]} flips */
@@ -165,7 +165,7 @@ export class Explanation extends Emitter {
     this.say(`${scope ? `Scope ${scope}` : `Repair ${repair}`} is set for the next run.`)
   }
 
-  // What was measured of something else stays, and says of what; an undo brings that back.
+  // An outdated measurement stays with a note; undo makes it current again.
   #showAge() {
     const differs = this.#origin ? this.#belonging.sentence(this.#origin) : "", before = this.#age
     this.#body.toggleAttribute("data-old", differs !== "")

@@ -1,16 +1,16 @@
-// A dialog that asks for one or two names of files, and says beside them why one cannot be had.
+// A dialog for one or two file names with errors next to the fields.
 import { h } from "./dom.js"
 
 let dialogs = 0
 
 /**
- * Asks until `done` has nothing to complain about. Escape is a no.
+ * Asks until `done` returns no error. Escape cancels.
  * @param {HTMLElement} host
  * @param {{
  *   title: string, action: string, about?: string,
  *   fields: {key: string, label: string, value: string, wanted?: boolean}[],
  *   done: (values: Record<string, string>) => Promise<string>,
- * }} question `wanted`: with a check box that says whether it is done for this one; `done` gives "" or a sentence
+ * }} question `wanted`: adds a check box to skip this file; `done` returns "" or an error
  */
 export function askNames(host, { title, action, about = "", fields, done }) {
   const number = ++dialogs, said = h("p", { class: "bad", role: "alert" })

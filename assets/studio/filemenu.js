@@ -1,4 +1,4 @@
-// The File menu: what can be opened, and where the open documents can go.
+// The File menu: opens and saves documents.
 import { Documents } from "./documents.js"
 import { h } from "./dom.js"
 import { Exporter } from "./exporter.js"
@@ -10,7 +10,7 @@ import { Opener } from "./opener.js"
 import { Shelf } from "./shelf.js"
 import { keysOf, pressed } from "./shortcuts.js"
 
-const LISTED = 8  // documents of the folder that the menu itself names
+const LISTED = 8  // documents of the folder listed in the menu
 
 export class FileMenu {
   #workspace
@@ -37,10 +37,10 @@ export class FileMenu {
   element = h("div", { class: "menu-anchor" }, this.#button, this.#menu)
 
   /**
-   * @param {HTMLElement} host of the dialogs
+   * @param {HTMLElement} host for dialogs
    * @param {import("./workspace.js").Workspace} workspace
    * @param {import("./server.js").Server} server
-   * @param {import("./shell.js").Shell} shell shows sentences and pages
+   * @param {import("./shell.js").Shell} shell shows notices and pages
    */
   constructor(host, workspace, server, shell) {
     this.#workspace = workspace
@@ -56,10 +56,10 @@ export class FileMenu {
     host.append(this.#chooser, this.#imported, this.#folder)
     this.#wire()
     this.#wireNews(shell)
-    server.on("back", () => this.#listFiles())  // a studio that was started since may have another folder, or none
+    server.on("back", () => this.#listFiles())  // a restarted studio may have another folder
   }
 
-  /** What the head says of the open documents. */
+  /** The open documents' state in the header. */
   get state() { return this.#state.element }
 
   get opener() { return this.#opener }
@@ -71,16 +71,16 @@ export class FileMenu {
     this.#keeper.start({ folder, root })
   }
 
-  /** Keeps the draft, and writes each document to the file that it came from. */
+  /** Saves the draft and each document to its file. */
   async save() {
     await this.#workspace.save()
     await this.#keeper.save()
   }
 
-  /** Knows what is in the folder after something was written there. @param {string[]} files */
+  /** Updates the list of the folder's documents. @param {string[]} files */
   saved(files) { this.#files = files }
 
-  /** What the menu offers now, for the command palette. @returns {import("./commands.js").Command[]} */
+  /** The menu's commands for the palette. @returns {import("./commands.js").Command[]} */
   commands() {
     this.#fill()
     return [...this.#menu.querySelectorAll("button")].map(item => {
@@ -126,7 +126,7 @@ export class FileMenu {
     })
   }
 
-  // Other programs put files into the folder and take them away. What has the focus keeps it.
+  // Other programs may add and remove files. The focus stays.
   async #listFiles() {
     const { files, folder = false, root = "" } = await this.#server.ask("list_files", {})
     if (!files || folder === this.#keeper.folder && root === this.#keeper.root && files.join("/") === this.#files.join("/")) return
@@ -142,7 +142,7 @@ export class FileMenu {
   }
 
   #fill() {
-    // A dialog gives the focus back to where it was, and this menu is closed by then.
+    // Dialogs restore the focus, and the menu is closed by then.
     const chosen = (/** @type {() => unknown} */ action) => { if (this.#menu.contains(document.activeElement)) this.#button.focus(); action() }
     const item = (/** @type {string} */ words, /** @type {() => unknown} */ action, keys = "") => h("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: () => chosen(action) }, words, keys ? h("kbd", {}, keys) : null)
     const head = (/** @type {string} */ words) => h("span", { class: "menu-head" }, words)
@@ -156,14 +156,14 @@ export class FileMenu {
       item("Versions…", () => this.#shelf.open()),
       h("hr"),
       item("Save", () => this.save(), keysOf("save")),
-      ...(own ? [item("Save as…", () => this.#keeper.saveAs())] : [h("span", { class: "menu-hint" }, "To save into files of a folder, start the studio with --schemas DIR.")]),
+      ...(own ? [item("Save as…", () => this.#keeper.saveAs())] : [h("span", { class: "menu-hint" }, "To save files in a folder, start the studio with --schemas DIR.")]),
       item("Rename…", () => this.#keeper.rename()),
       item("Download the schema", () => this.#keeper.download("schema")),
       item("Download the prompt", () => this.#keeper.download("prompt")),
       item("Export…", () => this.#exporter.open()),
       h("hr"),
       ...(own ? [head("Your folder"), ...some.map(name => item(name, () => this.#opener.open("open_file", { name }))),
-        item(this.#files.length > some.length ? `All ${this.#files.length} documents…` : "Look into the folder…", () => this.#documents.folder()), h("hr")] : []),
+        item(this.#files.length > some.length ? `All ${this.#files.length} documents…` : "Browse the folder…", () => this.#documents.folder()), h("hr")] : []),
       head("Samples"),
       ...this.#samples.map(sample => item(sample.title, () => this.#opener.open("open_sample", { name: sample.name, prompt: 0 }))),
     )
@@ -181,9 +181,9 @@ export class FileMenu {
     workspace.on("saved", () => { for (const key of ["conflict", "unsaved"]) shell.dismiss(key) })
     workspace.on("unsaved", sentence => { if (sentence) shell.notice(sentence, { key: "unsaved" }) })
     workspace.on("recovered", ({ restored, keys }) => {
-      if (restored) shell.notice("Text that was not saved before its tab was closed is back in the editors.", { key: "restored", mood: "info" })
+      if (restored) shell.notice("Unsaved text of a closed tab was restored in the editors.", { key: "restored", mood: "info" })
       const last = keys.at(-1)
-      if (last) shell.notice("Text that was not saved before its tab was closed is among the versions (File menu).", {
+      if (last) shell.notice("Unsaved text of a closed tab is under File, Versions.", {
         key: "recovered", mood: "info", actions: [["Open it", () => this.#opener.open("open_shelved", { key: last })]] })
     })
   }

@@ -1,4 +1,4 @@
-// Saving: each open document goes to the file it came from, or the page says that it did not, and why.
+// Saves each open document to its file, or shows why it was not saved.
 import { Choice } from "./choice.js"
 import { askNames } from "./filedialog.js"
 import { download } from "./saving.js"
@@ -13,19 +13,19 @@ const list = new Intl.ListFormat("en")
 
 /**
  * @typedef {import("./workspace.js").Kind} Kind
- * @typedef {{force?: boolean, here?: boolean}} How whatever the file holds; although nobody knows which folder it came from
+ * @typedef {{force?: boolean, here?: boolean}} How `force`: overwrite a changed file; `here`: assume this folder if the origin is unknown
  * @typedef {[string, () => unknown]} Action a button: its words, and what it does
  */
 
-/** The words for where a document came from that is no file of the folder. @param {string} origin */
+/** Describes the origin of a document outside the folder. @param {string} origin */
 function whence(origin) {
   const [kind, ...name] = origin.split(":")
   if (kind === "sample") return "is a sample"
-  return kind === "browser" ? `(${name.join(":")}) was opened through the browser, which lets nobody write it back` : "came from no file"
+  return kind === "browser" ? `(${name.join(":")}) was opened through the browser, which cannot save it` : "has no file"
 }
 
 /**
- * The text of a file that the browser has read, with what its bytes tell; null where it is not in that encoding.
+ * A file's text and byte format; null if it is not in that encoding.
  * @param {Uint8Array<ArrayBuffer>} bytes
  * @param {Api.OpenFile["encoding"]} encoding
  */
@@ -56,14 +56,14 @@ export class Files {
   /** @type {Promise<unknown>} */
   #turn = Promise.resolve()
   #looked = 0
-  /** What was said of a file, until it is written or read again. @type {Map<string, string>} */
+  /** Files with a notice, until they are written or read again. @type {Map<string, string>} */
   #told = new Map()
 
   /**
    * @param {HTMLElement} host
    * @param {import("./workspace.js").Workspace} workspace
    * @param {import("./server.js").Server} server
-   * @param {import("./shell.js").Shell} shell shows sentences and opens documents
+   * @param {import("./shell.js").Shell} shell shows notices and opens documents
    */
   constructor(host, workspace, server, shell) {
     this.#host = host
@@ -87,10 +87,10 @@ export class Files {
 
   get root() { return this.#root }
 
-  /** Writes what has a file of the user's folder. */
+  /** Saves documents to their files in the user's folder. */
   save() { return this.#inTurn(() => this.#save()) }
 
-  // Two writes at once would each take the other for another program.
+  // Concurrent writes would look like changes by another program.
   /** @template Result @param {() => Promise<Result>} action @returns {Promise<Result>} */
   #inTurn(action) {
     const done = this.#turn.then(action)
@@ -109,7 +109,7 @@ export class Files {
     if (homeless.length) this.#sayHomeless(homeless)
   }
 
-  /** Writes a document to its file, or says why it was not. @param {Kind} kind @param {How} how */
+  /** Saves a document to its file, or shows why it was not saved. @param {Kind} kind @param {How} how */
   async #write(kind, how = {}) {
     const workspace = this.#workspace, text = workspace.texts()[kind], origin = workspace.originOf(kind)
     const answer = await this.#server.ask("save_file", { origin, text, stamp: workspace.stamp(kind), ...how })
@@ -130,16 +130,16 @@ export class Files {
       return
     }
     /** @type {Action} */
-    const again = ["Write it anew", () => this.#again(kind, { ...how, force: true })]
+    const again = ["Create it again", () => this.#again(kind, { ...how, force: true })]
     /** @type {Action} */
-    const here = ["Write it here", () => this.#again(kind, { here: true })]
+    const here = ["Save it here", () => this.#again(kind, { here: true })]
     /** @type {Action} */
     const retry = ["Try again", () => this.#again(kind, how)]
     const actions = answer.refused ? { gone: [again], elsewhere: [], unknown: [here] }[answer.refused] : [retry]
     this.#shell.notice(message, { key, actions: [...actions, ...this.#ways(kind)] })
   }
 
-  /** Looks whether another program changed the files, and says so; asks at most once a second. */
+  /** Checks whether other programs changed the files, at most once a second. */
   async look() {
     const workspace = this.#workspace, kinds = workspace.filed(), now = Date.now()
     if (!this.#folder || !kinds.length || now - this.#looked < LOOK_AGAIN_MS || this.#server.away) return
@@ -153,7 +153,7 @@ export class Files {
       this.#told.set(origin, state)
       if (state === "same") this.#shell.dismiss(`save-${kind}`)
       if (state === "changed") this.#sayChanged(kind, message)
-      if (state === "gone") this.#shell.notice(message, { key: `save-${kind}`, actions: [["Write it anew", () => this.#again(kind, { force: true })], ...this.#ways(kind)] })
+      if (state === "gone") this.#shell.notice(message, { key: `save-${kind}`, actions: [["Create it again", () => this.#again(kind, { force: true })], ...this.#ways(kind)] })
     }
   }
 
@@ -162,7 +162,7 @@ export class Files {
     this.#shell.notice(message, { key: `save-${kind}`, actions: [["Compare…", () => this.#compare(kind, message, how)]] })
   }
 
-  /** Theirs or mine: the text of a file that another program changed, beside the one in the editor. @param {Kind} kind @param {string} message @param {How} how */
+  /** Compares a changed file with the editor's text and lets the user choose. @param {Kind} kind @param {string} message @param {How} how */
   #compare(kind, message, how = {}) {
     const workspace = this.#workspace, origin = workspace.originOf(kind), text = workspace.texts()[kind], file = workspace.fileOf(kind)
     const done = () => this.#shell.dismiss(`save-${kind}`)
@@ -174,26 +174,26 @@ export class Files {
       },
       ways: [
         { words: "Load theirs", about: "Your text is saved in Versions; press Ctrl-Z to restore it.", action: () => { done(); this.#shell.open("open_file", { name: this.#path(origin) }) } },
-        { words: "Keep mine: overwrite", about: "What is in the file is replaced.", action: () => this.#again(kind, { ...how, force: true }) },
-        ...(this.#folder ? [{ words: "Save mine as…", about: "Into another file; theirs stays.", action: () => this.saveAs([kind]) }] : []),
+        { words: "Keep mine: overwrite", about: "The file's content is replaced.", action: () => this.#again(kind, { ...how, force: true }) },
+        ...(this.#folder ? [{ words: "Save mine as…", about: "In another file; theirs stays.", action: () => this.saveAs([kind]) }] : []),
       ],
     })
   }
 
-  // Where the folder is not known, a name alone.
+  // The name only, if the folder is unknown.
   /** @param {string} origin */
   #path(origin) {
     const path = origin.slice("file:".length)
     return path.startsWith(`${this.#root}/`) ? path.slice(this.#root.length + 1) : path.split("/").at(-1) ?? ""
   }
 
-  /** Two tabs have written to one workspace. @param {{conflict: Api.Workspace, message: string}} conflict */
+  /** Resolves a draft that two tabs saved. @param {{conflict: Api.Workspace, message: string}} conflict */
   #conflict({ conflict, message }) {
     const workspace = this.#workspace
     const load = async () => { if (await workspace.shelve()) workspace.open(conflict) }
     const keep = () => workspace.save({ force: true })
     const compare = () => this.#choice.ask({
-      title: "This tab or the other one?", sentence: message, left: "Theirs: of the other tab", right: "Mine: of this tab",
+      title: "This tab or the other one?", sentence: message, left: "Theirs: in the other tab", right: "Mine: in this tab",
       compare: async () => {
         const both = workspace.texts(), { schema, prompt } = conflict
         const answer = await this.#server.ask("compare_texts", { left: { schema, prompt }, right: both })
@@ -202,8 +202,8 @@ export class Files {
       },
       ways: [
         { words: "Load theirs", about: "Your text is saved in Versions; press Ctrl-Z to restore it.", action: load },
-        { words: "Keep mine", about: "Theirs goes to the versions.", action: keep },
-        ...(this.#folder ? [{ words: "Save mine as…", about: "Into files; then choose.", action: () => this.saveAs(KINDS) }] : []),
+        { words: "Keep mine", about: "Theirs is saved in Versions.", action: keep },
+        ...(this.#folder ? [{ words: "Save mine as…", about: "In files; then choose.", action: () => this.saveAs(KINDS) }] : []),
       ],
     })
     this.#shell.notice(message, { key: "conflict", actions: [["Compare…", compare], ["Load that text", load], ["Keep this text", keep]] })
@@ -214,18 +214,18 @@ export class Files {
     const origins = kinds.map(kind => kind === "schema" ? this.#workspace.origin : this.#workspace.promptOrigin)
     const where = kinds.map((kind, index) => `the ${TITLES[kind]} ${whence(origins[index])}`)
     const none = origins.every(origin => !origin)
-    const words = none ? "Kept as a draft in the studio. It has no file yet." : `Kept as a draft in the studio; ${list.format(where)}, so no file of it was written.`
+    const words = none ? "Saved as a draft in the studio. It has no file yet." : `Saved as a draft in the studio; ${list.format(where)}, so no file was written.`
     this.#shell.notice(words, { key: "save", mood: "info", actions: kinds.flatMap(kind => this.#ways(kind)) })
   }
 
-  /** Where else a text can go. @param {Kind} kind @returns {Action[]} */
+  /** Other places to save a text. @param {Kind} kind @returns {Action[]} */
   #ways(kind) {
     /** @type {Action[]} */
     const ways = this.#folder ? [[`Save the ${TITLES[kind]} as…`, () => this.saveAs([kind])]] : [[`Download the ${TITLES[kind]}`, () => this.download(kind)]]
     return ways
   }
 
-  /** Hands a document to the browser, with the line ends and the mark of the file that it came from. @param {Kind} kind */
+  /** Downloads a document with the line endings and byte order mark of its file. @param {Kind} kind */
   download(kind) {
     const text = this.#workspace.texts()[kind], { bom, newline = "\n" } = this.#workspace.stamp(kind)
     download(this.#suggested(kind), `${bom ? MARK : ""}${text.replaceAll("\n", newline)}`)
@@ -236,14 +236,14 @@ export class Files {
     return `${this.#workspace.names[kind] || "untitled"}${kind === "prompt" ? ".prompt" : ""}.pml`
   }
 
-  /** Asks for names in the user's folder, and writes documents there. @param {Kind[]} kinds */
+  /** Asks for names in the user's folder and saves documents there. @param {Kind[]} kinds */
   saveAs(kinds = KINDS) {
     const both = kinds.length > 1
     /** @type {Set<Kind>} */
     const written = new Set()
     askNames(this.#host, {
       title: both ? "Save as" : `Save the ${TITLES[kinds[0]]} as`,
-      action: "Save", about: "New files in your folder; a name may begin with a folder in it. Nothing is overwritten.",
+      action: "Save", about: "New files in your folder; a name may begin with a subfolder. Nothing is overwritten.",
       fields: kinds.map(kind => ({ key: kind, label: both ? `The ${TITLES[kind]}` : "File name in your folder", value: this.#suggested(kind), ...(both ? { wanted: true } : {}) })),
       done: names => this.#inTurn(async () => {
         for (const kind of kinds) {
@@ -257,7 +257,7 @@ export class Files {
     })
   }
 
-  /** Writes a document to a new file; "" or why it was not. @param {Kind} kind @param {string} name */
+  /** Saves a document to a new file; returns "" or an error. @param {Kind} kind @param {string} name */
   async #writeNew(kind, name) {
     const text = this.#workspace.texts()[kind], stamp = this.#workspace.stamp(kind)
     const answer = await this.#server.ask("save_as", { name, text, stamp })
@@ -268,14 +268,14 @@ export class Files {
     return ""
   }
 
-  /** Asks for another name of the workspace, and of the files that its documents are in. */
+  /** Asks for a new name of the workspace and its files. */
   rename() {
     const workspace = this.#workspace, filed = this.#folder ? workspace.filed() : []
     const now = { workspace: workspace.name, ...Object.fromEntries(filed.map(kind => [kind, this.#path(workspace.originOf(kind))])) }
     /** @type {Record<string, string>} */
     const before = { ...now }
     askNames(this.#host, {
-      title: "Rename", action: "Rename", about: filed.length ? "A file goes by its new name at once; what is in it stays." : "The name in the head and among the versions.",
+      title: "Rename", action: "Rename", about: filed.length ? "Files are renamed at once; their content stays." : "The name in the header and in Versions.",
       fields: [{ key: "workspace", label: "The workspace", value: now.workspace }, ...filed.map(kind => ({ key: kind, label: `The file of the ${TITLES[kind]}`, value: before[kind] }))],
       done: names => this.#inTurn(async () => {
         for (const kind of filed) {

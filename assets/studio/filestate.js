@@ -1,4 +1,4 @@
-// What the head says of the open documents: their name, whether the draft is kept, and which files hold them.
+// The open documents in the header: their name, their files, and whether they are saved.
 import { clock, h } from "./dom.js"
 
 const list = new Intl.ListFormat("en", { type: "unit" })
@@ -15,7 +15,7 @@ export class FileState {
     this.#workspace = workspace
     workspace.on("opened", () => this.#say("Draft saved"))
     workspace.on("typing", () => this.#say("edited"))
-    workspace.on("saving", () => this.#say("keeping the draft…"))
+    workspace.on("saving", () => this.#say("saving the draft…"))
     workspace.on("saved", at => this.#say(`Draft saved ${clock(at)}`))
     workspace.on("unsaved", () => this.#say("Draft not saved"))
     workspace.on("conflict", () => this.#say("Draft not saved"))
@@ -33,11 +33,11 @@ export class FileState {
     const there = kinds.filter(kind => !missing.includes(kind))
     const files = (/** @type {boolean} */ written) => list.format(there.filter(kind => workspace.wrote(kind) === written).map(kind => workspace.fileOf(kind)))
     const same = files(false), written = files(true)
-    this.#name.textContent = workspace.name || "Untitled"  // an undo may have brought another document back
+    this.#name.textContent = workspace.name || "Untitled"  // undo may restore another document
     this.#files.textContent = [
-      ...missing.map(kind => `${workspace.fileOf(kind)} not written`),
+      ...missing.map(kind => `${workspace.fileOf(kind)} not saved`),
       ...(same ? [`same as ${same}`] : []),
-      ...(written ? [`written to ${written}`] : []),
+      ...(written ? [`saved to ${written}`] : []),
     ].join(" · ")
     this.#files.dataset.mood = missing.length ? "warn" : ""
   }

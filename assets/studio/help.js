@@ -1,4 +1,4 @@
-// The help: shortcuts, the glossary and the documents of this project. What is written becomes text and elements, never HTML.
+// The help: shortcuts, the glossary and the project's documents, built without HTML.
 import { h, refill } from "./dom.js"
 import { SHORTCUTS, keysOf, pressed } from "./shortcuts.js"
 
@@ -18,7 +18,7 @@ export class Help {
    * @param {HTMLElement} host
    * @param {import("./server.js").Server} server
    * @param {import("./shell.js").Shell} shell
-   * @param {() => unknown} again shows the first steps again
+   * @param {() => unknown} again restarts the first steps
    */
   constructor(host, server, shell, again) {
     this.#server = server
@@ -51,7 +51,7 @@ export class Help {
       h("button", { type: "button", "data-name": name, onclick: () => this.show(name) }, title)))
   }
 
-  /** Shows a document, from its beginning or from a heading. @param {string} name @param {string} [anchor] */
+  /** Shows a document, from its start or a heading. @param {string} name @param {string} [anchor] */
   async show(name, anchor = "") {
     const changed = name !== this.#name || !this.#body.hasChildNodes()
     this.#name = name

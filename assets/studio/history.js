@@ -1,4 +1,4 @@
-// The kept runs of the open schema: a chart of their times, and the latest of them in a list. Either brings a run back into the panes.
+// Stored runs of the open schema: a chart of times, and a list of the latest. Both open a run in the panes.
 import { called, ratioWords, when } from "./beside.js"
 import { Chart } from "./chart.js"
 import { debounce, h, milliseconds, nats, plural, refill } from "./dom.js"
@@ -15,13 +15,13 @@ export class History extends Emitter {
   #workspace
   #server
   #chart = new Chart()
-  #list = h("ol", { class: "runs", "aria-label": "Runs of this schema, the newest first" })
+  #list = h("ol", { class: "runs", "aria-label": "Runs of this schema, newest first" })
   #more = h("a", { class: "soft", href: "#/runs", hidden: true }, "All runs")
   #empty = h("p", { class: "empty" }, "Run the prompt: the times of every run of this schema appear here.")
   #schema = ""
   #asked = 0
   #current = ""
-  /** Asks for what is kept by now. */
+  /** Reloads the runs. */
   refresh = debounce(REFRESH_MS, () => this.#refresh())
   node = h("section", { class: "times", "aria-label": "Times of this schema's runs", "data-empty": true }, this.#chart.node, h("div", { class: "latest" }, this.#list, this.#more), this.#empty)
 
@@ -35,7 +35,7 @@ export class History extends Emitter {
     server.on("back", () => this.refresh())
   }
 
-  /** Which run is in the panes. @param {string} id "" where it is none of these */
+  /** Marks the run in the panes. @param {string} id "" for none */
   show(id) {
     this.#current = id
     for (const button of this.#list.querySelectorAll("button")) button.toggleAttribute("aria-current", button.dataset.key === id)
@@ -52,7 +52,7 @@ export class History extends Emitter {
     refill(this.#list, ...runs.slice(0, MOST_LISTED).map(run => this.#row(run)))
     this.#more.hidden = runs.length <= MOST_LISTED
     this.#more.textContent = `All ${plural(runs.length, "run")}`
-    this.#chart.draw(figure, `Chart of the times to first token of ${plural(runs.length, "run")} of ${schema}, from the cache and without it; the list beside it has those of the latest.`)
+    this.#chart.draw(figure, `Chart of the times to first token of ${plural(runs.length, "run")} of ${schema}, cached and uncached; the list next to it has the latest ones.`)
   }
 
   /** @param {Api.RunSummary} run */

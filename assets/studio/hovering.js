@@ -1,4 +1,4 @@
-// What the editors say of a module under the pointer: its tokens, and where its keys and values are.
+// Hover text of modules in the editors: tokens, and the tier of keys and values.
 import { bytes, count, plural } from "./dom.js"
 
 /**

@@ -1,4 +1,4 @@
-// The signs of the pages and of the head: drawn in lines on a grid of 20, in the colour of the text beside them.
+// Icons of pages and header: lines on a grid of 20, in the text's colour.
 
 const SVG = "http://www.w3.org/2000/svg"
 
@@ -19,7 +19,7 @@ const PATHS = {
   page: "M5 3h7l3.5 3.5V17H5z M11.5 3v4h4",
 }
 
-/** A sign by its name; a sheet of paper where there is none of that name. @param {string} name */
+/** An icon by name; a sheet of paper if unknown. @param {string} name */
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg"), path = document.createElementNS(SVG, "path")
   for (const [attribute, value] of [["viewBox", "0 0 20 20"], ["class", "icon"], ["aria-hidden", "true"], ["focusable", "false"]]) svg.setAttribute(attribute, value)

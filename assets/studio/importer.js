@@ -1,4 +1,4 @@
-// The import dialog: other forms as a schema and a prompt, looked at before anything is opened.
+// The import dialog: other formats as a schema and a prompt, with a preview.
 import { bytes, count, debounce, h, plural } from "./dom.js"
 import { Job } from "./jobs.js"
 
@@ -17,7 +17,7 @@ const KINDS = [
   ["promptfoo", "promptfoo configuration"], ["folder", "Folder of documents"],
 ]
 
-/** @typedef {{path: string, file: File}} Chosen a file with its path from the folder on that was chosen */
+/** @typedef {{path: string, file: File}} Chosen a file with its path in the chosen folder */
 
 /** @param {File} file @returns {Promise<string>} */
 async function base64(file) {
@@ -30,7 +30,7 @@ async function base64(file) {
 }
 
 /**
- * A file of a folder without what no import reads: of a binary file its head, which says so; nothing of a text that is too long.
+ * Drops content that no import reads: all but the head of a binary file, and texts that are too long.
  * @param {File} file
  */
 async function lean(file) {
@@ -51,10 +51,10 @@ export class Importer {
   #shell
   /** @type {Api.ImportFile[]} */
   #files = []
-  /** What of the files the page left out. @type {string[]} */
+  /** Files that the page left out. @type {string[]} */
   #left = []
   #work = new AbortController()
-  /** What a stopped import begins again with. */
+  /** Restarts a stopped import. */
   #retry = () => {}
   /** @type {NonNullable<Api.ImportFiles["encoding"]>} */
   #encoding = "utf-8"
@@ -62,19 +62,19 @@ export class Importer {
   #found = null
   #what = h("p", { class: "soft" })
   #kind = h("select", { id: "import-kind" }, ...KINDS.map(([value, words]) => h("option", { value }, words)))
-  #name = h("input", { type: "text", id: "import-name", autocomplete: "off", spellcheck: "false", placeholder: "that of the source" })
+  #name = h("input", { type: "text", id: "import-name", autocomplete: "off", spellcheck: "false", placeholder: "name of the source" })
   #row = h("input", { type: "number", id: "import-row", min: "1", step: "1", value: "1" })
   #length = h("input", { type: "number", id: "import-length", min: "1", step: "1", value: "32" })
-  #split = h("select", { id: "import-split" }, ...[["whole", "as the form has it"], ["headings", "at headings"], ["tokens", "by tokens"]].map(([value, words]) => h("option", { value }, words)))
+  #split = h("select", { id: "import-split" }, ...[["whole", "by format"], ["headings", "at headings"], ["tokens", "by tokens"]].map(([value, words]) => h("option", { value }, words)))
   #tokens = h("input", { type: "number", id: "import-tokens", min: "16", step: "1", value: "512" })
   #titles = h("input", { type: "checkbox", id: "import-titles", checked: true })
   #said = h("p", { role: "status" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the import" })
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#stopped() }, "Stop")
   #again = h("button", { type: "button", hidden: true })
-  #notes = h("ul", { class: "notes", "aria-label": "What is lost or changed" })
-  #schema = h("pre", { tabindex: "0", "aria-label": "The schema that comes of it" })
-  #prompt = h("pre", { tabindex: "0", "aria-label": "The prompt that comes of it" })
+  #notes = h("ul", { class: "notes", "aria-label": "Lost or changed content" })
+  #schema = h("pre", { tabindex: "0", "aria-label": "The imported schema" })
+  #prompt = h("pre", { tabindex: "0", "aria-label": "The imported prompt" })
   #texts = h("div", { class: "import-texts", hidden: true },
     h("section", {}, h("h3", {}, "Schema"), this.#schema), h("section", {}, h("h3", {}, "Prompt"), this.#prompt))
   #open = h("button", { type: "button", class: "primary", disabled: true, onclick: () => this.#take() }, "Open")
@@ -93,8 +93,8 @@ export class Importer {
     this.#shell = shell
     const field = (/** @type {string} */ words, /** @type {HTMLElement} */ input) => h("div", { class: "import-field" }, h("label", { for: input.id }, words), input)
     this.#fields = [
-      ["row", field("Which conversation, from 1", this.#row)], ["param_length", field("Tokens of a parameter", this.#length)], ["split", field("Long texts are cut", this.#split)],
-      ["tokens", field("Tokens of a part", this.#tokens)], ["titles", field("A title line for each", this.#titles)],
+      ["row", field("Conversation number", this.#row)], ["param_length", field("Tokens of a parameter", this.#length)], ["split", field("Split long texts", this.#split)],
+      ["tokens", field("Tokens of a part", this.#tokens)], ["titles", field("Add title lines", this.#titles)],
     ]
     this.#dialog = h("dialog", { class: "import", "aria-labelledby": "import-title" },
       h("h2", { id: "import-title" }, "Import"), this.#what,
@@ -104,7 +104,7 @@ export class Importer {
         h("span", { class: "soft" }, "Your current documents are saved in Versions.")))
     for (const input of [this.#kind, this.#name, this.#row, this.#length, this.#split, this.#tokens, this.#titles]) {
       input.addEventListener("input", () => {
-        if (!this.#files.length) return  // they are still being read
+        if (!this.#files.length) return  // the browser is still reading them
         this.#begin()
         this.#found = null
         this.#open.disabled = true
@@ -116,8 +116,8 @@ export class Importer {
   }
 
   /**
-   * Shows what files would become; nothing is opened before the user says so.
-   * @param {Chosen[] | import("./drop.js").Walk} source files, or what finds them
+   * Previews an import.
+   * @param {Chosen[] | import("./drop.js").Walk} source files, or a function that finds them
    */
   async look(source) {
     const work = this.#begin()
@@ -129,7 +129,7 @@ export class Importer {
     if (!work.signal.aborted) await this.#read(chosen, work)
   }
 
-  /** Another piece of work, instead of the one under way. */
+  /** Replaces the running work. */
   #begin() {
     this.#work.abort()
     this.#work = new AbortController()
@@ -140,13 +140,13 @@ export class Importer {
   #stopped() {
     this.#begin()
     this.#fail("Stopped. Nothing was imported.")
-    this.#offer("Begin again", this.#retry)
+    this.#offer("Start again", this.#retry)
   }
 
-  /** Has the browser read files, one after the other. @param {Chosen[]} chosen @param {AbortController} work */
+  /** Reads files in the browser, one by one. @param {Chosen[]} chosen @param {AbortController} work */
   async #read(chosen, { signal }) {
-    if (!chosen.length) return this.#fail("There is no file to import there. Choose one, or a folder with documents.")
-    if (chosen.length > MOST_FILES) return this.#fail(`There are more than ${count(MOST_FILES)} files, and the page takes no more. ${FEWER}`)
+    if (!chosen.length) return this.#fail("There is no file to import. Choose one, or a folder with documents.")
+    if (chosen.length > MOST_FILES) return this.#fail(`There are more than ${count(MOST_FILES)} files, the maximum of this page. ${FEWER}`)
     /** @type {Api.ImportFile[]} */
     const files = []
     /** @type {string[]} */
@@ -158,9 +158,9 @@ export class Importer {
       if (!wanted) { left.push(path); continue }
       size += wanted.size
       if (size > MOST_BYTES) {
-        return this.#fail(chosen.length > 1 ? `These files have more than ${bytes(MOST_BYTES)} of text, and the page takes no more. ${FEWER}` : `${path} has ${bytes(file.size)}, and the page takes ${bytes(MOST_BYTES)}. Choose a smaller file, or use pml import on the command line.`)
+        return this.#fail(chosen.length > 1 ? `These files have more than ${bytes(MOST_BYTES)} of text, the maximum of this page. ${FEWER}` : `${path} has ${bytes(file.size)}, but the maximum is ${bytes(MOST_BYTES)}. Choose a smaller file, or use pml import on the command line.`)
       }
-      try { files.push({ path, data: await base64(wanted) }) } catch { return this.#fail(`The browser cannot read ${path}. It may be gone, or may not be read.`) }
+      try { files.push({ path, data: await base64(wanted) }) } catch { return this.#fail(`The browser cannot read ${path}. It may be missing or unreadable.`) }
       if (signal.aborted) return
     }
     this.#what.textContent = chosen.length === 1 ? chosen[0].path : `${plural(chosen.length, "file")}, ${bytes(chosen.reduce((sum, { file }) => sum + file.size, 0))}`
@@ -190,7 +190,7 @@ export class Importer {
     if (!this.#files.length) return
     const { signal } = this.#begin()
     this.#retry = () => this.#ask()
-    this.#tell("Handing the files over…")
+    this.#tell("Sending the files…")
     const whole = (/** @type {HTMLInputElement} */ input) => Math.max(0, Math.trunc(Number(input.value) || 0))
     /** @type {Job<Api.ImportPreview>} */
     const job = new Job(this.#server)
@@ -218,7 +218,7 @@ export class Importer {
     const notes = [...this.#left, ...answer.notes ?? []]
     this.#fill({ ...answer, notes })
     const kind = KINDS.find(([value]) => value === answer.kind)?.[1] ?? ""
-    this.#say(`${kind}: ${plural(answer.modules ?? 0, "module")}${notes.length ? "; what is lost or changed is listed here." : ", nothing is lost."}`, notes.length ? "warn" : "good")
+    this.#say(`${kind}: ${plural(answer.modules ?? 0, "module")}${notes.length ? "; lost or changed content is listed here." : ", nothing is lost."}`, notes.length ? "warn" : "good")
   }
 
   /** @param {string} sentence */
@@ -228,7 +228,7 @@ export class Importer {
     this.#say(sentence, "bad")
   }
 
-  /** Says what is being done, and how far it is. @param {string} words */
+  /** Shows progress. @param {string} words */
   #tell(words, done = 0, total = 0) {
     this.#busy(true)
     this.#say(words)

@@ -1,4 +1,4 @@
-// Long work on the server: started, asked about or followed until it is over, and stopped.
+// Background jobs on the server: starts, follows and stops them.
 import { newKey, pause } from "./dom.js"
 import { Emitter } from "./events.js"
 
@@ -12,7 +12,7 @@ export const AWAY = "The studio's server does not answer."
  */
 
 /**
- * One piece of long work. "state" tells how far it is.
+ * A background job. "state": its progress.
  * @template Result what comes of it
  * @extends {Emitter<{state: Api.JobState<Result>}>}
  */
@@ -26,20 +26,20 @@ export class Job extends Emitter {
     this.key = key
   }
 
-  /** Asks about work until it is over; its last state. @param {Promise<JobReply<Result>>} begun @returns {Promise<JobReply<Result>>} */
+  /** Polls a job until it ends; returns its last state. @param {Promise<JobReply<Result>>} begun @returns {Promise<JobReply<Result>>} */
   async asked(begun) {
     let state = await begun
     while (!state.away && state.error == null && !state.over) {
-      this.key = state.key  // of the same work, where somebody else began it
+      this.key = state.key  // another tab may have started the same work
       this.emit("state", state)
       await pause(ASK_AGAIN_MS)
-      // The server keeps work of every kind under its key.
+      // The server stores jobs of every kind by key.
       state = /** @type {JobReply<Result>} */ (await this.#server.ask("job_state", { key: this.key }))
     }
     return state
   }
 
-  /** Hears of every state of work, which stops when this page is closed; its last state. @param {Promise<JobReply<Result>>} begun @returns {Promise<JobReply<Result>>} */
+  /** Follows a job, which stops when this page closes; returns its last state. @param {Promise<JobReply<Result>>} begun @returns {Promise<JobReply<Result>>} */
   async followed(begun) {
     const first = await begun
     if (first.away || first.error != null) return first
@@ -49,7 +49,7 @@ export class Job extends Emitter {
         if (state.over) return state
       }
     } catch {
-      // the connection broke: asking tells why
+      // polling reports why the connection broke
     }
     return this.asked(/** @type {Promise<JobReply<Result>>} */ (this.#server.ask("job_state", { key: this.key })))
   }

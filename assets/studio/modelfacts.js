@@ -1,4 +1,4 @@
-// What is known of a model, for the Models page: loaded or not yet, beside well-known ones, and under the open schema.
+// Facts about models for the Models page: loaded or not, compared with well-known ones, and under the open schema.
 import { bytes, count, h, plural } from "./dom.js"
 
 const MEBI = 1024 ** 2
@@ -6,11 +6,11 @@ const MEBI = 1024 ** 2
 /** @type {Record<string, string>} how weights lie in memory */
 const WEIGHTS = { int8: "rounded to int8", int4: "rounded to int4", "four-bit": "in the file's four bits" }
 
-/** The last part of a folder, or the name as it is. @param {string} name */
+/** The last part of a path. @param {string} name */
 export const shortName = name => name.split(/[\\/]/).findLast(part => part) ?? name
 
 /**
- * What tells paths apart: the last part of each, with folders before it where others end alike.
+ * The shortest path ends that differ.
  * @param {string[]} names
  */
 export function distinct(names) {
@@ -36,7 +36,7 @@ const factList = rows => h("dl", { class: "model-facts" }, ...rows.map(([title, 
 /** @param {number} heads @param {number} size */
 const headsOf = (heads, size) => `${plural(heads, "head")} × ${count(size)}`
 
-/** The loaded model with all that is known of it. @param {Api.ModelDetails} model */
+/** All facts about the loaded model. @param {Api.ModelDetails} model */
 export function loadedFacts(model) {
   const short = model.own_name, checks = Object.entries(model.checks)
   return [
@@ -51,9 +51,9 @@ export function loadedFacts(model) {
       h("span", { class: "pill", "data-mood": model.exact_up_to ? "warn" : "good" }, model.exact_up_to ? `exact up to ${plural(model.exact_up_to, "token")}` : `exact up to ${model.dtype} rounding`),
       h("span", { class: "pill" }, model.path === "segments" ? "segments read in place" : "segments copied"), model.summary),
     ...model.notes.map(note => h("p", { "data-mood": "warn" }, `${note.charAt(0).toUpperCase()}${note.slice(1)}.`)),
-    model.apart ? h("p", { class: "soft" }, `Prompts read shared segments one by one on this GPU: ${model.apart}.`) : null,
-    h("details", {}, h("summary", {}, "What the probe compared"),
-      h("p", { class: "soft" }, "Greatest difference to the model's own logits, in units of their spread."),
+    model.apart ? h("p", { class: "soft" }, `This GPU reads shared segments one by one: ${model.apart}.`) : null,
+    h("details", {}, h("summary", {}, "Comparisons of the probe"),
+      h("p", { class: "soft" }, "Largest difference from the model's own logits, in units of their spread."),
       h("table", { class: "checks" }, h("tbody", {}, ...checks.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "number" }, value.toExponential(1))))))),
   ].filter(node => node !== null)
 }
@@ -64,19 +64,19 @@ export function lookFacts(look) {
     factList([
       ["Family", look.family], ["Parameters", magnitude(look.parameters)], ["Context", plural(look.context_length, "token")],
       ["Layers", count(look.layers)], ["Keys and values", headsOf(look.kv_heads, look.head_size)], ["One cached token", bytes(look.bytes_per_token)],
-      ["Runs on", `${look.device} in ${look.dtype}`], ["On disk", look.file_bytes ? `${bytes(look.file_bytes)}, ${look.format}` : null], ["Weights in memory", bytes(look.weight_bytes)], ["To fetch", look.fetch_bytes ? bytes(look.fetch_bytes) : null],
+      ["Runs on", `${look.device} in ${look.dtype}`], ["On disk", look.file_bytes ? `${bytes(look.file_bytes)}, ${look.format}` : null], ["Weights in memory", bytes(look.weight_bytes)], ["Download", look.fetch_bytes ? bytes(look.fetch_bytes) : null],
     ]),
     ...(look.why_larger ? [h("p", { class: "soft" }, look.why_larger)] : []),
     memoryBar(look),
   ]
 }
 
-/** The memory of the device to scale: what is taken, what the model will take, what stays. @param {Api.ModelLook} look */
+/** The device's memory to scale: used, needed by the model, and free. @param {Api.ModelLook} look */
 function memoryBar({ weight_bytes: weights, working_bytes: working, working_tokens: tokens, free, total }) {
   if (!total) return h("div", {})
   const taken = total - free, scale = Math.max(total, taken + weights + working)
   /** @type {[string, string, number][]} */
-  const parts = [["taken", "Taken now", taken], ["weights", "Weights", weights], ["working", `A prompt of ${plural(tokens, "token")} without the cache, about`, working], ["free", "Free then", Math.max(0, free - weights - working)]]
+  const parts = [["taken", "Used now", taken], ["weights", "Weights", weights], ["working", `A prompt of ${plural(tokens, "token")} uncached, about`, working], ["free", "Free afterwards", Math.max(0, free - weights - working)]]
   return h("div", { class: "memory" },
     h("div", { class: "memory-bar", "aria-hidden": "true" }, ...parts.map(([part, , size]) => {
       const node = h("span", { "data-part": part })
@@ -89,7 +89,7 @@ function memoryBar({ weight_bytes: weights, working_bytes: working, working_toke
 const mebibytes = (/** @type {number} */ value) => `${(value / MEBI).toFixed(3)} MiB`
 
 /**
- * The paper's table 2 as computed, with later models, the loaded one, and what the open schema would take in each.
+ * The paper's table 2 as computed, with later models and the loaded one, and the open schema's size in each.
  * @param {Api.KnownRow[]} rows
  * @param {Api.ModelDetails | null} loaded
  * @param {number} tokens of the open schema
@@ -98,17 +98,17 @@ export function knownTable(rows, loaded, tokens) {
   const own = loaded && h("tr", { class: "own" }, h("th", { scope: "row" }, loaded.own_name, h("span", { class: "soft" }, " loaded")),
     number(count(loaded.layers)), number(headsOf(loaded.heads, loaded.head_size)), number(`${loaded.bytes_per_token < MEBI / 100 ? bytes(loaded.bytes_per_token) : mebibytes(loaded.bytes_per_token)}, ${loaded.dtype}`), number("–"), number("–"), number(tokens ? bytes(tokens * loaded.bytes_per_token) : "–"))
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Bytes of one token, model by model" }, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Model"), ...["Layers", "Keys and values", "One token", "Every head its own", "Paper, table 2", "The open schema"].map(title => h("th", { scope: "col", class: "number" }, title)))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Model"), ...["Layers", "Keys and values", "One token", "Without shared heads", "Paper, table 2", "The open schema"].map(title => h("th", { scope: "col", class: "number" }, title)))),
     h("tbody", {}, own, ...rows.map(row => h("tr", {}, h("th", { scope: "row" }, row.title), number(count(row.layers)), number(headsOf(row.kv_heads, row.head_size)), number(mebibytes(row.bytes_per_token)),
       number(row.unshared === row.bytes_per_token ? "the same" : mebibytes(row.unshared)), number(row.paper === null ? "–" : `${row.paper.toFixed(2)} MB`), number(tokens ? bytes(tokens * row.bytes_per_token) : "–"))))))
 }
 
 const number = (/** @type {string} */ text) => h("td", { class: "number" }, text)
 
-/** A share in percent, with as many places as say something. @param {number} part @param {number} whole */
+/** A share in percent with two significant digits. @param {number} part @param {number} whole */
 const share = (part, whole) => `${(100 * part / whole).toPrecision(2)} %`
 
-/** What the open schema takes, module by module. @param {Api.SchemaSizes} sizes @param {Map<string, string>} tiers words for where a segment is */
+/** The open schema's size by module. @param {Api.SchemaSizes} sizes @param {Map<string, string>} tiers names of tiers */
 export function schemaFacts(sizes, tiers) {
   const shares = [sizes.memory && `${share(sizes.bytes, sizes.memory)} of the ${bytes(sizes.memory)} for segments in memory`, sizes.disk && `${share(sizes.bytes, sizes.disk)} of the ${bytes(sizes.disk)} on disk`].filter(Boolean)
   const rows = [...sizes.modules]

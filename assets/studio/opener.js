@@ -1,4 +1,4 @@
-// Opening: samples, files of the folder and of this computer, earlier workspaces. The present texts go to the shelf.
+// Opens samples, files and versions. The current texts become a version.
 import { decoded } from "./files.js"
 
 const MOST_BYTES = 5 * 1024 * 1024
@@ -17,7 +17,7 @@ export class Opener {
   /**
    * @param {import("./workspace.js").Workspace} workspace
    * @param {import("./server.js").Server} server
-   * @param {import("./shell.js").Shell} shell shows sentences and pages
+   * @param {import("./shell.js").Shell} shell shows notices and pages
    */
   constructor(workspace, server, shell) {
     this.#workspace = workspace
@@ -27,7 +27,7 @@ export class Opener {
   }
 
   /**
-   * Opens a workspace by asking the server `question`.
+   * Opens a workspace through an endpoint.
    * @template {Question} Asked
    * @param {Asked} question
    * @param {Omit<Api.Questions[Asked][0], "page">} request
@@ -68,12 +68,12 @@ export class Opener {
     this.#offer(`${file.name} is not UTF-8. Open it as ${OFFERS[other]}? It will be saved as UTF-8.`, other, () => this.openChosen(file, other))
   }
 
-  /** What became of the other document, and what could be opened with this one. @param {string} sentence @param {Api.Offer[]} offers */
+  /** Reports what happened to the other document, and suggests schemas. @param {string} sentence @param {Api.Offer[]} offers */
   #tell(sentence, offers) {
     this.#shell.notice(sentence, { key: "told", mood: "info", actions: offers.map(({ words, sample, file }) => [words, () => this.#beside(sample, file)]) })
   }
 
-  // The prompt stays, as it is for this schema.
+  // Keeps the prompt, because it belongs to this schema.
   /** @param {string} [sample] @param {string} [file] */
   async #beside(sample, file) {
     if (file) return this.open("open_file", { name: file })

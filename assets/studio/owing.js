@@ -1,8 +1,8 @@
-// What the answer owes to each module, and whether that was measured of what there is now.
+// The influence of each module on the answer, and whether its measurement is up to date.
 import { originOf } from "./belonging.js"
 import { Emitter } from "./events.js"
 
-/** Settings that decide what the cached side reads. @param {string} name */
+/** Settings that change what the cached side reads. @param {string} name */
 export const decidesReading = name => ["reuse", "max_kl", "scope", "placement", "repair"].includes(name)
 
 /** @extends {Emitter<{changed: void}>} */
@@ -25,6 +25,6 @@ export class Owing extends Emitter {
     belonging.on("changed", () => { if (this.#origin) this.emit("changed") })
   }
 
-  /** What was measured of the open texts, settings and model, by path; fixed text has the path "". */
+  /** The influence by path for the open texts, settings and model; fixed text has the path "". */
   get modules() { return this.#origin && !this.#belonging.differences(this.#origin).length ? this.#found : new Map() }
 }

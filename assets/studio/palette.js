@@ -1,4 +1,4 @@
-// The command palette: everything that can be done, found by a few letters.
+// The command palette: finds commands by a few letters.
 import { h } from "./dom.js"
 import { pressed } from "./shortcuts.js"
 
@@ -7,7 +7,7 @@ const MOST = 60
 /** @typedef {import("./commands.js").Command} Command */
 
 /**
- * How well letters are found in a text, in their order: the higher the better, -1 where they are not.
+ * Rates how well letters match a text in order: higher is better, -1 if they do not.
  * @param {string} letters @param {string} text both in lower case
  */
 export function likeness(letters, text) {
@@ -22,7 +22,7 @@ export function likeness(letters, text) {
   return score - text.length / 1000
 }
 
-/** The commands that the words find, the likeliest first; all in their order where there are none. @param {Command[]} commands @param {string} words */
+/** The commands that match, best first; all in order if there are no words. @param {Command[]} commands @param {string} words */
 export function found(commands, words) {
   const letters = words.toLowerCase().replace(/\s+/g, "")
   if (!letters) return commands
@@ -97,7 +97,7 @@ export class Palette {
     if (command) this.#do(command)
   }
 
-  // The focus goes back to where it was first, so that a command that opens something can give it back there.
+  // The focus returns to its first place, so that a dialog of the command can restore it.
   /** @param {Command} command */
   #do(command) {
     this.#dialog.close()

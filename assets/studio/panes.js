@@ -1,4 +1,4 @@
-// The two answers side by side, and between them what caching changed.
+// The two answers side by side, and what caching changed.
 import { originOf } from "./belonging.js"
 import { count, h, milliseconds, nats, overlapping, plural, times, timesRange } from "./dom.js"
 import { Copier } from "./copying.js"
@@ -8,18 +8,18 @@ export const WAITING = "Waits for a run in another tab."
 
 /** @type {Record<Api.SideFrame["state"], string>} */
 const STATES = {
-  waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", measured: "measured", failed: "failed",
+  waiting: "waiting", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", measured: "measured", failed: "failed",
 }
 const WAITS = "waits for another run"
 const WAITED = "Time spent waiting for other work. No measurement counts it."
 
 const WORTH_SAYING_MS = 100
 
-const GUESSES = "Tokens that were guessed from the words of prompt and answer, and how many of them the model chose: those took no pass of their own."
+const GUESSES = "Speculative tokens guessed from the prompt and the answer, and how many the model accepted. Accepted tokens need no pass of their own."
 
 const COLD = "These runs computed evicted segments again. The median and the ratio leave them out."
 
-/** Why an answer ends where it does. @param {Api.SideFrame} side @param {Record<string, any>} settings @param {string} message what the run says of its end */
+/** Why an answer ended. @param {Api.SideFrame} side @param {Record<string, any>} settings @param {string} message the run's message */
 export function endingWords({ state, ended, tokens }, { max_new_tokens: most, stop = [] }, message = "") {
   if (state === "stopped") return message || "Stopped by you."
   if (state !== "done") return ""
@@ -28,7 +28,7 @@ export function endingWords({ state, ended, tokens }, { max_new_tokens: most, st
   return tokens.generated < most ? `Cut at ${plural(tokens.generated ?? 0, "token")}: the window is full.` : `Cut at Max answer length, ${count(most)}.`
 }
 
-/** When an answer was whole: its first token, and the others at their rate; null where there is none. @param {Api.SideFrame} side */
+/** The time of the whole answer from its first token and rate; null if there is none. @param {Api.SideFrame} side */
 function wholeAnswer({ ttft_ms: first, tokens: { generated }, tokens_per_second: rate }) {
   return first == null || !generated ? null : first + (rate ? 1000 * (generated - 1) / rate : 0)
 }
@@ -45,7 +45,7 @@ class Pane {
   #empty
   #stages
 
-  /** @param {string} title @param {string} empty what to say before the first run @param {Record<string, string>} stages of a timeline, in words */
+  /** @param {string} title @param {string} empty text before the first run @param {Record<string, string>} stages labels of a timeline */
   constructor(title, empty, stages) {
     this.#stages = stages
     this.#empty = empty
@@ -59,7 +59,7 @@ class Pane {
 
   /**
    * @param {Api.SideFrame | undefined} side
-   * @param {number} longest time that a bar of full width stands for
+   * @param {number} longest the time of a full-width bar
    * @param {[string, boolean][] | undefined} difference
    * @param {Api.RunFrame | null} run
    */
@@ -80,16 +80,16 @@ class Pane {
     const rate = side?.tokens_per_second
     const facts = [
       ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache)],
-      ["computed", tokens.computed == null ? "–" : count(tokens.computed), "Tokens of the prompt that went through the model for this answer"],
-      ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–", "Tokens of the answer behind the first one, in a second"],
+      ["computed", tokens.computed == null ? "–" : count(tokens.computed), "Prompt tokens that the model computed for this answer"],
+      ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–", "Answer tokens per second after the first one"],
     ]
     if (tokens.drafted) facts.push(["guesses accepted", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
     const whole = side ? wholeAnswer(side) : null
     if (side && whole !== null) {
       const waited = side.waited_ms > WORTH_SAYING_MS ? `+${milliseconds(side.waited_ms)} waiting for other runs` : ""
-      facts.push(["whole answer", milliseconds(whole), `${count(tokens.generated)} tokens, the first one included. ${waited && WAITED}`, waited])
+      facts.push(["whole answer", milliseconds(whole), `${count(tokens.generated)} tokens, including the first one. ${waited && WAITED}`, waited])
     }
-    if (side?.cold_ms.length) facts.push(["with encoding in it", side.cold_ms.map(milliseconds).join(", "), COLD])
+    if (side?.cold_ms.length) facts.push(["including encoding", side.cold_ms.map(milliseconds).join(", "), COLD])
     this.#facts.replaceChildren(...facts.map(([name, value, about, more]) =>
       h("div", { title: about ?? "" }, h("dt", {}, name), h("dd", {}, value), more && h("dd", { class: "soft" }, more))))
   }
@@ -120,22 +120,22 @@ class Pane {
     if (atEnd && side?.state === "streaming") box.scrollTop = box.scrollHeight
   }
 
-  /** Shows the answer from its first line on. */
+  /** Scrolls to the first line. */
   toTop() { this.#answer.scrollTop = 0 }
 
-  /** Moves along with another pane, so that the same lines stand side by side; `when` says whether. @param {Pane} other @param {() => boolean} when */
+  /** Scrolls with another pane while `when` is true. @param {Pane} other @param {() => boolean} when */
   follow(other, when) {
     this.#answer.addEventListener("scroll", () => { if (when()) other.#answer.scrollTop = this.#answer.scrollTop })
   }
 
   /** @param {Api.SideFrame} side @param {Api.RunFrame | null} run */
   #progress(side, run) {
-    const ahead = run?.encoding.state === "working", alone = run?.mode !== "both" ? "Not run: this run was of the other side only." : "Not run."
+    const ahead = run?.encoding.state === "working", alone = run?.mode !== "both" ? "Not run: this run used the other side only." : "Not run."
     /** @type {Partial<Record<Api.SideFrame["state"], string>>} */
     const all = {
-      waiting: run?.state !== "working" ? "" : ahead ? "Runs when what is missing is encoded." : run.mode === "both" ? "Runs after the other side, so that neither spoils the other's clock." : alone,
+      waiting: run?.state !== "working" ? "" : ahead ? "Runs after missing modules are encoded." : run.mode === "both" ? "Runs after the other side, so that timings do not affect each other." : alone,
       working: side.waits ? WAITING : side.working ? `${side.working[0].toUpperCase()}${side.working.slice(1)}` : "Working…",
-      streaming: "", done: "The model ended without a word.", stopped: "Stopped before the first word.", "not run": alone,
+      streaming: "", done: "The model generated no text.", stopped: "Stopped before the first token.", "not run": alone,
     }
     const words = all[side.state] ?? ""
     const counted = side.state === "working" && !side.waits && side.total
@@ -165,26 +165,26 @@ export class Panes {
   #run = null
   #then = ""
   #belonging
-  /** Which remedy the cached answer took, and why. */
+  /** The reuse settings of the cached answer, and the reason. */
   #reuse = h("p", { class: "soft reuse-taken", role: "status", hidden: true })
   /** @type {string[]} */
   #faulty = []
 
-  /** @param {HTMLElement} host @param {Record<string, string>} stages of a timeline, in words @param {import("./belonging.js").Belonging} belonging */
+  /** @param {HTMLElement} host @param {Record<string, string>} stages labels of a timeline @param {import("./belonging.js").Belonging} belonging */
   constructor(host, stages, belonging) {
     this.#belonging = belonging
     belonging.on("changed", () => this.#showAge())
     this.#cached = new Pane("Cached", "Run the prompt: modules that are not stored yet are computed first, and this answer reads them instead of computing them again.", stages)
     this.#uncached = new Pane("Uncached", "The same tokens, all computed afresh, for comparison.", stages)
-    const meaning = "How far caching moved the probabilities of the first token (Kullback-Leibler divergence); 0 is not at all"
+    const meaning = "How much caching changed the probabilities of the first token (Kullback-Leibler divergence); 0 means no change"
     const comparison = h("section", { class: "comparison", "aria-label": "Comparison" },
       h("div", { class: "headline" }, this.#ratio, h("div", { class: "ratio-words" }, h("p", {}, this.#ratioWords, this.#range), this.#whole), this.#payback),
       this.#scale.node, this.#reuse, this.#age,
       h("div", { class: "verdict" },
         h("dl", { class: "verdicts" },
-          h("div", { title: "The token that is most probable after the prompt, with the cache and without" }, h("dt", {}, "First token"), this.#agrees),
+          h("div", { title: "The most probable token after the prompt, cached and uncached" }, h("dt", {}, "First token"), this.#agrees),
           h("div", { title: meaning }, h("dt", {}, "Its KL"), this.#divergence),
-          h("div", { title: "Whether both answers are the same, word for word" }, h("dt", {}, "Words"), this.#texts)),
+          h("div", { title: "Whether both answers have the same words" }, h("dt", {}, "Words"), this.#texts)),
         h("label", { class: "check" }, this.#mark, "Mark differences")))
     this.#panes = h("div", { class: "panes" }, comparison, this.#cached.node, this.#uncached.node)
     host.append(this.#panes)
@@ -195,7 +195,7 @@ export class Panes {
     this.#paint()
   }
 
-  /** @param {Api.RunFrame} run @param {string} then when it was, where it is one of those that are kept */
+  /** @param {Api.RunFrame} run @param {string} then the time of a stored run */
   show(run, then = "") {
     const over = run.state !== "working", begun = this.#run?.state === "working"
     this.#run = run
@@ -204,7 +204,7 @@ export class Panes {
     if (over && begun) for (const pane of [this.#cached, this.#uncached]) pane.toTop()
   }
 
-  /** Says which documents have errors that keep them from being run. @param {string[]} kinds */
+  /** Shows which documents have errors that prevent a run. @param {string[]} kinds */
   hindered(kinds) {
     this.#faulty = kinds
     this.#showAge()
@@ -213,7 +213,7 @@ export class Panes {
   #showAge() {
     const run = this.#run, differs = run ? this.#belonging.sentence(originOf(run)) : ""
     this.#panes.toggleAttribute("data-old", differs !== "")
-    const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then ? `A kept run of ${this.#then}.` : ""
+    const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then ? `A stored run of ${this.#then}.` : ""
     const next = this.#faulty.length ? `Fix the errors in the ${this.#faulty.join(" and the ")}, then run again.` : "Run again."
     const words = [kept, differs && `${which} is ${differs}. ${next}`].filter(Boolean).join(" ")
     if (this.#age.textContent !== words) this.#age.textContent = this.#age.title = words
@@ -238,9 +238,9 @@ export class Panes {
     this.#verdict(this.#agrees, agrees ?? null, agrees == null ? "–" : agrees ? "the same" : "differs")
     this.#divergence.textContent = divergence == null ? "–" : nats(divergence)
     const differing = run?.difference?.differing
-    if (drawn && differing != null) this.#verdict(this.#texts, null, differing ? "drawn, differ" : "drawn, the same")
+    if (drawn && differing != null) this.#verdict(this.#texts, null, differing ? "sampled, differ" : "sampled, the same")
     else this.#verdict(this.#texts, differing == null ? null : differing === 0, differing == null ? "–" : differing === 0 ? "the same" : `${count(differing)} differ`)
-    this.#texts.title = drawn ? `At temperature ${run?.settings.temperature} each token is drawn: the logits of the first one are what can be compared.` : ""
+    this.#texts.title = drawn ? `At temperature ${run?.settings.temperature} tokens are sampled: compare the logits of the first one.` : ""
     this.#mark.disabled = drawn
   }
 
@@ -255,10 +255,10 @@ export class Panes {
     this.#range.textContent = least == null || most == null ? "" : ` (${timesRange(least, most)})`
     this.#showWhole(run)
     this.#payback.textContent = this.#payback.title = run?.payback?.words ?? ""
-    this.#range.title = "From the slowest cached timing beside the quickest uncached one, to the quickest beside the slowest"
+    this.#range.title = "From slowest cached over fastest uncached timing, to fastest cached over slowest uncached"
   }
 
-  // The first token is sooner than the answer: what reading gains, writing a longer text can lose.
+  // The first token may be faster although a longer answer takes more time overall.
   /** @param {Api.RunFrame | null} run */
   #showWhole(run) {
     const { cached, uncached } = run?.sides ?? {}, both = [cached, uncached].every(side => side?.state === "done")
@@ -266,7 +266,7 @@ export class Panes {
     if (!took || !without) return this.#whole.replaceChildren()
     const [figure, way] = times(without / took)
     this.#whole.textContent = `whole answer ${figure}${figure === "1.0×" ? "" : ` ${way}`}`
-    this.#whole.title = `With the cache ${plural(cached?.tokens.generated ?? 0, "token")} in ${milliseconds(took)}, without it ${plural(uncached?.tokens.generated ?? 0, "token")} in ${milliseconds(without)}`
+    this.#whole.title = `Cached: ${plural(cached?.tokens.generated ?? 0, "token")} in ${milliseconds(took)}, uncached: ${plural(uncached?.tokens.generated ?? 0, "token")} in ${milliseconds(without)}`
   }
 
   /** @param {HTMLElement} node @param {boolean | null} good @param {string} words */

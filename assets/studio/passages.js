@@ -1,8 +1,8 @@
-// The text that a model reads as blocks of the page. What is out of sight is plain text: tokens and white space are drawn in sight only.
+// The model's input as blocks. Blocks out of view are plain text; tokens and white space are drawn in view only.
 import { h } from "./dom.js"
 
-const BLOCK = 3000 // characters, and on to the end of the line
-const LONGEST = 6000 // of a line that never ends
+const BLOCK = 3000 // characters, extended to the end of the line
+const LONGEST = 6000 // of a single line
 /** @type {Record<string, string>} */
 const SPACES = { " ": "·", "\n": "↵", "\t": "→", "\u00a0": "⍽", "\r": "␍", "\u200b": "◦", "\ufeff": "◦" }
 const SPACE = /[ \n\t\u00a0\r\u200b\ufeff]/
@@ -19,7 +19,7 @@ function headingOf({ turn, role }, first, alone) {
   return alone ? "text" : first ? "beginning" : "between turns"
 }
 
-/** The rows of a text. Rows with one key look the same. @param {Api.ReadPassage[]} passages @returns {Row[]} */
+/** The rows of a text. Rows with equal keys look the same. @param {Api.ReadPassage[]} passages @returns {Row[]} */
 export function rowsOf(passages) {
   /** @type {Row[]} */
   const rows = []
@@ -55,14 +55,14 @@ export function rowsOf(passages) {
   return rows
 }
 
-/** The class of a passage. @param {Api.ReadPassage} passage @param {number} tint */
+/** A passage's class. @param {Api.ReadPassage} passage @param {number} tint */
 function look({ author, meets, document: where }, tint) {
   return `passage by-${author}${author === "module" && tint ? " second" : ""}${meets ? " meets" : ""}${where ? " written" : ""}`
 }
 
 /** One row on the page. */
 export class Block {
-  /** Whether it is in sight. */
+  /** Whether it is in view. */
   seen = false
   #marked = ""
   /** @type {HTMLElement[]} */
@@ -80,7 +80,7 @@ export class Block {
     this.node = row.heading ? h("h3", { class: "turn" }, row.heading) : h("div", { class: "block" }, ...this.#spans)
   }
 
-  /** Says which passages it shows now. @param {Row} row @param {Api.ReadPassage[]} passages */
+  /** Sets its passages. @param {Row} row @param {Api.ReadPassage[]} passages */
   take(row, passages) {
     const first = this.#passages.length === 0
     this.#parts = row.parts
@@ -89,7 +89,7 @@ export class Block {
     if (first) this.mark({ tokens: false, spaces: false })
   }
 
-  /** Draws tokens and white space, or takes them away. @param {{tokens: boolean, spaces: boolean}} marks */
+  /** Draws or removes tokens and white space. @param {{tokens: boolean, spaces: boolean}} marks */
   mark(marks) {
     const tokens = marks.tokens && this.#parts.some(({ passage }) => this.#passages[passage].borders)
     const wanted = `${tokens} ${marks.spaces} ${tokens ? this.#parts.map(({ passage, from, to }) => this.#passages[passage].borders?.filter(one => one >= from && one < to)).join("|") : ""}`
@@ -107,7 +107,7 @@ export class Block {
     this.#spans.forEach((span, at) => span.classList.toggle("current", this.#parts[at].passage === passage))
   }
 
-  /** The offset in a passage that a place in this block stands for; -1 where it shows no such place. @param {number} passage @param {Node} node @param {number} offset */
+  /** The offset in a passage of a place in this block; -1 if it is not here. @param {number} passage @param {Node} node @param {number} offset */
   offset(passage, node, offset) {
     const at = this.#parts.findIndex((part, index) => part.passage === passage && this.#spans[index].contains(node))
     if (at < 0) return -1
@@ -118,7 +118,7 @@ export class Block {
   }
 }
 
-/** Where tokens begin, each place once, with how many begin there. @type {WeakMap<Api.ReadPassage, [number, number][]>} */
+/** Unique token starts, each with the number of tokens there. @type {WeakMap<Api.ReadPassage, [number, number][]>} */
 const begun = new WeakMap()
 
 /** @param {Api.ReadPassage} passage */
@@ -136,7 +136,7 @@ function beginnings(passage) {
   return found
 }
 
-/** The tokens of a part; those that share a character are one. @param {Api.ReadPassage} passage @param {Part} part */
+/** The tokens of a part; tokens that share a character are merged. @param {Api.ReadPassage} passage @param {Part} part */
 function tokensOf(passage, { from, to }) {
   const all = beginnings(passage)
   let next = all.findIndex(([at]) => at >= from)

@@ -1,4 +1,4 @@
-// The module tree: what a prompt can pick. It is built again only when the schema's tree changes; picks only update it.
+// The module tree. It is rebuilt only when the schema's tree changes; picks update it.
 import { bytes, count, debounce, h } from "./dom.js"
 
 /**
@@ -15,7 +15,7 @@ import { bytes, count, debounce, h } from "./dom.js"
 const FIND_MS = 180
 const TYPED = ["text", "search"]
 
-// The server sends rows with their depth, for JSON may not be nested as deep as a schema.
+// The server sends rows with depths, because JSON parsers limit nesting.
 /** @param {Api.TreeRow[]} rows */
 function nested(rows) {
   const root = { children: /** @type {TreeNode[]} */ ([]) }, open = [root]
@@ -41,15 +41,15 @@ export class Picker {
   /** @type {Record<string, Api.ModuleSize>} */
   #sizes = {}
   #tiers
-  #note = h("span", { class: "pill warn", hidden: true, title: "The schema has errors; these are its modules as they last were" },
+  #note = h("span", { class: "pill warn", hidden: true, title: "The schema has errors; these are the modules of its last valid text" },
     "last valid schema")
   #tree = h("div", { class: "tree" })
   #field = h("input", {
     type: "search", class: "find", placeholder: "Find by text", "aria-label": "Find modules by their text",
     autocomplete: "off", spellcheck: "false",
   })
-  #none = h("p", { class: "empty", role: "status", hidden: true }, "No module has these words.")
-  /** Paths that the words in the field have found, each with its rank; null where the field is empty. @type {Map<string, number> | null} */
+  #none = h("p", { class: "empty", role: "status", hidden: true }, "No modules match.")
+  /** Paths that match the search, by rank; null without a search. @type {Map<string, number> | null} */
   #found = null
 
   /**
@@ -72,7 +72,7 @@ export class Picker {
     workspace.on("measured", answer => this.#measured(answer))
   }
 
-  // A pick is an edit of the prompt, so undo works where the pick was made too.
+  // A pick edits the prompt, so undo works here too.
   /** @param {KeyboardEvent} event */
   #undo(event) {
     if (!(event.ctrlKey || event.metaKey) || (event.target instanceof HTMLInputElement && TYPED.includes(event.target.type))) return
@@ -110,7 +110,7 @@ export class Picker {
     this.#filter()
   }
 
-  // Of what was not found only that is shown which something found lies in.
+  // Shows matches and their ancestors only.
   #filter() {
     /** @type {Set<string>} */
     const shown = new Set()
@@ -138,7 +138,7 @@ export class Picker {
     if (!size) return
     const tier = this.#tiers.get(size.cached)
     row.tokens.textContent = count(size.tokens)
-    row.tokens.title = `${count(size.tokens)} tokens of its own, ${count(size.total)} with the longest of what it holds, ${bytes(size.bytes)}`
+    row.tokens.title = `${count(size.tokens)} tokens of its own, ${count(size.total)} with its largest contents, ${bytes(size.bytes)}`
     row.badge.textContent = tier?.label ?? size.cached
     row.badge.title = tier?.meaning ?? ""
     row.badge.dataset.tier = size.cached
@@ -166,7 +166,7 @@ export class Picker {
 
   /** @param {TreeNode} union */
   #union({ children: members }) {
-    const group = `union-${this.#groups++}`  // a union inside has one of its own
+    const group = `union-${this.#groups++}`  // nested unions have their own group
     const paths = members.map(member => member.path ?? "")
     const none = h("input", { type: "radio", name: group, "data-key": `none ${paths[0]}` })
     none.addEventListener("change", () => {
@@ -185,7 +185,7 @@ export class Picker {
     const { path = "", name = "" } = module
     const input = h("input", { type: group ? "radio" : "checkbox", name: group, "data-key": path })
     input.addEventListener("change", () => this.#workspace.edit({ path, on: input.checked }))
-    const badge = h("span", { class: "badge" }), tokens = h("span", { class: "tokens" }), rank = h("span", { class: "rank", title: "Rank among what was found" })
+    const badge = h("span", { class: "badge" }), tokens = h("span", { class: "tokens" }), rank = h("span", { class: "rank", title: "Rank in the search results" })
     const label = h("label", { class: "row", title: module.preview }, input, h("span", { class: "name" }, name), rank, badge, tokens)
     const named = Object.fromEntries((module.params ?? []).map(param => [param.name, this.#argument(path, name, param)]))
     const node = h("div", { class: "module" }, label, ...Object.values(named).map(argument => argument.line))

@@ -1,4 +1,4 @@
-// The problems of a document: how many, in its head, and each under its editor with what mends it.
+// A document's problems: their number in its header, and a list with fixes below its editor.
 import { h, plural, refill } from "./dom.js"
 
 const SIGNS = { error: "✕", warning: "!", info: "i" }
@@ -31,7 +31,7 @@ export class Problems {
     this.list.hidden = marks.length === 0
     const more = marks.length - MOST_PROBLEMS
     refill(this.list, ...marks.slice(0, MOST_PROBLEMS).map((mark, place) => this.#row(mark, place)),
-      more > 0 ? h("li", { class: "more soft" }, `${plural(more, "more problem")} further down in the text.`) : null)
+      more > 0 ? h("li", { class: "more soft" }, `${plural(more, "more problem")} below in the text.`) : null)
   }
 
   /** @param {Api.Mark} mark @param {number} place */
@@ -41,16 +41,16 @@ export class Problems {
       h("button", { type: "button", class: "problem", "data-key": `problem ${place}`, onclick: () => this.#workspace.editors[this.#kind].reveal(from) },
         h("span", { class: "sign", "aria-label": severity }, SIGNS[severity]), h("span", { class: "place" }, `${line}:${column}`),
         h("span", {}, `${code}: ${message}`)),
-      ...fixes.map((fix, number) => h("button", { type: "button", class: "fix", "data-key": `fix ${place} ${number}`, "aria-label": `${fix}: mends ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark, fix) }, fix)))
+      ...fixes.map((fix, number) => h("button", { type: "button", class: "fix", "data-key": `fix ${place} ${number}`, "aria-label": `${fix}: fixes ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark, fix) }, fix)))
   }
 
-  /** Lets a person choose among the fixes of one problem. @param {Api.Mark} mark */
+  /** Lets the user choose among several fixes. @param {Api.Mark} mark */
   #choose({ code, from }) {
     const row = this.list.querySelector(`[data-mark="${code} ${from}"]`), first = row?.querySelector("button.fix")
     if (first instanceof HTMLElement) first.focus()
   }
 
-  // Up and down go from one problem to the next; F8 goes to it in the text.
+  // Up and down move between problems; F8 goes to the text.
   /** @param {KeyboardEvent} event */
   #walk(event) {
     const all = /** @type {HTMLElement[]} */ ([...this.list.querySelectorAll("button.problem")])

@@ -1,14 +1,14 @@
-// A question before something that cannot be taken back.
+// A confirmation before an action that cannot be undone.
 import { h } from "./dom.js"
 
-// The second click of a double click may have been meant for what lay there before.
+// Ignores a double click's second click, which may have been meant for another element.
 const once = (/** @type {MouseEvent} */ event) => { if (event.detail > 1) event.preventDefault() }
 
 /**
- * Whether the user wants `action` to be done. Closing the question, and Escape, are a no.
+ * Whether the user confirmed. Closing and Escape cancel.
  * @param {HTMLElement} host
  * @param {string} sentence
- * @param {string} action on the button that says yes
+ * @param {string} action the confirm button's label
  * @returns {Promise<boolean>}
  */
 export function confirmed(host, sentence, action) {

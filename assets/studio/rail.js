@@ -1,4 +1,4 @@
-// The rail of pages: which page is shown, by the address.
+// The navigation: shows the page that the URL names.
 import { h } from "./dom.js"
 import { Emitter } from "./events.js"
 import { icon } from "./icons.js"
@@ -8,7 +8,7 @@ const STUDIO = "Prompt Cache Studio"
 /** @typedef {{name: string, title: string}} Entry a page of the server's registry */
 
 /**
- * "shown": a page is; "unknown": the address named a page that there is none of, so another is shown.
+ * "shown": a page; "unknown": the URL names no page, so another one is shown.
  * @extends {Emitter<{shown: string, unknown: {wanted: string, title: string}}>}
  */
 export class Rail extends Emitter {
@@ -17,7 +17,7 @@ export class Rail extends Emitter {
   #page = ""
   #place = ""
 
-  /** @param {Entry[]} pages @param {...HTMLElement} foot what stands at its end */
+  /** @param {Entry[]} pages @param {...HTMLElement} foot elements at its end */
   constructor(pages, ...foot) {
     super()
     this.#pages = new Map(pages.map(({ name, title }) => [name, { title, link: h("a", { href: `#/${name}` }, icon(name), h("span", {}, title)) }]))
@@ -27,28 +27,28 @@ export class Rail extends Emitter {
       h("div", { class: "rail-foot" }, ...foot))
   }
 
-  /** The name of the page that is shown. */
+  /** The current page's name. */
   get page() { return this.#page }
 
-  /** What stands behind the page in the address: a place in it; "" for all of it. */
+  /** The URL's part after the page's name, or "". */
   get place() { return this.#place }
 
-  /** The pages in their order. */
+  /** The pages in order. */
   get entries() { return [...this.#pages].map(([name, { title }]) => ({ name, title })) }
 
-  /** Goes by the address from now on. */
+  /** Starts to follow the URL. */
   start() {
     addEventListener("hashchange", () => this.#show())
     this.#show()
   }
 
-  /** @param {string} page @param {string} [place] in it */
+  /** @param {string} page @param {string} [place] in the page */
   go(page, place) { location.hash = place ? `#/${page}/${place}` : `#/${page}` }
 
-  /** @param {string} page whether there is one of this name */
+  /** @param {string} page whether the page exists */
   has(page) { return this.#pages.has(page) }
 
-  /** Shows the page and hides the others, among those whose places are there: Gradio may bring some later than this rail. */
+  /** Shows the page and hides all others that are mounted; Gradio may mount some later. */
   unveil() { for (const name of this.#pages.keys()) document.querySelector(`#page-${name}`)?.toggleAttribute("data-shown", name === this.#page) }
 
   #show() {

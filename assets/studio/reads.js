@@ -1,4 +1,4 @@
-// What the model reads: the text of the prompt turn by turn, coloured by who wrote it. A click leads to its source.
+// The model's input turn by turn, coloured by author. A click goes to its source.
 import { bytes, count, debounce, h, plural } from "./dom.js"
 import { Emitter } from "./events.js"
 import { Block, rowsOf } from "./passages.js"
@@ -12,18 +12,18 @@ import { moved, placeIn } from "./sourceplaces.js"
 
 const AUTHORS = { template: "chat template", anonymous: "fixed text", module: "module", argument: "argument", text: "new text" }
 const MARGIN = "400px"
-const WAITS = "The model is still being loaded: its tokenizer and chat template say what it reads."
+const WAITS = "The model is still loading: this view needs its tokenizer and chat template."
 const READ_AFTER_MS = 30
 
 /**
- * "reveal": a place in a document is wanted.
+ * "reveal": a place in a document to show.
  * @extends {Emitter<{reveal: {kind: Kind, from: number}}>}
  */
 export class Reads extends Emitter {
   #workspace
   #server
   #note = h("p", { class: "reads-note", role: "status", hidden: true })
-  #body = h("div", { class: "reads-text", tabindex: "0", role: "group", "aria-label": "What the model reads; arrow keys step through its parts, Enter goes to the source of one" })
+  #body = h("div", { class: "reads-text", tabindex: "0", role: "group", "aria-label": "The model's input; arrow keys move between parts, Enter goes to the source" })
   #readout = h("p", { class: "reads-readout", role: "status" })
   #facts = h("span", { class: "soft facts-line" })
   #tokens = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => this.#toggle("tokens") }, "Tokens")
@@ -37,13 +37,13 @@ export class Reads extends Emitter {
   #current = -1
   /** @type {Api.ReadPassage[]} */
   #passages = []
-  /** The documents that the passages were read from. @type {TextsOfBoth} */
+  /** The documents of the passages. @type {TextsOfBoth} */
   #texts = { schema: "", prompt: "" }
   /** @type {Block[]} */
   #blocks = []
   #observer
   #readSoon = debounce(READ_AFTER_MS, () => this.#read())
-  /** The tiers in words. @type {Api.TierWords[]} */
+  /** The tiers' names. @type {Api.TierWords[]} */
   tiers = []
 
   /** @param {Workspace} workspace @param {import("./server.js").Server} server */
@@ -68,7 +68,7 @@ export class Reads extends Emitter {
     this.#describe()
   }
 
-  /** Says whether it is in sight: nothing is asked for what nobody sees. @param {boolean} shown */
+  /** Sets whether it is visible; hidden views make no requests. @param {boolean} shown */
   show(shown) {
     this.#shown = shown
     if (shown && !this.#fresh) this.#readSoon()
@@ -91,11 +91,11 @@ export class Reads extends Emitter {
       return
     }
     if (!answer.passages && !this.#workspace.sound) this.#clear()
-    if (!answer.passages) return this.#say(this.#passages.length ? `As of the last sound text. ${answer.fault}` : `Shown when both documents are without errors. ${answer.fault}`)
+    if (!answer.passages) return this.#say(this.#passages.length ? `From the last valid text. ${answer.fault}` : `Shown when both documents have no errors. ${answer.fault}`)
     this.#say("")
     this.#texts = texts
     this.#draw(answer.passages, answer.tokens)
-    if (this.#marks.tokens && !borders) this.#readSoon()  // they were wanted while it was read without them
+    if (this.#marks.tokens && !borders) this.#readSoon()  // requested meanwhile
   }
 
   /** @param {string} words */
@@ -149,7 +149,7 @@ export class Reads extends Emitter {
     this.#highlight()
   }
 
-  // What was read of another document is not shown as this one's.
+  // Removes passages of another document.
   #clear() {
     this.#draw([], 0)
     this.#facts.textContent = ""
@@ -176,14 +176,14 @@ export class Reads extends Emitter {
 
   #describe() {
     const one = this.#passages[this.#current]
-    this.#readout.replaceChildren(...(one ? this.#words(one) : [this.#passages.length ? "Point at a part to see where it comes from; click it to go there." : ""]))
+    this.#readout.replaceChildren(...(one ? this.#words(one) : [this.#passages.length ? "Hover over a part to see its source; click to go there." : ""]))
   }
 
   /** @param {Api.ReadPassage} passage */
   #words({ author, path, tokens, start, cached, bytes: size, sees, meets, seam, why }) {
     const what = author === "argument" ? `argument ${path.split(":")[1]} of ${path.split(":")[0]}` : path || (author === "anonymous" ? "fixed text" : AUTHORS[author])
     const tier = this.tiers.find(({ name }) => name === cached)
-    const held = cached === null ? `computed each time${why && ` · ${why}`}` : `${tier?.label ?? cached}, ${bytes(size)} · saw ${sees ? plural(sees, "token") : "nothing before it"} when encoded`
+    const held = cached === null ? `computed each time${why && ` · ${why}`}` : `${tier?.label ?? cached}, ${bytes(size)} · encoded after ${sees ? plural(sees, "token") : "no other tokens"}`
     const at = tokens > 1 ? ` at ${count(start)}–${count(start + tokens - 1)}` : tokens ? ` at ${count(start)}` : ""
     return [h("strong", {}, what), `${seam ? " · white space between" : ""} · ${plural(tokens, "token")}${at} · ${held}`, meets ? h("span", { class: "warn" }, ` ${meets[0].toUpperCase()}${meets.slice(1)}.`) : ""]
   }
@@ -219,7 +219,7 @@ export class Reads extends Emitter {
     this.#reveal(index, this.#offset(index, selection))
   }
 
-  /** How far into a passage was clicked. @param {number} index @param {Selection | null} selection */
+  /** The clicked offset in a passage. @param {number} index @param {Selection | null} selection */
   #offset(index, selection) {
     const { focusNode: node, focusOffset } = selection ?? {}
     if (!node || !this.#body.contains(node)) return 0
@@ -245,7 +245,7 @@ export class Reads extends Emitter {
       await navigator.clipboard.writeText(this.#passages.map(({ text }) => text).join(""))
       this.#copy.textContent = "Copied"
     } catch {
-      this.#copy.textContent = "Select and copy it yourself"
+      this.#copy.textContent = "Copying is blocked: select the text and copy it"
     }
     setTimeout(() => { this.#copy.textContent = words }, 2000)
   }

@@ -1,8 +1,8 @@
-// What this browser remembers of how the page is used: places of borders, chosen tabs, what was seen once.
+// Settings of the page's layout in this browser: splits, tabs, and seen hints.
 
 const PREFIX = "prompt-cache-studio."
 
-/** What is kept under a name, null for nothing; with a value: keeps it, where the browser has room. @param {string} name @param {string} [value] */
+/** Returns a stored value or null; with a value, stores it if the browser has room. @param {string} name @param {string} [value] */
 export function remembered(name, value) {
   try {
     if (value !== undefined) localStorage.setItem(PREFIX + name, value)
@@ -14,5 +14,5 @@ export function remembered(name, value) {
 
 /** @param {string} name */
 export function forgotten(name) {
-  try { localStorage.removeItem(PREFIX + name) } catch { /* nothing was kept */ }
+  try { localStorage.removeItem(PREFIX + name) } catch { /* nothing stored */ }
 }

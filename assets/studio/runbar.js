@@ -1,4 +1,4 @@
-// Run and stop, and what is said of a run.
+// Run and stop buttons, and a run's status.
 import { count, h, milliseconds, overlapping, plural, times } from "./dom.js"
 import { Emitter } from "./events.js"
 import { AWAY, Job, STOPPED } from "./jobs.js"
@@ -6,11 +6,11 @@ import { WAITING } from "./panes.js"
 import { CHOICES, RunMenu } from "./runmenu.js"
 import { keysOf, pressed } from "./shortcuts.js"
 
-const GONE = `${AWAY} Nothing was run. Your text is kept.`
-const WENT = "Stopped: the studio's server went away."
+const GONE = `${AWAY} Nothing was run. Your text is not lost.`
+const WENT = "Stopped: the studio's server does not answer."
 const KINDS = { schema: "Schema", prompt: "Prompt" }
 
-/** What a run came to that nobody goes on with. @param {Api.RunFrame} frame @returns {Api.RunFrame} */
+/** The result of a run that nobody follows any more. @param {Api.RunFrame} frame @returns {Api.RunFrame} */
 export function cutOff(frame) {
   /** @param {Api.SideFrame} side @returns {Api.SideFrame} */
   const cut = side => side.state === "done" ? side : { ...side, waits: false, working: "", state: side.ttft_ms == null ? "not run" : "stopped" }
@@ -22,7 +22,7 @@ export function cutOff(frame) {
 }
 
 /**
- * "start": a run begins; "frame": there is more of it to show, and the last may come twice; "ended": the work for it is over; "fault": it was refused for one, which is to be seen; "encoded": all modules were.
+ * "start": a run begins; "frame": its progress, where the last may come twice; "ended": its job ended; "fault": an error to show; "encoded": all modules are encoded.
  * @extends {Emitter<{start: void, frame: Api.RunFrame, ended: Api.RunFrame, fault: import("./workspace.js").PlacedFault, encoded: void}>}
  */
 export class RunBar extends Emitter {
@@ -30,17 +30,17 @@ export class RunBar extends Emitter {
   #server
   /** @type {Job<any> | null} */
   #job = null
-  /** Gives up waiting for the model; null where nothing waits. @type {(() => void) | null} */
+  /** Cancels waiting for the model; null if not waiting. @type {(() => void) | null} */
   #unwait = null
   #menu = new RunMenu()
   #title = h("span", {}, CHOICES[this.#menu.choice].button)
   #run = h("button", { type: "button", class: "primary", id: "run", onclick: () => this.start() }, this.#title, h("kbd", {}, keysOf("run").replace("Enter", "↵")))
   #stop = h("button", { type: "button", id: "stop", disabled: true, onclick: () => this.stop() }, "Stop", h("kbd", {}, keysOf("stop")))
   #status = h("div", { class: "run-status", role: "status", "aria-live": "polite" })
-  /** What is said of a run, to be placed on the page. @type {HTMLElement} */
+  /** A run's status element. @type {HTMLElement} */
   status = this.#status
   #drawer
-  #awaits = false  // a workspace that is being opened
+  #awaits = false  // a workspace is being opened
 
   /**
    * @param {HTMLElement} host of the buttons
@@ -56,7 +56,7 @@ export class RunBar extends Emitter {
     host.append(h("div", { class: "run-bar", role: "group", "aria-label": "Run" }, h("div", { class: "run-split" }, this.#run, this.#menu.node), this.#stop, drawer.toggle))
     this.#menu.on("chosen", choice => { this.#title.textContent = CHOICES[choice].button; this.start() })
     drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
-    workspace.on("opened", () => { if (!this.#job) this.#say("") })  // it was said of another document
+    workspace.on("opened", () => { if (!this.#job) this.#say("") })  // the message was about another document
     workspace.on("typing", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
     document.addEventListener("keydown", event => {
       if (event.defaultPrevented) return
@@ -69,13 +69,13 @@ export class RunBar extends Emitter {
 
   get running() { return this.#job !== null }
 
-  /** Runs in a way that is remembered. @param {import("./runmenu.js").Choice} choice */
+  /** Sets the saved choice of what to run. @param {import("./runmenu.js").Choice} choice */
   choose(choice) { if (!this.#job) this.#menu.choose(choice) }
 
-  /** Does what is chosen beside Run. */
+  /** Runs the current choice. */
   async start() {
     if (this.#job || this.#awaits) return
-    // What was chosen to be opened is what is to be run.
+    // Wait for the workspace that is being opened.
     this.#awaits = true
     while (this.#workspace.opening) await this.#workspace.opening
     this.#awaits = false
@@ -102,7 +102,7 @@ export class RunBar extends Emitter {
     const end = await job.followed(this.#server.ask("run_prompt", { ...this.#request(job.key), mode }))
     if (end.result) return this.#finish(end.result)
     if (last) this.emit("frame", cutOff(last))
-    if (end.away) this.#refuse(last ? `${WENT} What came is shown; run again when it is back.` : GONE)
+    if (end.away) this.#refuse(last ? `${WENT} The partial answer is shown; run again when it is back.` : GONE)
     else this.#refuse((end.fault || end.error) ?? AWAY)
   }
 
@@ -115,8 +115,8 @@ export class RunBar extends Emitter {
     const end = await job.asked(this.#server.ask("encode_all", this.#request(job.key)))
     this.emit("encoded")
     if (end.result) this.#encoded(end.result)
-    else if (end.fault === STOPPED) { this.#refuse("Stopped; what was encoded stays.", "") }
-    else this.#refuse((end.fault || end.error) ?? `${AWAY} What was encoded stays; encode again when it is back.`)
+    else if (end.fault === STOPPED) { this.#refuse("Stopped; encoded modules stay.", "") }
+    else this.#refuse((end.fault || end.error) ?? `${AWAY} Encoded modules stay; encode again when it is back.`)
     this.#workspace.remeasure()
   }
 
@@ -126,14 +126,14 @@ export class RunBar extends Emitter {
     return { key, origin, settings, ...this.#workspace.texts() }
   }
 
-  /** Whether documents can be run; where they cannot, it is said why. @param {import("./workspace.js").Kind[]} kinds */
+  /** Whether documents can run; shows the reason if not. @param {import("./workspace.js").Kind[]} kinds */
   async #sound(kinds) {
     this.#buttons()
     if (this.#server.away) return this.#refuse(GONE)
     if (!this.#workspace.countsTokens && !await this.#model()) return false
     this.#say("Checking the documents…")
     const faults = await this.#workspace.faults()
-    // A module that is too long for the model does not matter to a prompt that leaves it out.
+    // A module that is too long for the model does not matter if the prompt omits it.
     const fault = faults?.find(({ severity, kind, counted }) => severity === "error" && kinds.includes(kind) && !(kind === "schema" && counted && kinds.length > 1))
     if (!faults) this.#refuse(GONE)
     else if (fault) this.#refuseFor(fault)
@@ -169,20 +169,20 @@ export class RunBar extends Emitter {
     const ratio = frame.comparison.ttft_speedup
     const warnings = frame.warnings.join(" ")
     const drawn = frame.settings.temperature > 0, differing = drawn ? null : frame.difference?.differing
-    const chance = ` At temperature ${frame.settings.temperature} texts are drawn and differ by chance: compare the first token.`
+    const chance = ` At temperature ${frame.settings.temperature} texts are sampled and differ by chance: compare the first token.`
     const texts = drawn ? chance : differing == null ? "" : differing ? ` ${plural(differing, "word")} of the texts differ${differing === 1 ? "s" : ""}.` : " The texts are the same."
     const unclear = overlapping(frame.comparison), sooner = frame.reuse?.scope === "" ? "Not read from the cache this time." : unclear ? "No clear difference in time." : ratio ? `First token ${times(ratio).join(" ")} with the cache.` : ""
     const summary = warnings || (sooner && sooner + texts)
     if (frame.state === "failed") this.#say(frame.message, "bad")
-    else this.#say(frame.state === "stopped" ? `Stopped${warnings ? "." : "; what was computed stays."} ${summary}` : `Done. ${summary}`, warnings ? "warn" : "")
+    else this.#say(frame.state === "stopped" ? `Stopped${warnings ? "." : "; computed segments stay."} ${summary}` : `Done. ${summary}`, warnings ? "warn" : "")
     this.#status.dataset.of = "run"
     this.emit("ended", frame)
     this.#workspace.remeasure()
   }
 
-  /** Waits for the model; whether it came before somebody stopped waiting. */
+  /** Waits for the model; returns whether it loaded before the user cancelled. */
   async #model() {
-    this.#say("The model is still being loaded: this begins when it is there.")
+    this.#say("The model is still loading: this starts once it is loaded.")
     /** @type {"came" | "stopped" | "gone"} */
     const end = await new Promise(resolve => {
       this.#unwait = () => resolve("stopped")
@@ -190,21 +190,21 @@ export class RunBar extends Emitter {
       this.#server.once("away", () => resolve("gone"))
     })
     this.#unwait = null
-    if (end === "stopped") this.#refuse("Stopped before the model was there; nothing was run.", "")
+    if (end === "stopped") this.#refuse("Stopped before the model was loaded; nothing was run.", "")
     if (end === "gone") this.#refuse(GONE)
     return end === "came"
   }
 
   /** @param {string} what @param {number} done @param {number} total */
   #encoding(what, done, total) {
-    const words = what === "encoded" ? "Writing what was encoded" : what ? `${what[0].toUpperCase()}${what.slice(1)}` : "Looking for what is encoded already"
+    const words = what === "encoded" ? "Writing segments" : what ? `${what[0].toUpperCase()}${what.slice(1)}` : "Looking for encoded segments"
     this.#say(`${words}…${total > 1 ? ` ${count(done)} of ${count(total)}` : ""}`)
   }
 
   /** @param {Api.EncodeReport} report */
   #encoded({ encoded, reused, elsewhere, tokens, seconds, kept, total, warnings }) {
-    const there = [reused && `${count(reused)} were there`, elsewhere && `${count(elsewhere)} came from another program`].filter(Boolean).join(", ")
-    const made = encoded ? `${plural(encoded, "segment")}, ${plural(tokens, "token")}, encoded in ${milliseconds(1000 * seconds)}` : "Nothing was missing"
+    const there = [reused && `${count(reused)} were stored already`, elsewhere && `${count(elsewhere)} came from another program`].filter(Boolean).join(", ")
+    const made = encoded ? `${plural(encoded, "segment")}, ${plural(tokens, "token")}, encoded in ${milliseconds(1000 * seconds)}` : "Everything was stored already"
     const lacking = kept < total ? ` ${count(total - kept)} of ${plural(total, "segment")} are not on disk: the budget of the cache is too small, or the disk is full.` : ""
     const mood = warnings.length || lacking ? "warn" : ""
     this.#refuse(`Done. ${made}${there ? `; ${there}` : ""}.${lacking} ${warnings.join(" ")}`.trim(), mood)
@@ -235,7 +235,7 @@ export class RunBar extends Emitter {
   }
 
   #buttons() {
-    // A button that is disabled would lose the focus: these say that they are, and do nothing.
+    // Disabled buttons lose the focus, so use aria-disabled.
     this.#run.setAttribute("aria-disabled", String(this.#job !== null))
     this.#menu.disabled = this.#job !== null
     if (!this.#job && document.activeElement === this.#stop) this.#run.focus()

@@ -1,4 +1,4 @@
-// What Run does: both sides, one of them, or encoding every module. The choice is remembered.
+// The choice of what Run does: both sides, one of them, or encoding every module.
 import { h } from "./dom.js"
 import { Emitter } from "./events.js"
 
@@ -8,14 +8,14 @@ const KEPT = "prompt-cache-studio.run"
 
 /** @type {Record<Choice, {title: string, button: string, about: string}>} */
 export const CHOICES = {
-  both: { title: "Both sides", button: "Run", about: "With the cache and without it, timed in turns" },
-  cached: { title: "Cached only", button: "Run cached", about: "The answer from the cache; what is missing is encoded first" },
+  both: { title: "Both sides", button: "Run", about: "Cached and uncached, timed in turns" },
+  cached: { title: "Cached only", button: "Run cached", about: "The cached answer; missing modules are encoded first" },
   uncached: { title: "Uncached only", button: "Run uncached", about: "The answer with every token computed" },
   encode: { title: "Encode all", button: "Encode all", about: "Computes and stores every module of the schema; no answer" },
 }
 
 /**
- * "chosen": one was, and is wanted at once.
+ * "chosen": a choice to run at once.
  * @extends {Emitter<{chosen: Choice}>}
  */
 export class RunMenu extends Emitter {
@@ -41,7 +41,7 @@ export class RunMenu extends Emitter {
     })
   }
 
-  /** @param {boolean} disabled while something runs */
+  /** @param {boolean} disabled during a run */
   set disabled(disabled) {
     this.#disabled = disabled
     this.#button.setAttribute("aria-disabled", String(disabled))

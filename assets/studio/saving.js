@@ -1,9 +1,9 @@
-// Files for the user: what the page holds, handed to the browser as a download.
+// Downloads of data in the page.
 import { h } from "./dom.js"
 
 const KEEP_MS = 10_000
 
-/** Hands a text to the browser as a file. @param {string} name @param {string} text */
+/** Downloads a text as a file. @param {string} name @param {string} text */
 export function download(name, text, type = "application/xml") {
   const url = URL.createObjectURL(new Blob([text], { type }))
   h("a", { href: url, download: name }).click()
@@ -13,13 +13,13 @@ export function download(name, text, type = "application/xml") {
 /** @param {string} name @param {unknown} value */
 export const downloadJson = (name, value) => download(name, `${JSON.stringify(value, null, 1)}\n`, "application/json")
 
-/** @param {string} name @param {Cell[][]} lines of cells, the titles first */
+/** @param {string} name @param {Cell[][]} lines of cells, titles first */
 export const downloadCsv = (name, lines) => download(name, csv(lines), "text/csv")
 
 /** @typedef {string | number | boolean | null | undefined} Cell */
 
 /**
- * Lines of cells as CSV (RFC 4180). A text that a spreadsheet would take for a formula gets an apostrophe before it.
+ * Lines of cells as CSV (RFC 4180). An apostrophe precedes texts that a spreadsheet would treat as formulas.
  * @param {Cell[][]} lines
  */
 export function csv(lines) {
@@ -33,7 +33,7 @@ function quoted(cell) {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 
-/** A name for a file out of words that people wrote. @param {string} words @param {string} ending without the dot */
+/** A file name from free text. @param {string} words @param {string} ending without the dot */
 export function fileName(words, ending) {
   const plain = words.normalize("NFKD").toLowerCase().replace(/[^\p{Letter}\p{Number}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 60)
   return `${plain || "untitled"}.${ending}`

@@ -1,4 +1,4 @@
-// What a cached token saves, by what runs have measured: of what is in the editors, or else of something else with the same model.
+// The time saved per cached token, measured by runs of the open texts, or else of the same model.
 import { originOf } from "./belonging.js"
 import { milliseconds } from "./dom.js"
 import { decidesReading } from "./owing.js"
@@ -17,18 +17,18 @@ export class Savings {
     this.#runs = [...this.#runs.filter(({ number }) => number !== run.number), run].sort((a, b) => a.number - b.number)
   }
 
-  /** What tokens that come from the cache save, in words. @param {number} tokens */
+  /** The time that cached tokens save, in words. @param {number} tokens */
   words(tokens) {
     const model = this.#belonging.modelDigest, runs = this.#runs.filter(run => run.of.model === model)
     const own = runs.findLast(run => this.#belonging.differences(originOf(run), decidesReading).length === 0), run = own ?? runs.at(-1)
     const rate = run ? perToken(run) : null
     if (!run || rate === null) return "run to see what it saves"
     const saved = milliseconds(Math.abs(tokens * rate)), verb = rate < 0 ? "costs" : "saves"
-    return own ? `${verb} ${saved}, its share of what run ${run.number} measured` : `${verb} about ${saved}, estimated from run ${run.number} of other texts`
+    return own ? `${verb} ${saved}, measured by run ${run.number}` : `${verb} about ${saved}, estimated from run ${run.number} of other texts`
   }
 }
 
-/** Milliseconds per token that is read and not computed; null where a side was not timed. @param {Api.RunFrame} run */
+/** Milliseconds saved per cached token; null if a side was not timed. @param {Api.RunFrame} run */
 function perToken({ sides: { cached, uncached } }) {
   const kept = cached.tokens.from_cache
   return cached.ttft_ms == null || uncached.ttft_ms == null || !kept ? null : (uncached.ttft_ms - cached.ttft_ms) / kept

@@ -1,4 +1,4 @@
-// What a run took, on one scale: the first time with its encoding, from the cache, and without the cache.
+// A run's times on one scale: the first time with encoding, cached, and uncached.
 import { count, h, milliseconds, plural, refill } from "./dom.js"
 
 const NICE = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]
@@ -7,28 +7,28 @@ const MOST_NAMES = 2
 /** @type {Row[]} */
 const EMPTY = ["First time", "From the cache", "Without the cache"].map(name => ({ name, words: "", ms: null, pieces: [], range: null }))
 
-/** The least round number that is not below a time. @param {number} time */
+/** Rounds a time up to a round number. @param {number} time */
 function roundUp(time) {
   const power = 10 ** Math.floor(Math.log10(time))
   return power * (NICE.find(step => step * power >= time * 0.999) ?? 10)
 }
 
-/** How far from 0 to the end of the scale, for a style. @param {number} part @param {number} whole */
+/** A share of the scale as a CSS width. @param {number} part @param {number} whole */
 const share = (part, whole) => `${whole ? Math.min(100, 100 * part / whole) : 0}%`
 
-/** @param {string[]} modules paths; "" for text of none */
+/** @param {string[]} modules paths; "" for text outside modules */
 function named(modules) {
   const names = modules.map(path => path ? path.split("/").at(-1) : "fixed text"), more = names.length - MOST_NAMES
   return more > 0 ? `${names.slice(0, MOST_NAMES).join(", ")} and ${count(more)} more` : names.join(", ")
 }
 
 /**
- * What the step ahead of the cached side did, in a sentence.
+ * Describes the encoding before the cached side.
  * @param {Api.EncodingFrame} encoding
- * @param {boolean} computed whether the promise of reuse had the whole prompt computed
+ * @param {boolean} computed whether the promise required computing the whole prompt
  */
 export function encodingWords({ state, modules, segments, tokens, ms, others, others_ms }, computed = false) {
-  if (state === "stopped") return "Stopped while encoding: what was computed stays."
+  if (state === "stopped") return "Stopped while encoding: computed segments stay."
   if (state !== "done") return ""
   if (computed && !segments) return "Nothing was read from the cache."
   const earlier = others_ms == null ? "" : `, in ${milliseconds(others_ms)}`
@@ -39,7 +39,7 @@ export function encodingWords({ state, modules, segments, tokens, ms, others, ot
 
 /**
  * @typedef {{name: string, words: string, ms: number | null, pieces: [string, number, string][], range: [number, number] | null, note?: string}} Row
- *   `pieces`: colour, time and words of each part of the bar; `note` stands in place of a bar
+ *   `pieces`: colour, time and words of each part of the bar; `note`: text instead of a bar
  */
 
 export class Scale {
@@ -49,7 +49,7 @@ export class Scale {
   #words = h("p", { class: "soft scale-words" })
   node = h("div", { class: "scale", role: "group", "aria-label": "Time to the first token" }, this.#rows, h("div", { class: "scale-base" }, this.#key, this.#axis), this.#words)
 
-  /** @param {Api.RunFrame | null} run @param {string} title which run it is */
+  /** @param {Api.RunFrame | null} run @param {string} title the run */
   show(run, title) {
     const rows = run ? this.#of(run) : EMPTY, longest = Math.max(0, ...rows.map(({ ms, range }) => Math.max(ms ?? 0, range?.[1] ?? 0)))
     const end = longest > 0 ? roundUp(longest) : 0
@@ -65,7 +65,7 @@ export class Scale {
     const earlier = colours.has("earlier"), now = colours.has("encode")
     /** @param {string} colour @param {string} words @param {string} title */
     const part = (colour, words, title) => h("span", { title }, h("i", { class: `scale-bar ${colour}` }), words)
-    refill(this.#key, ...(now ? [part("encode", earlier ? "now" : "encoding", "Encoded by this run")] : []), ...(earlier ? [part("earlier", now ? "earlier" : "encoded earlier", "Encoded by earlier runs, and timed then")] : []))
+    refill(this.#key, ...(now ? [part("encode", earlier ? "now" : "encoding", "Encoded by this run")] : []), ...(earlier ? [part("earlier", now ? "earlier" : "encoded earlier", "Encoded and timed by earlier runs")] : []))
   }
 
   /** @param {Api.RunFrame} run @returns {Row[]} */
@@ -80,11 +80,11 @@ export class Scale {
 
   /** @param {Api.EncodingFrame} encoding @param {Api.Payback | null} payback @param {Api.SideFrame} cached @returns {Row} */
   #first(encoding, payback, cached) {
-    const row = { name: "First time", words: "encoding what is missing, then the answer from the cache", range: null, pieces: [], ms: null }
-    if (encoding.state === "working") return { ...row, note: encoding.waits ? "waits for another run" : encoding.working === "encoded" ? "writing…" : encoding.working ? `${encoding.working} · ${encoding.done} of ${encoding.total}` : "looking for what is there…" }
+    const row = { name: "First time", words: "encoding of missing modules, then the cached answer", range: null, pieces: [], ms: null }
+    if (encoding.state === "working") return { ...row, note: encoding.waits ? "waits for another run" : encoding.working === "encoded" ? "writing…" : encoding.working ? `${encoding.working} · ${encoding.done} of ${encoding.total}` : "looking for stored segments…" }
     if (encoding.state === "stopped") return { ...row, note: "stopped" }
-    if (cached.ttft_ms != null && cached.cold_ms.length && !cached.samples_ms.length) return { ...row, note: "nothing is kept, so each run is the first" }
-    if (payback?.first_ms == null || cached.ttft_ms == null) return { ...row, note: cached.ttft_ms == null ? "" : "was encoded earlier, nobody wrote down how long it took" }
+    if (cached.ttft_ms != null && cached.cold_ms.length && !cached.samples_ms.length) return { ...row, note: "nothing is stored, so each run is the first" }
+    if (payback?.first_ms == null || cached.ttft_ms == null) return { ...row, note: cached.ttft_ms == null ? "" : "was encoded earlier; that time was not recorded" }
     const all = payback.first_ms - cached.ttft_ms, now = Math.min(all, encoding.ms ?? 0)
     /** @type {[string, number, string][]} */
     const pieces = [["earlier", all - now, `encoded by earlier runs in ${milliseconds(all - now)}`], ["encode", now, `encoded now in ${milliseconds(now)}`], ["cached", cached.ttft_ms, `then ${milliseconds(cached.ttft_ms)} from the cache`]]

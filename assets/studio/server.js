@@ -1,16 +1,16 @@
-// Questions to the server, and whether it is there: a light question each second, while somebody looks, tells slow from gone.
+// Requests to the server, and a light one each second while visible, to tell slow from gone.
 import { pause } from "./dom.js"
 import { Emitter } from "./events.js"
 
 const PATIENCE_MS = 20_000
 const BEAT_MS = 750
-const AGAIN_MS = 150  // a browser drops what it has asked when a network changes: only who is refused twice is gone
+const AGAIN_MS = 150  // browsers drop requests when a network changes: only two failures in a row count
 const LATE_MS = 5000
-const FAILED = "The studio's server failed at this: its terminal shows why. Your text is kept. Change the document, or try again."
-const LATE = `The studio's server took longer than ${PATIENCE_MS / 1000} seconds for this and goes on with it. Your text is kept. Try again later.`
+const FAILED = "The studio's server failed; its terminal shows the reason. Your text is not lost. Change the document, or try again."
+const LATE = `The studio's server took longer than ${PATIENCE_MS / 1000} seconds and is still working. Your text is not lost. Try again later.`
 
 /**
- * An answer, or a sentence of refusal, or nothing where no server is.
+ * An answer, an error message, or nothing without a server.
  * @template Answer
  * @typedef {(Answer & {error?: undefined, away?: undefined})
  *   | ({[Field in keyof Answer]?: undefined} & {error: string, away?: undefined})
@@ -18,10 +18,10 @@ const LATE = `The studio's server took longer than ${PATIENCE_MS / 1000} seconds
  */
 
 /** @typedef {Api.Questions} Questions */
-/** @typedef {{start: string, assets: string}} Here which start of the studio it is, and the path of its page's files */
+/** @typedef {{start: string, assets: string}} Here an id of the studio's start, and the path of the page's files */
 
 /**
- * "away": nobody listens any more; "back": somebody does again, whether the same or one that was started since; "late": an answer is overdue; "prompt": it came; "renewed": it has other files for the page.
+ * "away": the server does not answer; "back": it answers again, maybe after a restart; "late": an answer is overdue; "prompt": it arrived; "renewed": the page's files changed.
  * @extends {Emitter<{away: void, back: void, late: void, prompt: void, renewed: void}>}
  */
 export class Server extends Emitter {
@@ -54,13 +54,13 @@ export class Server extends Emitter {
       answer = undefined
     }
     const answered = typeof answer === "object" && answer !== null
-    // A call that failed says nothing of why; whether anybody is there tells a fault from an absence.
+    // A failed request has no reason; liveness tells an error from a missing server.
     if (!answered && !late) this.#heard(await Promise.race([this.#alive(), pause(PATIENCE_MS)]))
     const found = !answered && this.#away ? { away: true } : answered ? answer : { error: late ? LATE : FAILED }
     return /** @type {Reply<Questions[Name][1]>} */ (found)
   }
 
-  /** The states of a piece of work as they come; fewer than all where the server goes away. @param {string} key */
+  /** Yields a job's states as they arrive; incomplete if the server goes away. @param {string} key */
   async *states(key) {
     const answer = await fetch(new URL(`/work?${new URLSearchParams({ key })}`, import.meta.url), { cache: "no-store" })
     if (!answer.ok || !answer.body) return
@@ -86,7 +86,7 @@ export class Server extends Emitter {
     }
   }
 
-  /** Who is there; null where nobody is. An answer may take as long as it likes. @returns {Promise<Here | null>} */
+  /** The running server's identity; null if there is none. It may take any time. @returns {Promise<Here | null>} */
   async #alive() {
     for (let again = false; ; again = true) {
       try {
@@ -99,7 +99,7 @@ export class Server extends Emitter {
     }
   }
 
-  /** @param {Here | null | void} here nothing where that is not known */
+  /** @param {Here | null | void} here nothing if unknown */
   #heard(here) {
     if (here === undefined) return
     const other = here !== null && this.#here !== null && here.start !== this.#here.start

@@ -1,6 +1,6 @@
-// What the settings of a run take, by their declarations. The server goes by the same, and refuses in the same words.
+// Validates settings by their declarations, with the server's rules and messages.
 
-const SPELLED = 40  // characters of a value that a sentence repeats
+const SPELLED = 40  // characters of a value in a message
 
 /** @typedef {Record<string, any>} Settings by name */
 
@@ -14,10 +14,10 @@ export function takes({ kind, choices, least, most, above, pattern }, value) {
   return (least == null || value > least || (value === least && !above)) && (most == null || value <= most)
 }
 
-/** Whether a value is another than the default. @param {Api.SettingForm} setting @param {unknown} value */
+/** Whether a value differs from the default. @param {Api.SettingForm} setting @param {unknown} value */
 export const changed = (setting, value) => JSON.stringify(value) !== JSON.stringify(setting.default)
 
-/** What a setting must be, in a sentence. @param {Api.SettingForm} setting */
+/** A setting's rule as a sentence. @param {Api.SettingForm} setting */
 export const rule = ({ label, range }) => `${label} must be ${range}.`
 
 /** @param {unknown} value */
@@ -28,7 +28,7 @@ function spelled(value) {
 }
 
 /**
- * Kept settings as they can be used: what is not valid has its default.
+ * Saved settings with defaults in place of invalid values.
  * @param {Api.SettingForm[]} settings
  * @param {Settings} kept
  * @returns {{settings: Settings, names: string[], sentence: string}} which were set back; which and why in words, "" where none was
@@ -36,7 +36,7 @@ function spelled(value) {
 export function mended(settings, kept) {
   const known = settings.filter(({ name }) => Object.hasOwn(kept, name)), wrong = known.filter(one => !takes(one, kept[one.name]))
   const reasons = wrong.map(({ name, label, range }) => `${label} was ${spelled(kept[name])} and must be ${range}`)
-  const whose = wrong.length > 1 ? "These settings of the draft have their defaults again" : "This setting of the draft has its default again"
+  const whose = wrong.length > 1 ? "These settings of the draft were reset to their defaults" : "This setting of the draft was reset to its default"
   return {
     settings: Object.fromEntries(known.map(one => [one.name, wrong.includes(one) ? one.default : kept[one.name]])),
     names: wrong.map(({ name }) => name),

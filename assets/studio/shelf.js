@@ -1,4 +1,4 @@
-// Versions: what was open before something else was, and what was written to files; with what is different from now.
+// Versions: earlier workspaces and saved files, compared with the current texts.
 import { h, moment, refill } from "./dom.js"
 import { differenceTable } from "./difference.js"
 
@@ -6,11 +6,11 @@ export class Shelf {
   #workspace
   #server
   #shell
-  #list = h("ol", { class: "versions", "aria-label": "Versions, the latest first" })
+  #list = h("ol", { class: "versions", "aria-label": "Versions, latest first" })
   #shown = h("div", { class: "version", role: "region", "aria-label": "The chosen version", "aria-live": "polite" })
   #dialog = h("dialog", { class: "shelf", "aria-labelledby": "versions-title" },
     h("h2", { id: "versions-title" }, "Versions"),
-    h("p", { class: "soft" }, "A workspace is kept here when another is opened, and when a file is written: the last fifty."),
+    h("p", { class: "soft" }, "A version is saved when you open another workspace or save a file: the last fifty."),
     h("div", { class: "shelf-sides" }, this.#list, this.#shown),
     h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => this.#dialog.close() }, "Close")))
   #chosen = ""
@@ -19,7 +19,7 @@ export class Shelf {
    * @param {HTMLElement} host
    * @param {import("./workspace.js").Workspace} workspace
    * @param {import("./server.js").Server} server
-   * @param {import("./shell.js").Shell} shell shows sentences and opens workspaces
+   * @param {import("./shell.js").Shell} shell shows notices and opens workspaces
    */
   constructor(host, workspace, server, shell) {
     this.#workspace = workspace
@@ -36,8 +36,8 @@ export class Shelf {
       h("strong", {}, kept.name || "Untitled"), h("time", { class: "soft", datetime: kept.saved }, moment(kept.saved)))))
     this.#list.replaceChildren(...rows)
     this.#shown.replaceChildren(h("p", { class: "soft" }, rows.length
-      ? "Choose one to see what is different from what is open now."
-      : "Nothing yet. When you open another document, the one before it is kept here."))
+      ? "Choose one to compare it with the open documents."
+      : "No versions yet. When you open another document, the previous one is saved here."))
     this.#dialog.showModal()
   }
 

@@ -1,4 +1,4 @@
-// The head of the page: document, menu, model, and what has to be said to the user; beside it the rail of pages.
+// The page's header: document, menu, model and notices; and the navigation.
 import { count, h } from "./dom.js"
 import { Emitter } from "./events.js"
 import { FileMenu } from "./filemenu.js"
@@ -6,7 +6,7 @@ import { icon } from "./icons.js"
 import { Rail } from "./rail.js"
 
 /**
- * "shown": a page of the registry is.
+ * "shown": a page.
  * @extends {Emitter<{shown: string}>}
  */
 export class Shell extends Emitter {
@@ -19,7 +19,7 @@ export class Shell extends Emitter {
   #files
   #signs = h("div", { class: "signs" })
 
-  /** The place in the head for what acts on the open document from every page. */
+  /** Header buttons that act on the open document from every page. */
   tools = h("div", { class: "tools" })
 
   /**
@@ -63,10 +63,10 @@ export class Shell extends Emitter {
   /** @param {Api.Start} start */
   start(start) { this.#files.start(start) }
 
-  /** What is being done for the model that is not there yet. @param {string} words */
+  /** Shows the model's loading progress. @param {string} words */
   loading(words) { this.#pill.textContent = `${words}…` }
 
-  /** The model is there. @param {Api.ModelFacts} model */
+  /** Shows the loaded model. @param {Api.ModelFacts} model */
   model(model) {
     const rounded = /^(int\d+|four-bit)$/.test(model.weights) ? ` · ${model.weights} weights` : ""
     this.#pill.replaceChildren(h("span", { class: "name" }, model.own_name), ` · ${model.device} · ${model.dtype}${rounded}`)
@@ -76,25 +76,25 @@ export class Shell extends Emitter {
       h("p", { class: "soft" }, `${model.family}; ${count(model.context_length)} tokens of context; ${count(model.bytes_per_token)} bytes of cache per token.`))
   }
 
-  /** @param {string} page @param {string} [place] in it */
+  /** @param {string} page @param {string} [place] in the page */
   go(page, place) { this.#rail.go(page, place) }
 
-  /** The place of a page is there, which may be the one that is shown. */
+  /** Shows the page if its element was mounted. */
   unveil() { this.#rail.unveil() }
 
-  /** What the File menu offers now. */
+  /** The File menu's commands. */
   fileCommands() { return this.#files.commands() }
 
-  /** A sign in the head that does something. @param {string} name of the sign @param {string} title @param {() => unknown} action */
+  /** An icon button in the header. @param {string} name of the icon @param {string} title @param {() => unknown} action */
   sign(name, title, action) {
     this.#signs.prepend(h("button", { type: "button", class: "quiet sign-button", "aria-label": title, title, onclick: action }, icon(name)))
   }
 
-  /** The pages of the registry, in its order. */
+  /** The pages in order. */
   get pages() { return this.#rail.entries }
 
   /**
-   * A sentence at the top of the page, with buttons [words, action]; it stays until it is dismissed.
+   * Shows a notice with buttons [words, action] until the user dismisses it.
    * @param {string} sentence
    * @param {{key?: string, actions?: import("./files.js").Action[], mood?: string, closed?: () => unknown}} options
    */
@@ -111,23 +111,23 @@ export class Shell extends Emitter {
   dismiss(key) { for (const node of this.#notices.querySelectorAll("[data-notice]")) if (node.getAttribute("data-notice") === key) node.remove() }
 
   /**
-   * Opens a workspace by asking the server `question`; the present one goes to the shelf.
+   * Opens a workspace through an endpoint; the current one becomes a version.
    * @template {import("./opener.js").Question} Question
    * @param {Question} question
    * @param {Omit<Api.Questions[Question][0], "page">} request
    */
   open(question, request) { return this.#files.opener.open(question, request) }
 
-  /** Keeps the draft, and writes each document to the file that it came from. */
+  /** Saves the draft and each document to its file. */
   save() { return this.#files.save() }
 
-  /** What is in the folder, after something was written there. @param {string[]} [files] */
+  /** Updates the list of the folder's documents. @param {string[]} [files] */
   saved(files) { if (files) this.#files.saved(files) }
 
-  /** The name of the page that is shown. */
+  /** The current page's name. */
   get page() { return this.#rail.page }
 
-  /** The place in it that the address names; "" for all of it. */
+  /** The URL's part after the page's name, or "". */
   get place() { return this.#rail.place }
 
   #followTheme() {
@@ -135,7 +135,7 @@ export class Shell extends Emitter {
     if (chosen) document.body.classList.toggle("dark", chosen === "dark")
   }
 
-  /** Turns the page light or dark. */
+  /** Switches between light and dark. */
   turn() {
     const dark = document.body.classList.toggle("dark")
     localStorage.setItem("prompt-cache-studio.theme", dark ? "dark" : "light")
@@ -146,12 +146,12 @@ export class Shell extends Emitter {
     workspace.on("unchecked", sentence => { if (sentence) this.notice(sentence, { key: "unchecked" }); else this.dismiss("unchecked") })
     workspace.on("notice", sentence => this.notice(sentence, { key: "document" }))
     this.#server.on("away", () => this.notice(workspace.keepHere()
-      ? "The studio's server does not answer. Your text is kept in this browser, and is saved when the server is back and this page is open."
+      ? "The studio's server does not answer. Your text is stored in this browser. It is saved when the server is back and this page is open."
       : "The studio's server does not answer, and this browser has no room for your text: leave the page open until the server is back.", { key: "away" }))
     this.#server.on("back", () => this.dismiss("away"))
-    this.#server.on("late", () => this.notice("The studio's server is there and answers late: the machine is busy. Nothing is lost.", { key: "late", mood: "info" }))
+    this.#server.on("late", () => this.notice("The studio's server is slow because the machine is busy. Nothing is lost.", { key: "late", mood: "info" }))
     this.#server.on("prompt", () => this.dismiss("late"))
-    this.#server.on("renewed", () => this.notice("Another version of the studio was started. Your text is kept: load the page again to use that version.",
-      { key: "renewed", mood: "info", actions: [["Load the page again", () => location.reload()]] }))
+    this.#server.on("renewed", () => this.notice("Another version of the studio was started. Your text is not lost: reload the page to use that version.",
+      { key: "renewed", mood: "info", actions: [["Reload the page", () => location.reload()]] }))
   }
 }

@@ -1,13 +1,13 @@
-// From a place in a text that a model reads to the place in the document that it was written in.
+// Maps offsets in the model's input to offsets in the documents.
 
 const SKIPPED = /\s+|<!--[^]*?-->|<!\[CDATA\[|\]\]>/y
 const ENTITY = /&#?\w+;/y
 const BEGINS = /^(?:<arg\b[^>]*>|[\w.:-]+\s*=\s*["'])/
 
 /**
- * The offset in `source` that stands for the end of `before`. White space, comments and entities are written otherwise than they are read.
+ * The offset in `source` at the end of `before`. White space, comments and entities differ between both.
  * @param {string} source of a passage
- * @param {string} before the beginning of what is read of it
+ * @param {string} before the start of the passage's text
  */
 export function placeIn(source, before) {
   let place = BEGINS.exec(source)?.[0].length ?? 0
@@ -15,7 +15,7 @@ export function placeIn(source, before) {
   const skip = () => { SKIPPED.lastIndex = place; const found = SKIPPED.exec(source); if (found) place += found[0].length; return found !== null }
   for (const character of before) {
     if (/\s/.test(character)) continue
-    while (skip()) { /* what is not read as it is written */ }
+    while (skip()) { /* source differs from the text here */ }
     ENTITY.lastIndex = place
     place += ENTITY.exec(source)?.[0].length ?? character.length
   }
@@ -24,7 +24,7 @@ export function placeIn(source, before) {
 }
 
 /**
- * The same place in a text after an edit; inside the edit, its beginning.
+ * The same place after an edit; inside the edit, its start.
  * @param {number} place @param {string} before @param {string} after
  */
 export function moved(place, before, after) {

@@ -1,21 +1,21 @@
-// A border between two panels that is dragged, or moved with the arrow keys. Its place is remembered, as a share of the whole.
+// A separator between two panels, moved by mouse or arrow keys. Its position is saved as a share of the whole.
 import { h } from "./dom.js"
 import { forgotten, remembered } from "./remembering.js"
 
 const STEP = 2, LEAP = 10  // percent
 
 /**
- * @typedef {{name: string, label: string, least: number, most: number, usual: number}} Border `name`: that it is remembered by, and of its
- *   CSS variable; `label`: what is resized; the rest in percent of the whole
+ * @typedef {{name: string, label: string, least: number, most: number, usual: number}} Border `name`: key of the saved position, and name of its
+ *   CSS variable; `label`: the resized panel; all else in percent of the whole
  */
 
 /**
- * A border: the place of its middle, in percent, is the variable --NAME of `whole`.
- * @param {HTMLElement} whole the width of which is shared
+ * A separator: its position in percent is the CSS variable --NAME of `whole`.
+ * @param {HTMLElement} whole the element to split
  * @param {Border} border
  */
 export function separator(whole, { name, label, least, most, usual }) {
-  const key = `split-${name}`, node = h("div", { class: "split", role: "separator", tabindex: "0", "aria-orientation": "vertical", "aria-label": label, "aria-valuemin": String(least), "aria-valuemax": String(most), title: "Drag, or press the arrow keys; a double click puts it back" })
+  const key = `split-${name}`, node = h("div", { class: "split", role: "separator", tabindex: "0", "aria-orientation": "vertical", "aria-label": label, "aria-valuemin": String(least), "aria-valuemax": String(most), title: "Drag, or press the arrow keys; double-click to reset" })
   let place = usual
   const put = (/** @type {number} */ wanted) => {
     place = Math.min(most, Math.max(least, wanted))

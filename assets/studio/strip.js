@@ -1,4 +1,4 @@
-// The prompt along its positions: to scale, or each part as wide as the others. A part leads to its source.
+// The prompt along its positions: to scale, or in equal parts. A part links to its source.
 import { originOf } from "./belonging.js"
 import { bytes, count, debounce, h, nats, plural } from "./dom.js"
 import { Emitter } from "./events.js"
@@ -9,8 +9,8 @@ import { Savings } from "./savings.js"
 const KINDS = { anonymous: "fixed text", module: "module", argument: "argument", text: "new text" }
 const KEPT = "prompt-cache-studio.strip-scale"
 const TICK_PX = 72
-const OLD_AFTER_MS = 600  // the next look at the texts is there sooner, as a rule
-/** Settings that say where segments stand and what they see. @param {string} name */
+const OLD_AFTER_MS = 600  // usually more than the time to the next check
+/** Settings of positions and attention. @param {string} name */
 const placing = name => ["scope", "placement"].includes(name)
 
 /**
@@ -19,18 +19,18 @@ const placing = name => ["scope", "placement"].includes(name)
  */
 
 /**
- * "reveal": a place in a document is wanted.
+ * "reveal": a place in a document to show.
  * @extends {Emitter<{reveal: {kind: Kind, from: number}}>}
  */
 export class Strip extends Emitter {
-  #track = h("div", { class: "track", tabindex: "0", role: "group", "aria-label": "The prompt along its positions; arrow keys step through it, Enter goes to the source of a part" })
+  #track = h("div", { class: "track", tabindex: "0", role: "group", "aria-label": "The prompt along its positions; arrow keys move between parts, Enter goes to the source" })
   #axis = h("div", { class: "axis", "aria-hidden": "true" })
   #owes = h("div", { class: "owes", "aria-hidden": "true", "data-empty": true })
   #readout = h("p", { class: "readout", role: "status" })
   #scales = h("div", { class: "scales", role: "group", "aria-label": "Width of the parts" })
   #missing = h("li", { hidden: true }, h("i", { class: "swatch module uncached" }), "still to compute")
   #rewritten = h("li", { hidden: true }, h("i", { class: "swatch module rewritten" }), "computed each time")
-  #owesKey = h("li", { class: "owes-key", hidden: true }, h("i", { class: "swatch owes-swatch" }), "owed by the answer")
+  #owesKey = h("li", { class: "owes-key", hidden: true }, h("i", { class: "swatch owes-swatch" }), "influence on the answer")
   #summary = ""
   #equal = localStorage.getItem(KEPT) === "equal"
   /** @type {DrawnPiece[]} */
@@ -44,7 +44,7 @@ export class Strip extends Emitter {
   #origin = null
   #age = ""
   #ageSoon = debounce(OLD_AFTER_MS, () => this.#showAge())
-  /** The tiers in words. @type {Api.TierWords[]} */
+  /** The tiers' names. @type {Api.TierWords[]} */
   tiers = []
 
   /** @param {HTMLElement} host @param {import("./workspace.js").Workspace} workspace @param {import("./belonging.js").Belonging} belonging @param {Owing} owing */
@@ -73,11 +73,11 @@ export class Strip extends Emitter {
       this.#showAge()
     })
     belonging.on("changed", () => this.#ageSoon())
-    this.#summary = "Drawn when the documents are read."
+    this.#summary = "Shown once the documents are checked."
     this.#say()
   }
 
-  /** A run that was measured. @param {Api.RunFrame} run */
+  /** Adds a run's measurements. @param {Api.RunFrame} run */
   note(run) {
     this.#savings.note(run)
     this.#say()
@@ -88,7 +88,7 @@ export class Strip extends Emitter {
     this.#current = -1
     this.#pieces = (strip?.pieces ?? []).filter(({ tokens }) => tokens > 0).map(piece => ({ ...piece, node: h("span") }))
     this.#total = strip?.total ?? 0
-    if (!strip) this.#summary = "Shown when both documents are without errors."
+    if (!strip) this.#summary = "Shown when both documents have no errors."
     else {
       const share = strip.total ? Math.round(100 * strip.cached / strip.total) : 0
       const there = strip.pieces.filter(({ cached }) => cached !== "none").reduce((sum, { tokens }) => sum + tokens, 0)
@@ -108,7 +108,7 @@ export class Strip extends Emitter {
     this.#say()
   }
 
-  // What is drawn of something else than there is now is grey, and says of what.
+  // An outdated layout is grey with a note.
   #showAge() {
     this.#age = this.#origin ? this.#belonging.sentence(this.#origin, placing) : ""
     this.#track.toggleAttribute("data-old", this.#age !== "")
@@ -118,7 +118,7 @@ export class Strip extends Emitter {
   /** @param {boolean} equal */
   #scale(equal) {
     this.#equal = equal
-    try { localStorage.setItem(KEPT, equal ? "equal" : "scale") } catch { /* not remembered */ }
+    try { localStorage.setItem(KEPT, equal ? "equal" : "scale") } catch { /* not stored */ }
     this.#scales.querySelectorAll("button").forEach((button, at) => button.setAttribute("aria-pressed", String(equal === (at === 1))))
     this.#stretch()
   }
@@ -130,7 +130,7 @@ export class Strip extends Emitter {
     this.#ticks()
   }
 
-  // Where parts begin, if each is as wide as the others; else round numbers of tokens.
+  // Starts of parts if they are equal; else round numbers of tokens.
   #ticks() {
     const width = this.#track.clientWidth, left = this.#track.getBoundingClientRect().left
     if (!width || !this.#pieces.length) return this.#axis.replaceChildren()
@@ -176,7 +176,7 @@ export class Strip extends Emitter {
     const reused = !why && kind !== "text" && kind !== "argument" && size > 0 || cached !== "none"
     const held = reused ? [size ? bytes(size) : "", tier?.label ?? cached, this.#savings.words(tokens)] : ["computed each time", why]
     const owed = this.#owedTo(piece)
-    if (owed) held.push(`the answer owes it ${nats(Math.max(0, owed.dependence))} nats a token`)
+    if (owed) held.push(`influence on the answer: ${nats(Math.max(0, owed.dependence))} nats per token`)
     return [h("strong", {}, what), ["", plural(tokens, "token"), at, ...held].filter((one, place) => place === 0 || one).join(" · ")]
   }
 
@@ -191,7 +191,7 @@ export class Strip extends Emitter {
 
   #say() {
     const piece = this.#pieces[this.#current]
-    this.#readout.replaceChildren(...(piece ? this.#describe(piece) : [this.#age ? `Drawn ${this.#age}. It is drawn again once this can be read.` : this.#summary]))
+    this.#readout.replaceChildren(...(piece ? this.#describe(piece) : [this.#age ? `Drawn ${this.#age}. It is redrawn once the documents are valid.` : this.#summary]))
   }
 
   /** @param {KeyboardEvent} event */
@@ -211,7 +211,7 @@ export class Strip extends Emitter {
   }
 }
 
-/** The least of 1, 2, 5, 10, … that is not below a number. @param {number} least */
+/** The smallest of 1, 2, 5, 10, … that is at least a number. @param {number} least */
 function roundStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, least)))
   return [1, 2, 5, 10].map(one => one * power).find(one => one >= least) ?? 10 * power

@@ -1,4 +1,4 @@
-// Puts the page together. Gradio hands over one host element after another; a page of the studio is mounted when its own are there.
+// Assembles the page. Gradio mounts host elements one by one; each page starts when its own are mounted.
 import { Belonging } from "./belonging.js"
 import { Coach } from "./coach.js"
 import { Commands } from "./commands.js"
@@ -15,7 +15,7 @@ import { Workspace } from "./workspace.js"
 const FONTS_MS = 1500
 const ASK_MODEL_MS = 300
 const ASK_NEWS_MS = 3000
-const EDITORS = "author"  // the page that holds the editors of the workspace, which all pages share
+const EDITORS = "author"  // the page with the editors of the shared workspace
 
 /**
  * @typedef {{
@@ -26,13 +26,13 @@ const EDITORS = "author"  // the page that holds the editors of the workspace, w
 /** @typedef {import("./views.js").View} View */
 
 /**
- * What the pages share. "stored": the store may hold something else now; "model": it is loaded, or another one than before; "restored": the documents of a kept run are open, by its id.
+ * The shared state of pages. "stored": the store may have changed; "model": a model was loaded; "restored": a stored run's documents are open, by its id.
  * @extends {Emitter<{stored: void, model: Api.ModelFacts, restored: string}>}
  */
 export class Studio extends Emitter {
   /**
    * @param {Parts} gradio of the shell's host
-   * @param {Record<string, HTMLElement>} elements by the names of their hosts
+   * @param {Record<string, HTMLElement>} elements by host name
    * @param {Workspace} documents
    * @param {Server} asked
    */
@@ -43,7 +43,7 @@ export class Studio extends Emitter {
     this.workspace = documents
     this.server = asked
     this.commands = new Commands()
-    /** The model that is loaded; null before. @type {Api.ModelFacts | null} */
+    /** The loaded model; null before. @type {Api.ModelFacts | null} */
     this.model = null
     this.on("model", model => { this.model = model })
     this.belonging = new Belonging(documents)
@@ -79,7 +79,7 @@ const awaited = new Map()
 /** @type {Parts | null} */
 let gradio = null
 
-/** The element of a host, when Gradio has handed it over. @param {string} part @returns {Promise<HTMLElement>} */
+/** A host element, once Gradio has mounted it. @param {string} part @returns {Promise<HTMLElement>} */
 function hosted(part) {
   if (hosts[part]) return Promise.resolve(hosts[part])
   return new Promise(resolve => {
@@ -88,7 +88,7 @@ function hosted(part) {
   })
 }
 
-// The editors measure their lines once; a font that comes later would leave the line numbers beside other lines.
+// The editors measure lines once; fonts that load later would misalign line numbers.
 function fontsReady() {
   const faces = ["400", "700"].map(weight => document.fonts.load(`${weight} 13px "IBM Plex Mono"`))
   return Promise.race([Promise.all(faces), pause(FONTS_MS)]).catch(() => {})
@@ -107,7 +107,7 @@ async function start() {
 /** @param {Studio} studio @param {Views} views */
 async function begin(studio, views) {
   const again = () => begin(studio, views)
-  try { await views.mount(EDITORS) } catch { return studio.shell.notice("The editors could not be loaded.", { key: "editors", actions: [["Load the page again", () => location.reload()]] }) }
+  try { await views.mount(EDITORS) } catch { return studio.shell.notice("The editors could not be loaded.", { key: "editors", actions: [["Reload the page", () => location.reload()]] }) }
   const answer = await server.ask("open_workspace", {})
   if (answer.away) {
     server.once("back", again)
@@ -126,11 +126,11 @@ async function begin(studio, views) {
   studio.coach.begin()
 }
 
-// The page is there before the model, which takes longer to load; later, here or in another tab, another may take its place.
+// The page loads before the model. Later another model may replace it, here or in another tab.
 /** @param {Studio} studio */
 async function awaitModel(studio) {
   let waited = false, known = 0
-  server.on("back", () => { known = 0; dispatchEvent(new Event("studio-model")) })  // one that was started since may have another
+  server.on("back", () => { known = 0; dispatchEvent(new Event("studio-model")) })  // a restarted studio may have another model
   for (;;) {
     const answer = server.away || (document.hidden && known) ? null : await server.ask("model", {})
     if (answer?.model && answer.number !== known) {
@@ -147,7 +147,7 @@ async function awaitModel(studio) {
   }
 }
 
-/** A while, or less where somebody comes back to the page, or has loaded another model. */
+/** Waits, but less if the user returns or loads another model. */
 async function news() {
   const over = new AbortController()
   const told = new Promise(resolve => {

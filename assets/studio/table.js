@@ -1,9 +1,8 @@
-// A table that is sorted, filtered, chosen from and walked with the arrow keys.
-// A row keeps its element while its data stay the same, so what is being written in one is not lost when others change.
+// A table with sorting, filters, selection and arrow keys. A row keeps its element while its data are unchanged, so that text being typed survives updates.
 import { count, h, refill } from "./dom.js"
 import { Emitter } from "./events.js"
 
-const AT_ONCE = 200  // rows, and as many again with each press of the button below them
+const AT_ONCE = 200  // rows, and as many more with each press of the button below
 const CONTROLS = "button, input, select, a[href]"
 
 /** @typedef {import("./dom.js").Child} Child */
@@ -25,7 +24,7 @@ const CONTROLS = "button, input, select, a[href]"
  */
 
 /**
- * "shown": other rows are, after a sort or a filter; "chosen": others are.
+ * "shown": the rows after a sort or a filter; "chosen": the selection.
  * @template Row
  * @extends {Emitter<{shown: Row[], chosen: Row[]}>}
  */
@@ -64,7 +63,7 @@ export class Table extends Emitter {
     this.#list()
   }
 
-  /** All rows, whether they are shown or not. @param {Row[]} rows */
+  /** Sets all rows, visible or not. @param {Row[]} rows */
   fill(rows) {
     this.#rows = rows
     const there = new Set(rows.map(this.#options.key)), chosen = this.#chosen.size
@@ -74,7 +73,7 @@ export class Table extends Emitter {
     if (this.#chosen.size !== chosen) this.emit("chosen", this.chosen)
   }
 
-  /** Shows rows that have all the words, and that `also` takes. @param {string} words @param {(row: Row) => boolean} also */
+  /** Shows rows that contain all words and pass `also`. @param {string} words @param {(row: Row) => boolean} also */
   filter(words, also = () => true) {
     this.#words = words.toLowerCase().split(/\s+/).filter(Boolean)
     this.#also = also
@@ -82,10 +81,10 @@ export class Table extends Emitter {
     this.#list()
   }
 
-  /** The rows that pass the filter, as they are sorted. */
+  /** The rows that pass the filter, sorted. */
   get shown() { return this.#shown }
 
-  /** The chosen rows, as they are sorted; those that the filter hides are not chosen any more than they are shown. */
+  /** The selected rows, sorted, without rows hidden by the filter. */
   get chosen() { return this.#shown.filter(row => this.#chosen.has(this.#options.key(row))) }
 
   /** @param {Iterable<string>} keys */
@@ -95,12 +94,12 @@ export class Table extends Emitter {
     this.emit("chosen", this.chosen)
   }
 
-  /** The rows that are shown as lines of cells, the titles first: for a file. */
+  /** The visible rows as lines of cells, titles first, for export. */
   lines() { return [this.#options.columns.map(({ title }) => title), ...this.#shown.map(row => this.#options.columns.map(({ value }) => value(row)))] }
 
   focus() { this.#scroll.focus() }
 
-  /** Shows something below one row, and below no other; null shows nothing. @param {string} key @param {Child} content */
+  /** Shows content below one row only; null removes it. @param {string} key @param {Child} content */
   expand(key, content) {
     const cells = this.#options.columns.length + (this.#options.choice ? 1 : 0)
     this.#below = content ? { key, node: h("tr", { class: "expansion" }, h("td", { colspan: String(cells) }, content)) } : null
@@ -148,7 +147,7 @@ export class Table extends Emitter {
 
   #chooseAll() {
     const all = this.#shown.length > 0 && this.chosen.length === this.#shown.length
-    const box = h("input", { type: "checkbox", "data-key": "all", "aria-label": `Choose all ${count(this.#shown.length)} that are shown`, checked: all, indeterminate: !all && this.chosen.length > 0,
+    const box = h("input", { type: "checkbox", "data-key": "all", "aria-label": `Choose all ${count(this.#shown.length)} shown`, checked: all, indeterminate: !all && this.chosen.length > 0,
       onchange: () => this.choose(box.checked ? this.#shown.map(this.#options.key) : []) })
     return box
   }
@@ -183,10 +182,10 @@ export class Table extends Emitter {
     else this.focus()
   }
 
-  // The rows without what is shown below one of them.
+  // The rows without expanded content.
   #lines() { return [...this.#body.children].filter(row => row instanceof HTMLElement && row.dataset.row !== undefined) }
 
-  // Up and down go to the same control of the next row, Home and End with Ctrl to that of the first and the last.
+  // Up and down move to the same control of the next row, Ctrl-Home and Ctrl-End to the first and last row.
   /** @param {KeyboardEvent} event */
   #walk(event) {
     const { target, key, ctrlKey } = event, rows = this.#lines()
@@ -205,7 +204,7 @@ export class Table extends Emitter {
 const collator = new Intl.Collator(undefined, { numeric: true })
 
 /**
- * Texts as people order them, numbers as numbers, and what is missing always last.
+ * Compares texts by locale and numbers by value; missing values are last.
  * @param {string | number | null | undefined} a
  * @param {string | number | null | undefined} b
  * @param {1 | -1} way

@@ -1,4 +1,4 @@
-// Panels that share a place: one is shown, or two side by side where there is room for them. The choice is remembered.
+// Tabs: one panel, or two side by side if there is room. The choice is saved.
 import { h } from "./dom.js"
 import { Emitter } from "./events.js"
 import { remembered } from "./remembering.js"
@@ -7,7 +7,7 @@ import { separator } from "./splits.js"
 /** @typedef {{title: string, tab: HTMLButtonElement, mark: HTMLElement, panel: HTMLElement}} Tab */
 
 /**
- * "shown": a panel is.
+ * "shown": a panel.
  * @extends {Emitter<{shown: string}>}
  */
 export class Tabs extends Emitter {
@@ -23,9 +23,9 @@ export class Tabs extends Emitter {
   #toggle = h("button", { type: "button", class: "quiet beside", hidden: true, onclick: () => this.#turn() }, "Side by side")
 
   /**
-   * @param {string} name that the choice is remembered by
+   * @param {string} name key of the saved choice
    * @param {string} label of all panels
-   * @param {{pair?: [string, string], room?: number}} options `pair`: two that can stand side by side, where there are `room` pixels
+   * @param {{pair?: [string, string], room?: number}} options `pair`: two panels to show side by side from `room` pixels on
    */
   constructor(name, label, { pair, room = Infinity } = {}) {
     super()
@@ -36,11 +36,11 @@ export class Tabs extends Emitter {
     this.#list = h("div", { class: "tab-list", role: "tablist", "aria-label": label })
     this.#list.addEventListener("keydown", event => this.#key(event))
     this.node = h("div", { class: "tabs" }, h("div", { class: "tab-bar" }, this.#list, h("span", { class: "grow" }), this.#toggle), this.#stage)
-    if (pair) this.#stage.append(separator(this.#stage, { name: `${name}-pair`, label: "Width of the left one of two panels", least: 25, most: 75, usual: 50 }))
+    if (pair) this.#stage.append(separator(this.#stage, { name: `${name}-pair`, label: "Width of the left panel", least: 25, most: 75, usual: 50 }))
     if (pair) new ResizeObserver(([{ contentRect }]) => this.#fit(contentRect.width >= room)).observe(this.node)
   }
 
-  /** @param {string} name @param {string} title @param {HTMLElement} content @param {string} [short] title where there is little room */
+  /** @param {string} name @param {string} title @param {HTMLElement} content @param {string} [short] short title */
   add(name, title, content, short) {
     const mark = h("span", { class: "tab-mark" }), id = `${this.#name}-${name}`
     const tab = h("button", { type: "button", role: "tab", id: `${id}-tab`, "aria-controls": `${id}-panel`, onclick: () => this.show(name) }, ...(short ? [h("span", { class: "tab-long" }, title), h("span", { class: "tab-short", "aria-hidden": "true" }, short)] : [title]), mark)
@@ -51,7 +51,7 @@ export class Tabs extends Emitter {
     this.#paint()
   }
 
-  /** The name of the panel that is chosen. */
+  /** The current panel's name. */
   get shown() { return this.#tabs.has(this.#chosen) ? this.#chosen : [...this.#tabs.keys()][0] }
 
   /** @param {string} name */
@@ -64,7 +64,7 @@ export class Tabs extends Emitter {
     if (changed) this.emit("shown", name)
   }
 
-  /** A few words at a tab, as the number of its faults. @param {string} name @param {string} words @param {string} [mood] */
+  /** Adds a few words to a tab, such as its number of errors. @param {string} name @param {string} words @param {string} [mood] */
   mark(name, words, mood = "") {
     const tab = this.#tabs.get(name)
     if (!tab) return

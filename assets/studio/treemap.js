@@ -1,11 +1,11 @@
-// Bytes by schema and module as rectangles that can be chosen, and the fixed colour of a schema.
+// Bytes by schema and module as rectangles, with a fixed colour per schema.
 import { bytes, count, h, refill } from "./dom.js"
 
 const LABEL_WIDTH = 36, LABEL_HEIGHT = 24
-// Hues that are none of the meaning colours (teal, orange, purple), in degrees of OKLCH.
+// Hues other than teal, orange and purple, which have meanings, in degrees of OKLCH.
 const HUES = [[95, 150], [225, 275], [335, 380]], STEPS = 12, LIGHTNESS = [42, 50]
 
-/** The colour of a schema: the same for the same name, and dark enough for white words on it. @param {string} name */
+/** A schema's colour: fixed by its name, and dark enough for white text. @param {string} name */
 export function schemaColour(name) {
   if (!name) return "#4b5563"
   let hash = 2166136261
@@ -22,7 +22,7 @@ export function swatch(name) {
 }
 
 /**
- * Rectangles in percent for values, largest first: cut in two across the longer side, again and again.
+ * Rectangles in percent for values, largest first, by repeated halving of the longer side.
  * @template {{value: number}} Item
  * @param {Item[]} items
  * @param {number} aspect width over height
@@ -40,7 +40,7 @@ export function treemap(items, aspect, x = 0, y = 0, width = 100, height = 100) 
     : [...treemap(items.slice(0, split), aspect, x, y, width, height * share), ...treemap(items.slice(split), aspect, x, y + height * share, width, height * (1 - share))]
 }
 
-/** A schema and one of its modules; without a path the whole schema. @typedef {{schema: string, path: string | null}} Place */
+/** A schema and one of its modules; without path the whole schema. @typedef {{schema: string, path: string | null}} Place */
 
 const same = (/** @type {Place | null} */ one, /** @type {Place | null} */ other) => one?.schema === other?.schema && one?.path === other?.path
 
@@ -52,7 +52,7 @@ export class Treemap {
   #chosen = null
   node = h("div", { class: "treemap", role: "group", "aria-label": "Bytes by schema and module; choose one to list its segments" })
 
-  /** @param {(place: Place | null) => void} choose is told what was chosen, null where that was taken back */
+  /** @param {(place: Place | null) => void} choose called with the choice, or null when it is cleared */
   constructor(choose) {
     this.#choose = choose
     this.node.addEventListener("keydown", event => this.#walk(event))
@@ -80,7 +80,7 @@ export class Treemap {
     }))
   }
 
-  /** The same again, at another width. */
+  /** Redraws at another width. */
   again() { this.show(this.#modules, this.#chosen) }
 
   /** @param {KeyboardEvent} event */

@@ -1,4 +1,4 @@
-// Text that the server has not kept yet, in this browser's storage: one entry for each tab, until the server has it.
+// Unsaved text in this browser's storage: one entry per tab, until the server has it.
 import { newKey, pause } from "./dom.js"
 
 const PREFIX = "prompt-cache-studio.unsaved."
@@ -7,9 +7,9 @@ const RELEASE_MS = 1500
 const CLOSING_MS = 400
 const lock = (/** @type {string} */ tab) => `prompt-cache-studio.tab.${tab}`
 
-/** @typedef {Required<Api.Page> & {at?: number}} KeptPage what stood in the editors, and when */
+/** @typedef {Required<Api.Page> & {at?: number}} KeptPage the editors' contents, and the time */
 
-// A tab holds its lock while it lives. A page that is loaded again may have to wait until its predecessor is gone.
+// A tab holds a lock while it is open. After a reload it may have to wait for the previous page.
 /** @param {string} tab @returns {Promise<boolean>} */
 function hold(tab) {
   if (!navigator.locks) return Promise.resolve(true)
@@ -27,7 +27,7 @@ function read(key) {
 export class Unsaved {
   #key = ""
 
-  /** Finds out which tab this is. A duplicated tab brings along the name of one that lives, and gets its own. */
+  /** Finds this tab's name. A duplicated tab gets a new one. */
   async claim() {
     let tab = sessionStorage.getItem(TAB)
     if (!tab || !await hold(tab)) {
@@ -38,23 +38,23 @@ export class Unsaved {
     this.#key = PREFIX + tab
   }
 
-  /** Keeps a page here at once; false where the browser has no room. @param {Required<Api.Page>} page */
+  /** Stores a page at once; false if the browser has no room. @param {Required<Api.Page>} page */
   keep(page) {
     try { localStorage.setItem(this.#key, JSON.stringify({ ...page, at: Date.now() })) } catch { return false }
     return true
   }
 
-  /** What this tab kept, or null. */
+  /** This tab's stored page, or null. */
   own() { return read(this.#key) }
 
-  /** What tabs that are gone have kept, as [key, page], the oldest first. @returns {Promise<[string, KeptPage][]>} */
+  /** The stored pages of closed tabs as [key, page], oldest first. @returns {Promise<[string, KeptPage][]>} */
   async left() {
     const others = () => Object.keys(localStorage).filter(key => key.startsWith(PREFIX) && key !== this.#key)
     const living = async () => {
       const held = new Set((await navigator.locks?.query())?.held?.map(({ name }) => name))
       return others().filter(key => held.has(lock(key.slice(PREFIX.length))))
     }
-    // The lock of a tab that was closed a moment ago may still be held.
+    // A tab closed just now may still hold its lock.
     if ((await living()).length) await pause(CLOSING_MS)
     const alive = await living(), keys = others().filter(key => !alive.includes(key))
     const kept = keys.flatMap(key => { const page = read(key); return page ? [/** @type {[string, KeptPage]} */ ([key, page])] : [] })

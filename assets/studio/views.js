@@ -1,8 +1,8 @@
-// The pages' scripts: each is loaded and mounted when its page is first shown.
+// The pages' scripts: each loads when its page is first shown.
 
 /**
- * @typedef {{begin?: (start: Api.Start) => unknown, shown?: () => unknown}} View what a page does once it has its data, and whenever it is shown
- * @typedef {{mount: (studio: import("./studio.js").Studio) => View, hosts?: string[]}} Script what `pages/NAME.js` exports; `hosts`: elements besides its own
+ * @typedef {{begin?: (start: Api.Start) => unknown, shown?: () => unknown}} View callbacks for when the data arrive, and whenever the page is shown
+ * @typedef {{mount: (studio: import("./studio.js").Studio) => View, hosts?: string[]}} Script the exports of `pages/NAME.js`; `hosts`: further elements to fill
  */
 
 /** Loads a page's styles. @param {string} name @returns {Promise<void>} */
@@ -25,20 +25,20 @@ export class Views {
   /** @type {Promise<Api.Start>} */
   #start = new Promise(resolve => { this.#began = resolve })
 
-  /** @param {import("./studio.js").Studio} studio @param {(part: string) => Promise<HTMLElement>} hosted the element of a host, when it is there */
+  /** @param {import("./studio.js").Studio} studio @param {(part: string) => Promise<HTMLElement>} hosted the host element, once mounted */
   constructor(studio, hosted) {
     this.#studio = studio
     this.#hosted = hosted
   }
 
-  /** Hands its data to every page that is mounted, and to those to come. @param {Api.Start} start */
+  /** Passes the initial data to all pages, mounted now or later. @param {Api.Start} start */
   async begin(start) {
     this.#began(start)
     await Promise.allSettled(this.#mounted.values())
   }
 
   /**
-   * Loads and mounts a page, once; it begins when there is data.
+   * Loads and mounts a page once; it begins when there is data.
    * @param {string} name
    */
   mount(name) {
@@ -60,7 +60,7 @@ export class Views {
     return view
   }
 
-  /** Shows a page: whoever went there from another one goes on at its heading. @param {string} name @param {{travelled: boolean}} how */
+  /** Shows a page; after navigation the focus moves to its heading. @param {string} name @param {{travelled: boolean}} how */
   async show(name, { travelled }) {
     const { shell, hosts } = this.#studio
     try {
@@ -72,11 +72,11 @@ export class Views {
     } catch (error) {
       console.warn(error)
       const title = shell.pages.find(page => page.name === name)?.title
-      shell.notice(`${title} could not be loaded.`, { key: `page-${name}`, actions: [["Load the page again", () => location.reload()]] })
+      shell.notice(`${title} could not be loaded.`, { key: `page-${name}`, actions: [["Reload the page", () => location.reload()]] })
     }
   }
 
-  // What has the focus in the page or in a dialog keeps it.
+  // An existing focus in the page or a dialog stays.
   /** @param {HTMLElement} host */
   #goOn(host) {
     const heading = host.querySelector("h2"), focused = document.activeElement

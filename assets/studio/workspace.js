@@ -1,4 +1,4 @@
-// The open schema and prompt: their editors, their checks, and the draft on the server. Loses nothing that was typed.
+// The open schema and prompt: their editors, their checks, and the draft on the server.
 import { createEditor } from "./editor.bundle.js"
 import { debounce } from "./dom.js"
 import { Emitter } from "./events.js"
@@ -15,14 +15,14 @@ const fileName = (/** @type {string} */ origin) => origin.startsWith("file:") ? 
 /**
  * @typedef {"schema" | "prompt"} Kind
  * @typedef {ReturnType<typeof createEditor>} Editor
- * @typedef {Partial<Api.Stamp> & {edited?: boolean}} FileStamp what a file was like, and whether the document was changed since
- * @typedef {Api.Mark & {kind: Kind, counted?: boolean}} PlacedFault `counted` where only a tokenizer can see it
+ * @typedef {Partial<Api.Stamp> & {edited?: boolean}} FileStamp a file's state, and whether the document changed since
+ * @typedef {Api.Mark & {kind: Kind, counted?: boolean}} PlacedFault `counted`: only a tokenizer finds it
  * @typedef {{schema: Api.Mark[], prompt: Api.Mark[]}} MarksOfBoth
  * @typedef {Required<Api.Page>} Page
  */
 
 /**
- * Where a document of a workspace came from, as its editor keeps it.
+ * A document's source for its editor.
  * @param {Pick<Api.Workspace, "name" | "origin" | "prompt_origin" | "files">} workspace
  * @param {Kind} kind
  */
@@ -31,7 +31,7 @@ function source({ name, origin, prompt_origin, files }, kind) {
 }
 
 /**
- * "problems": of one document; "unchecked": why the texts could not be looked at, "" once they could; "unsaved": why the draft was not kept, "" where no server is; "recovered": text of closed tabs; "written": what a file holds has changed; "settings": those of a run have; "countable": a model is there; "wanted": a place in a document is to be shown; "notice": a sentence.
+ * "problems": of one document; "unchecked": why the check failed, or ""; "unsaved": why the draft was not saved, "" without a server; "recovered": text of closed tabs; "written": a file changed; "settings": run settings changed; "countable": a model is loaded; "wanted": a place in a document to show; "notice": a sentence.
  * @extends {Emitter<{
  *   checked: Api.CheckedTexts, measured: Api.Measured, problems: {kind: Kind, list: Api.Mark[]}, saving: void, saved: string, unsaved: string,
  *   conflict: {conflict: Api.Workspace, message: string}, recovered: {restored: boolean, keys: string[]}, written: void, typing: void,
@@ -44,9 +44,9 @@ export class Workspace extends Emitter {
   editors
   /** @type {Record<string, any>} */
   settings = {}
-  /** Another workspace is about to be opened; null where none is. @type {Promise<void> | null} */
+  /** The workspace that is being opened, or null. @type {Promise<void> | null} */
   opening = null
-  /** What the documents call themselves; "" where they do not. @type {Record<Kind, string>} */
+  /** The documents' names, or "". @type {Record<Kind, string>} */
   names = { schema: "", prompt: "" }
   #server
   #revision = 0
@@ -62,7 +62,7 @@ export class Workspace extends Emitter {
   /** @type {MarksOfBoth} */
   #plain = { schema: [], prompt: [] }
   #dirty = false
-  /** Sources of the open documents that this page has written to. @type {Set<string>} */
+  /** Sources of open documents that this page has saved. @type {Set<string>} */
   #written = new Set()
   #conflict = false
   #countable = false
@@ -86,7 +86,7 @@ export class Workspace extends Emitter {
     addEventListener("pagehide", () => this.#backUp())
     addEventListener("beforeunload", event => { if ((this.#dirty || this.#saving) && !this.keepHere()) event.preventDefault() })
     document.addEventListener("visibilitychange", () => { if (document.hidden) this.save() })
-    addEventListener("focus", () => { if (READS_FILES.test(this.editors.schema?.text() ?? "")) this.#checkSoon() })  // they may say something else now
+    addEventListener("focus", () => { if (READS_FILES.test(this.editors.schema?.text() ?? "")) this.#checkSoon() })  // files that the schema reads may have changed
   }
 
   /** @param {Kind} kind @param {HTMLElement} host @param {Record<string, () => unknown>} keys */
@@ -99,12 +99,12 @@ export class Workspace extends Emitter {
     this.editors[kind].view.contentDOM.setAttribute("aria-description", say)
   }
 
-  /** The first texts of the page: the server's draft, or what this tab could not save before it was closed. @param {Api.Workspace} workspace */
+  /** Loads the first texts: the server's draft, or this tab's unsaved text. @param {Api.Workspace} workspace */
   async start(workspace) {
     await this.#claimed
     const other = (/** @type {Pick<Page, Kind>} */ page) => KINDS.some(kind => page[kind] !== workspace[kind])
     const left = await this.#unsaved.left()
-    // Only this tab's text, and one that nothing has overtaken, goes straight into the editors.
+    // Only this tab's text goes into the editors, and only if no newer draft exists.
     const own = this.#unsaved.own(), next = left.findLast(([, page]) => page.base === workspace.revision && other(page))
     const restored = !own && next !== undefined && this.#unsaved.keep(next[1])
     const unsaved = own ?? (restored && next ? next[1] : null)
@@ -125,7 +125,7 @@ export class Workspace extends Emitter {
     return this.#check()
   }
 
-  // Text of closed tabs goes to the earlier workspaces; what is there, or is in the editors, leaves the browser.
+  // Saves texts of closed tabs as versions; saved or open ones are removed from the browser.
   /** @param {[string, Page][]} left @param {(page: Page) => boolean} wanted @param {boolean} restored */
   async #recover(left, wanted, restored) {
     /** @type {string[]} */
@@ -140,17 +140,17 @@ export class Workspace extends Emitter {
     if (restored || keys.length) this.emit("recovered", { restored, keys })
   }
 
-  /** Puts the present texts among the earlier workspaces; whether they are there. */
+  /** Saves the current texts as a version; returns whether it worked. */
   async shelve() {
     const answer = await this.#server.ask("shelve", { page: this.page() })
     if (answer.error) this.#say(answer.error)
     return !answer.away && !answer.error
   }
 
-  /** Keeps the present texts in this browser; false where it has no room for them. */
+  /** Stores the current texts in this browser; false if there is no room. */
   keepHere() { return this.#unsaved.keep(this.page()) }
 
-  /** Another workspace in the same editors: one step of undo brings the present texts back. @param {Api.Workspace} workspace */
+  /** Opens another workspace in the same editors; one undo step restores the previous texts. @param {Api.Workspace} workspace */
   open(workspace) {
     this.#saveSoon.cancel()
     this.#take(workspace)
@@ -169,7 +169,7 @@ export class Workspace extends Emitter {
     return this.#check()
   }
 
-  /** What the server needs to put the present texts away before it opens others. @returns {Page} */
+  /** The current texts for the server to save before it opens others. @returns {Page} */
   page() {
     const { name, origin, promptOrigin, settings } = this, files = Object.fromEntries(KINDS.map(kind => [kind, this.stamp(kind)]))
     return { name, origin, prompt_origin: promptOrigin, files, settings, base: this.#revision, ...this.texts() }
@@ -183,7 +183,7 @@ export class Workspace extends Emitter {
 
   get promptOrigin() { return this.originOf("prompt") }
 
-  /** What the file of a document was like when it was read or written. @param {Kind} kind @returns {FileStamp} */
+  /** The stamp of a document's file when it was read or written. @param {Kind} kind @returns {FileStamp} */
   stamp(kind) {
     const { name: _name, origin: _origin, ...stamp } = this.editors[kind].source()
     return stamp
@@ -192,21 +192,21 @@ export class Workspace extends Emitter {
   /** @param {Kind} kind @returns {string} */
   originOf(kind) { return this.editors[kind].source().origin ?? "" }
 
-  /** The name of the file that a document came from; "" where it came from no file of a folder. @param {Kind} kind */
+  /** The name of a document's file; "" if it has none in a folder. @param {Kind} kind */
   fileOf(kind) {
     return fileName(this.originOf(kind))
   }
 
-  /** Documents that came from a file of a folder, or were written to one. */
+  /** Documents with a file in a folder. */
   filed() { return KINDS.filter(kind => this.fileOf(kind)) }
 
-  /** Documents whose file does not hold what is in the editor. */
+  /** Documents with changes that are not in their file. */
   unwritten() { return this.filed().filter(kind => this.stamp(kind).edited) }
 
-  /** Whether the file of a document was written since it was opened here; else it was read. @param {Kind} kind */
+  /** Whether the file was saved since it was opened here; else it was only read. @param {Kind} kind */
   wrote(kind) { return this.#written.has(this.originOf(kind)) }
 
-  /** Remembers what a file holds now: `text`, or something else where that is missing. @param {Kind} kind @param {{origin?: string, stamp?: FileStamp, text?: string}} written */
+  /** Records a file's content: `text`, or something else if missing. @param {Kind} kind @param {{origin?: string, stamp?: FileStamp, text?: string}} written */
   noteFile(kind, { origin, stamp = {}, text }) {
     const editor = this.editors[kind], moved = origin && origin !== this.originOf(kind) ? { origin, name: fileName(origin) } : {}
     editor.setSource({ ...editor.source(), ...stamp, ...moved, edited: editor.text() !== text })
@@ -216,7 +216,7 @@ export class Workspace extends Emitter {
     return this.save()
   }
 
-  /** The file of a document has another name. @param {Kind} kind @param {string} origin */
+  /** Records a renamed file. @param {Kind} kind @param {string} origin */
   noteMoved(kind, origin) {
     const editor = this.editors[kind], was = editor.source()
     if (this.wrote(kind)) this.#written.add(origin)
@@ -226,7 +226,7 @@ export class Workspace extends Emitter {
     return this.save()
   }
 
-  /** Calls the workspace something else; its files keep their names. @param {string} name */
+  /** Renames the workspace, but not its files. @param {string} name */
   rename(name) {
     const editor = this.editors.schema
     editor.setSource({ ...editor.source(), name })
@@ -235,13 +235,13 @@ export class Workspace extends Emitter {
     return this.save()
   }
 
-  /** The schema that the prompt is checked against: the present one, or the last one without errors. */
+  /** The schema for checking the prompt: the current one, or the last one without errors. */
   basis() { return this.#goodSchema ?? this.editors.schema.text() }
 
-  /** Whether that one has no errors of its own. */
+  /** Whether that schema has no errors. */
   get sound() { return this.#goodSchema !== null }
 
-  /** Whether it is an earlier text than the one in the editor. */
+  /** Whether it is an earlier text than the editor's. */
   get stale() { return this.#stale }
 
   /** @param {Record<string, unknown>} settings */
@@ -255,10 +255,10 @@ export class Workspace extends Emitter {
 
   remeasure() { this.#measureSoon() }
 
-  /** Whether a model is there to count tokens. */
+  /** Whether a model is loaded to count tokens. */
   get countsTokens() { return this.#countable }
 
-  /** A model is there, so tokens can be counted. */
+  /** Notes that a model is loaded. */
   countable() {
     this.#countable = true
     this.emit("countable")
@@ -266,7 +266,7 @@ export class Workspace extends Emitter {
     this.#measureSoon()
   }
 
-  /** Applies a pick or an argument to the prompt, over whatever is typed in the meantime. @param {Api.EditPrompt["edit"]} edit */
+  /** Applies a pick or an argument to the prompt, merged with concurrent typing. @param {Api.EditPrompt["edit"]} edit */
   edit(edit) {
     this.#edits = this.#edits.then(() => this.#edit(edit))
     return this.#edits
@@ -281,7 +281,7 @@ export class Workspace extends Emitter {
     if (answer.prompt == null || answer.prompt === mark.text) this.#checkSoon()
   }
 
-  /** Mends a fault; the server makes the edit and reads the result, and refuses what would bring more faults than it mends. @param {Kind} kind @param {Api.Mark} fault @param {string} fix what the fix is called */
+  /** Applies a quick fix; the server rejects fixes that would add more errors than they remove. @param {Kind} kind @param {Api.Mark} fault @param {string} fix the fix's title */
   async fix(kind, { code, from }, fix) {
     const mark = this.editors[kind].mark()
     const texts = { schema: this.basis(), prompt: this.editors.prompt.text(), [kind]: mark.text }
@@ -291,7 +291,7 @@ export class Workspace extends Emitter {
     if (answer.error) this.#say(answer.error)
   }
 
-  /** Puts a document into its canonical form, over whatever is typed in the meantime. @param {Kind} kind */
+  /** Formats a document, merged with concurrent typing. @param {Kind} kind */
   async format(kind) {
     const mark = this.editors[kind].mark()
     const answer = await this.#server.ask("format_document", { text: mark.text })
@@ -299,15 +299,15 @@ export class Workspace extends Emitter {
     if (answer.error) this.#say(answer.error)
   }
 
-  /** Declares modules that are encoded together, at the end of the schema; what came of it, in words. @param {string[]} modules */
+  /** Adds a scaffold of modules to the schema; returns a message. @param {string[]} modules */
   async addScaffold(modules) {
     const mark = this.editors.schema.mark()
     const answer = await this.#server.ask("add_scaffold", { schema: mark.text, modules, origin: this.origin })
     this.editors.schema.apply(mark, answer.text)
-    return answer.error ?? (answer.text ? "The scaffold stands at the end of the schema. Run again to use it." : "The studio's server does not answer.")
+    return answer.error ?? (answer.text ? "The scaffold was added at the end of the schema. Run again to use it." : "The studio's server does not answer.")
   }
 
-  /** All faults of the texts as they are now, schema first; null where the server is away. @returns {Promise<PlacedFault[] | null>} */
+  /** All diagnostics of the current texts, schema first; null without a server. @returns {Promise<PlacedFault[] | null>} */
   async faults() {
     this.#checkSoon.cancel()
     this.#measureSoon.cancel()
@@ -317,10 +317,10 @@ export class Workspace extends Emitter {
     return KINDS.flatMap(kind => this.#diagnostics(kind).map(diagnostic => ({ ...diagnostic, kind })))
   }
 
-  /** Documents with an error that keeps the prompt from being run. */
+  /** Documents with an error that prevents a run. */
   faulty() { return KINDS.filter(kind => this.#diagnostics(kind).some(({ severity, counted }) => severity === "error" && !(kind === "schema" && counted))) }
 
-  /** Keeps the texts on the server; `force` replaces what another tab saved there. */
+  /** Saves the texts on the server; `force` overwrites another tab's version. */
   async save({ force = false } = {}) {
     this.#saveSoon.cancel()
     this.#backUp()
@@ -408,7 +408,7 @@ export class Workspace extends Emitter {
 
   /** @param {Kind} kind @returns {(Api.Mark & {counted?: boolean})[]} */
   #diagnostics(kind) {
-    // What was counted with an earlier schema would say again, of another one, what the check has said.
+    // Diagnostics counted with an earlier schema would be duplicates.
     const current = this.#measured.texts[kind] === this.editors[kind].text() && !(kind === "prompt" && this.#stale)
     const counted = current ? this.#measured.diagnostics[kind] : []
     const plain = this.#plain[kind]

@@ -99,7 +99,7 @@ def test_the_oldest_go_first_those_without_a_name(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE) as connection:
         assert connection.execute("select count(*) from rows").fetchone() == (9,)
         assert connection.execute("select count(*) from texts").fetchone() == (3,)  # shared, and ""
-    with pytest.raises(PromptCacheError, match="not kept any more"):
+    with pytest.raises(PromptCacheError, match="no longer exists"):
         store.load("1")
 
 
@@ -124,7 +124,7 @@ def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
     store.close()
     assert b"secret of mine" not in (tmp_path / FILE).read_bytes()
     assert store.listed() == []
-    with pytest.raises(PromptCacheError, match="not kept any more"):
+    with pytest.raises(PromptCacheError, match="no longer exists"):
         store.add("k", [(1, 1, result())])
 
 
@@ -132,7 +132,7 @@ def test_a_damaged_file_is_set_aside_and_said(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database" * 1000)
     store = BatchStore(tmp_path)
     store.begin(batch())
-    assert "kept batches" in store.held()["warnings"][0]
+    assert "stored batches" in store.held()["warnings"][0]
     assert len(list(tmp_path.glob(f"{FILE}.damaged-*"))) == 1
 
 

@@ -95,7 +95,7 @@ def test_what_the_files_said_counts_against_the_bound(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_version_before_is_read(tmp_path: Path) -> None:
-    old = KeptFile(tmp_path / FILE, MIGRATIONS[:1], "kept runs")
+    old = KeptFile(tmp_path / FILE, MIGRATIONS[:1], "stored runs")
     with old.changing() as connection:
         for digest, text in (("s", SCHEMA), ("p", PROMPT)):
             connection.execute("insert into texts values (?, ?)", [digest, text.encode()])
@@ -137,7 +137,7 @@ def test_an_imported_run_has_another_schema_only_where_its_own_reads_files(
     run = {"schema": schema, "prompt": PROMPT, "frame": {}, "schema_with_files": whole}
     text = json.dumps({"prompt_cache_studio": "runs", "version": 1, "runs": [run]})
     assert from_text(text, "x")[0].contained == kept
-    with pytest.raises(PromptCacheError, match="no schema_with_files that is a text"):
+    with pytest.raises(PromptCacheError, match="no schema_with_files that is text"):
         from_text(text.replace(f'"{whole}"}}', "7}"), "x")
 
 
@@ -149,7 +149,7 @@ def test_a_run_whose_files_say_the_same_opens_as_it_was_written(asked: Asked, do
     assert "told" not in opened
 
 
-@pytest.mark.parametrize(("now", "why"), [(GREEN, "have changed since this run."), (None, "are not here")])
+@pytest.mark.parametrize(("now", "why"), [(GREEN, "have changed since this run."), (None, "unreadable")])
 def test_a_run_whose_files_say_something_else_opens_with_their_text(
     asked: Asked, docs: Path, now: str | None, why: str
 ) -> None:
@@ -161,7 +161,7 @@ def test_a_run_whose_files_say_something_else_opens_with_their_text(
     opened = asked.ask("restore_run", {"id": ours.id, "page": PAGE})
     assert (opened["workspace"]["schema"], opened["workspace"]["origin"]) == (ours.contained, "")
     assert why in opened["told"]
-    assert "What is open is the text of the run" in opened["told"]
+    assert "The schema opens with the text that the files had then" in opened["told"]
     run = asked.ask("show_kept_run", {"id": ours.id, "schema": opened["workspace"]["schema"]})["run"]
     assert run["of"]["schema"] == texts(asked, opened)["schema"], "its result belongs to what is open"
     assert asked.ask("show_kept_run", {"id": ours.id})["run"]["of"]["schema"] == "a digest"
@@ -172,7 +172,7 @@ def test_a_run_of_another_studio_opens_with_the_text_of_its_files(asked: Asked, 
     asked.ask("import_runs", {"name": "x", "text": to_json([ours])})
     opened = asked.ask("restore_run", {"id": ours.id, "page": PAGE})
     assert opened["workspace"]["schema"] == ours.contained
-    assert "are not here" in opened["told"]
+    assert "missing or unreadable" in opened["told"]
     assert texts(asked, opened)["schema"]
 
 
@@ -187,6 +187,6 @@ def test_a_run_from_before_says_where_its_files_are_others(asked: Asked, docs: P
     assert "told" not in asked.ask("restore_run", {"id": known.id, "page": PAGE})
     (docs / "inc.txt").write_text(GREEN)
     opened = asked.ask("restore_run", {"id": known.id, "page": PAGE})
-    assert "have changed since this run, and what they said then was not kept." in opened["told"]
+    assert "have changed since this run, and their earlier text was not stored." in opened["told"]
     assert opened["workspace"]["schema"] == SCHEMA
     assert "told" not in asked.ask("restore_run", {"id": unknown.id, "page": PAGE})

@@ -124,7 +124,7 @@ def test_bytes_are_bounded_and_shared_documents_are_kept_once(tmp_path: Path) ->
     held = store.held()
     assert 2 <= held["runs"] <= 4
     assert held["bytes"] <= 400_000
-    with pytest.raises(PromptCacheError, match="larger than all that may be kept"):
+    with pytest.raises(PromptCacheError, match="larger than the limit"):
         store.keep(record(schema="y" * 500_000))
     assert store.held()["runs"] == held["runs"], "what is refused pushes nothing out"
 
@@ -138,7 +138,7 @@ def test_what_is_deleted_is_on_the_disk_no_more(tmp_path: Path) -> None:
     assert store.delete([secret.id, "unknown"]) == 1
     assert [one["id"] for one in store.summaries()] == [other.id]
     assert all(b"swordfish" not in path.read_bytes() for path in tmp_path.iterdir())
-    with pytest.raises(PromptCacheError, match="not kept any more"):
+    with pytest.raises(PromptCacheError, match="no longer exists"):
         store.find([secret.id])
 
 
@@ -151,9 +151,9 @@ def test_names_and_notes(tmp_path: Path) -> None:
     assert (summary["name"], summary["note"]) == ("a ? name", "slow disk")
     store.label(kept.id, name="")
     assert store.summaries()[0]["name"] == ""
-    with pytest.raises(PromptCacheError, match="at most 200 characters, and this one has 201"):
+    with pytest.raises(PromptCacheError, match="at most 200 characters, but this one has 201"):
         store.label(kept.id, name="x" * 201)
-    with pytest.raises(PromptCacheError, match="not kept any more"):
+    with pytest.raises(PromptCacheError, match="no longer exists"):
         store.label("nobody", name="x")
 
 
@@ -191,7 +191,7 @@ def test_a_damaged_file_is_set_aside_with_a_sentence(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     held = store.held()
     assert held["runs"] == 0
-    assert "was damaged. It is set aside as runs.sqlite.damaged-" in held["warnings"][0]
+    assert "was damaged. It was renamed to runs.sqlite.damaged-" in held["warnings"][0]
     store.keep(record())
     assert store.held()["runs"] == 1
     (aside,) = tmp_path.glob("runs.sqlite.damaged-*")
@@ -210,7 +210,7 @@ def test_damage_that_shows_later_costs_one_question(tmp_path: Path) -> None:
     for page in range(2, len(data) // 4096):
         data[page * 4096 : page * 4096 + 64] = b"\xff" * 64
     path.write_bytes(data)
-    assert "set aside" in first.held()["warnings"][0]
+    assert "It was renamed to" in first.held()["warnings"][0]
     first.keep(record(60))
     second.keep(record(61))
     assert (first.held()["runs"], second.held()["warnings"]) == (2, [])
@@ -233,8 +233,8 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     connection.execute(f"pragma user_version = {VERSION + 1}")
     connection.close()
     store = RunStore(tmp_path)
-    assert "written by a newer version" in store.held()["warnings"][0]
-    with pytest.raises(PromptCacheError, match="left as it is"):
+    assert "newer version of the studio wrote" in store.held()["warnings"][0]
+    with pytest.raises(PromptCacheError, match="The file is unchanged"):
         store.keep(record())
     assert list(tmp_path.glob("*damaged*")) == []
 
@@ -290,7 +290,7 @@ def test_what_follows_from_the_times_is_not_believed() -> None:
     assert told["comparison"] == {"ttft_speedup": 4.0}
     assert told["payback"] is not None
     assert (told["payback"]["first_ms"], told["payback"]["runs"]) == (None, None)
-    assert "not known" in told["payback"]["words"]
+    assert "Unknown" in told["payback"]["words"]
     sound = read_frame(frame())["payback"]
     assert sound == {"first_ms": 92.5, "runs": 3, "words": "Pays off after about 3 runs."}
     side = {"state": "done", "ttft_ms": 100.0, "timeline_ms": {"prefill": 7.0}}
@@ -351,7 +351,7 @@ def test_half_of_a_surrogate_pair_is_the_id_of_no_run(tmp_path: Path) -> None:
     store.keep(kept)
     assert store.delete(["\ud800"]) == 0
     for ask in (lambda: store.find(["\ud800"]), lambda: store.label("\ud800", name="x")):
-        with pytest.raises(PromptCacheError, match="not kept any more"):
+        with pytest.raises(PromptCacheError, match="no longer exists"):
             ask()
     assert store.held()["runs"] == 1
 

@@ -81,7 +81,7 @@ def test_what_a_spreadsheet_saves_is_read(asked: Asked) -> None:
         ({"source": "grid", "grid": [{"kind": "text", "values": []}]}, "has no value"),
         (
             {"source": "grid", "grid": [{"kind": "text", "values": [str(n) for n in range(10_001)]}]},
-            "10,001 rows, and a batch has at most 10,000",
+            "10,001 rows, but a batch has at most 10,000",
         ),
     ],
 )
@@ -175,7 +175,7 @@ def test_what_was_answered_stays_where_a_batch_is_stopped(asked: Asked) -> None:
     rows = "id,text\n" + "".join(f"{n},Word {n}.\n" for n in range(300))
     asked.ask("batch_start", {**table(rows, settings={"max_new_tokens": 40}), "key": "stopped"})
     second = asked.ask("batch_start", {**table(TABLE), "key": "other"})
-    assert "A batch is being answered" in second["error"]
+    assert "A batch is already running" in second["error"]
     until = time.monotonic() + 60
     while (found := state(asked))["ended"] < 2:
         assert time.monotonic() < until
@@ -205,7 +205,7 @@ def test_results_go_out_as_a_table_that_no_spreadsheet_computes(asked: Asked) ->
     assert whole["rows"][0]["checks"][0]["cached"]
     assert whole["rows"][0]["passed"] == {"cached": False}
     assert whole["summary"]["checked"] == 2
-    assert "not kept any more" in asked.ask("batch_file", {"key": "gone", "form": "csv"})["error"]
+    assert "no longer exists" in asked.ask("batch_file", {"key": "gone", "form": "csv"})["error"]
 
 
 def test_a_row_opens_as_the_workspace_and_the_open_one_goes_to_the_shelf(asked: Asked) -> None:

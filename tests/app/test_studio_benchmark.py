@@ -65,7 +65,7 @@ def test_a_sweep_is_measured_kept_and_handed_out(asked: Asked, engine: Engine) -
     assert report["model"]["fingerprint"] == engine.model.fingerprint
     assert engine.store.stats().segments == 0, "measured in a store of its own"
     assert asked.ask("remove_report", {"name": name}) == {"kept": []}
-    assert "not kept any more" in asked.ask("show_report", {"name": name})["error"]
+    assert "no longer exists" in asked.ask("show_report", {"name": name})["error"]
 
 
 def test_how_long_it_takes_is_said_before_and_goes_by_what_was_measured(asked: Asked) -> None:
@@ -129,7 +129,7 @@ def test_it_does_not_begin_beside_other_work(asked: Asked) -> None:
         raise PromptCacheError("over")
 
     asked.parts.jobs.start(Job("r", wait, "run"))
-    assert "Other work goes on (run)" in asked.ask("start_sweep", {"key": "k", **SMALL})["error"]
+    assert "Other work is running (run)" in asked.ask("start_sweep", {"key": "k", **SMALL})["error"]
     go.set()
     asked.ended("r")
 
@@ -158,7 +158,7 @@ def test_the_oldest_reports_go_and_foreign_files_stay(tmp_path: Path, report: di
     assert not broken.exists()
     assert foreign.read_text() == "years of work"
     for name in ("../workspace", "thesis", "20200101T000000-cached/../../x"):
-        with pytest.raises(PromptCacheError, match="not kept any more"):
+        with pytest.raises(PromptCacheError, match="no longer exists"):
             kept.report(name)
         kept.remove(name)
     assert foreign.exists()
@@ -196,4 +196,4 @@ def test_the_page_draws_what_is_kept_and_nothing_else(asked: Asked) -> None:
     asked.ask("start_sweep", {"key": "k", **SMALL})
     name = asked.ended("k")["result"]["name"]
     assert len(asked.ask("draw_sweep", {"name": name})["figure"]["data"]) == 5
-    assert "not kept any more" in asked.ask("draw_sweep", {"name": "gone"})["error"]
+    assert "no longer exists" in asked.ask("draw_sweep", {"name": "gone"})["error"]

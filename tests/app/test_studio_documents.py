@@ -218,7 +218,7 @@ def test_a_fix_that_would_do_harm_is_not_made() -> None:
         one = make("E105", "", span, text, "x", fix=(Edit(Span(0, 0), "x"),))
         return (one,) if text == "a" else (one, make("E104", "", span, text))
 
-    with pytest.raises(PromptCacheError, match="more faults than it mends"):
+    with pytest.raises(PromptCacheError, match="more errors than it fixes"):
         mended_document("a", "E105", 0, diagnose("a")[0].fixes[0].title, diagnose)
 
 

@@ -109,7 +109,7 @@ def test_a_measurement_under_way_is_joined_and_one_that_is_not_kept_says_so(
     (tmp_path / "data" / "runs.sqlite").mkdir(parents=True)
     begin(asked, "2", max_new_tokens=2)
     result = asked.ended("2")["result"]
-    assert result["unkept"].startswith("The measurement is complete, but it is not kept on disk.")
+    assert result["unkept"].startswith("The measurement is complete, but could not be saved.")
     assert result["found"]["modules"]
 
 
@@ -118,7 +118,7 @@ def test_the_oldest_are_forgotten(asked: Asked) -> None:
     asked.ended("0")
     for number in range(1, KEPT + 1):
         begin(asked, str(number), max_new_tokens=1)
-    assert "not kept any more" in asked.ask("job_state", {"key": "0"})["error"]
+    assert "no longer exists" in asked.ask("job_state", {"key": "0"})["error"]
     assert asked.ended(str(KEPT))["result"]
 
 

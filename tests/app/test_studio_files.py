@@ -60,7 +60,7 @@ def test_a_prompt_that_fits_stays_and_another_makes_room_and_is_kept(asked: Aske
     answer = opened(asked, "far/city.pml")
     assert answer["workspace"]["prompt"] == '<prompt schema="city">\n</prompt>\n'
     assert (answer["workspace"]["prompt_origin"], "prompt" in answer["workspace"]["files"]) == ("", False)
-    assert "a new one is begun" in answer["told"]
+    assert "a new one was started" in answer["told"]
     assert ASK in shelf(asked)
 
 
@@ -84,7 +84,7 @@ def test_the_schema_of_a_prompt_is_offered_from_the_folder_and_the_samples(
     (documents / "plan.pml").write_text('<prompt schema="travel"/>')
     assert opened(asked, "plan.pml")["offers"] == [{"words": "Open the sample Travel", "sample": "travel"}]
     (documents / "lost.pml").write_text('<prompt schema="nowhere"/>')
-    assert "none of that name" in opened(asked, "lost.pml")["told"]
+    assert "no schema of that name" in opened(asked, "lost.pml")["told"]
 
 
 def test_a_new_workspace_is_sound_and_what_was_open_is_on_the_shelf(asked: Asked) -> None:
@@ -124,7 +124,7 @@ def test_what_was_used_is_listed_with_what_is_gone(asked: Asked, documents: Path
     assert [(one.get("file"), one.get("sample"), one.get("missing")) for one in found] == [
         ("far/new.pml", None, None),
         (None, "documents", None),
-        (None, None, "Not there any more."),
+        (None, None, "No longer exists."),
         ("trip.pml", None, None),
     ]
     left = asked.ask("forget_recent", {"origin": found[2]["origin"]})["documents"]
@@ -181,10 +181,10 @@ def test_files_that_changed_are_told_and_compared(asked: Asked, documents: Path)
     assert (compared["name"], marked[:2]) == ("ask.pml", [["When"], ["Where"]])
     (documents / "ask.pml").write_bytes(b"\xe4")
     assert (
-        "not UTF-8 any more"
+        "no longer UTF-8"
         in asked.ask("compare_file", {"origin": now["prompt_origin"], "text": ""})["message"]
     )
-    assert "not there any more" in asked.ask("compare_file", {"origin": now["origin"], "text": ""})["error"]
+    assert "no longer exists" in asked.ask("compare_file", {"origin": now["origin"], "text": ""})["error"]
 
 
 def test_every_text_that_was_written_to_a_file_is_a_version(asked: Asked) -> None:

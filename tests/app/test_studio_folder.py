@@ -82,7 +82,7 @@ def test_a_deleted_file_is_written_anew_only_when_asked(folder: Folder, tmp_path
     file.write_bytes(b"<schema/>\r\n")
     _, stamp = folder.read("a.pml")
     file.unlink()
-    with pytest.raises(ChangedFileError, match="not there any more") as found:
+    with pytest.raises(ChangedFileError, match="no longer exists") as found:
         folder.save("a.pml", "<schema/>\n", stamp)
     assert found.value.gone
     assert not file.exists()
@@ -106,19 +106,19 @@ def test_permissions_stay_and_a_link_stays_a_link(folder: Folder, tmp_path: Path
 def test_nothing_is_written_through_a_link_that_leads_out(folder: Folder, tmp_path: Path) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside.pml"
     (tmp_path / "dangling.pml").symlink_to(outside)
-    with pytest.raises(PromptCacheError, match="There is a link"):
+    with pytest.raises(PromptCacheError, match="A link"):
         folder.create("dangling.pml", "<schema/>", Stamp())
     assert not outside.exists()
     outside.write_text("<schema/>")
     text, stamp = folder.read("dangling.pml")
     for force in (False, True):
-        with pytest.raises(PromptCacheError, match="not in the studio's folder"):
+        with pytest.raises(PromptCacheError, match="outside the studio's folder"):
             folder.save("dangling.pml", text + "\n", stamp, force=force)
     assert outside.read_text() == "<schema/>"
 
 
 def test_only_documents_are_written(folder: Folder, tmp_path: Path) -> None:
-    with pytest.raises(PromptCacheError, match="no document"):
+    with pytest.raises(PromptCacheError, match="is not a document"):
         folder.save(".profile", "x", Stamp(), force=True)
     assert not (tmp_path / ".profile").exists()
 
@@ -128,7 +128,9 @@ def test_a_read_only_file_is_left_alone(folder: Folder, tmp_path: Path) -> None:
     file.write_text("<schema/>")
     file.chmod(0o444)
     _, stamp = folder.read("a.pml")
-    with pytest.raises(PromptCacheError, match=r"was not written: the file is read-only.*kept in your draft"):
+    with pytest.raises(
+        PromptCacheError, match=r"was not written: the file is read-only.*saved in your draft"
+    ):
         folder.save("a.pml", "<schema>new</schema>", stamp)
     assert file.read_text() == "<schema/>"
     assert [path.name for path in tmp_path.iterdir()] == ["a.pml"]
@@ -153,7 +155,7 @@ def test_what_does_not_read_back_is_not_called_saved(
     (tmp_path / "a.pml").write_text("<schema/>")
     _, stamp = folder.read("a.pml")
     monkeypatch.setattr("app.studio.documents.folder.write_bytes", lambda *_arguments, **_options: None)
-    with pytest.raises(PromptCacheError, match="does not hold what was written"):
+    with pytest.raises(PromptCacheError, match="differs from the text that was written"):
         folder.save("a.pml", "<schema>new</schema>", stamp)
 
 
@@ -175,7 +177,7 @@ def test_other_encodings_are_offered_never_guessed(folder: Folder, tmp_path: Pat
 
 
 def test_half_of_a_surrogate_pair_is_a_sentence(folder: Folder) -> None:
-    with pytest.raises(PromptCacheError, match="Line 2 holds half of a surrogate pair"):
+    with pytest.raises(PromptCacheError, match="Line 2 has half of a surrogate pair"):
         folder.create("a.pml", "<schema>\n\ud83d</schema>", Stamp())
 
 
@@ -271,7 +273,7 @@ def test_nothing_goes_where_it_would_not_be_listed(folder: Folder, tmp_path: Pat
     (tmp_path / name).parent.mkdir(parents=True)
     folder.create("a.pml", TEXT, Stamp())
     for write in (lambda: folder.create(name, TEXT, Stamp()), lambda: folder.rename("a.pml", name)):
-        with pytest.raises(PromptCacheError, match="hidden, and not listed"):
+        with pytest.raises(PromptCacheError, match="begin with a dot are hidden"):
             write()
     assert folder.names() == ["a.pml"]
 
@@ -325,16 +327,16 @@ def test_a_document_is_renamed_to_a_name_that_is_free(folder: Folder, tmp_path: 
     (tmp_path / "a.pml").write_text("<schema/>")
     (tmp_path / "b.pml").write_text("<prompt/>")
     (tmp_path / "trips").mkdir()
-    with pytest.raises(PromptCacheError, match=r"There is a file 'b\.pml' already"):
+    with pytest.raises(PromptCacheError, match=r"A file 'b\.pml' already exists"):
         folder.rename("a.pml", "b.pml")
     for new in ("../c.pml", "c.txt", ""):
         with pytest.raises(PromptCacheError, match="Write a plain file name"):
             folder.rename("a.pml", new)
-    with pytest.raises(PromptCacheError, match=r"'gone/c\.pml' has no such folder"):
+    with pytest.raises(PromptCacheError, match=r"'gone/c\.pml' is in a folder that does not exist"):
         folder.rename("a.pml", "gone/c.pml")
     folder.rename("a.pml", "trips/c.pml")
     assert folder.names() == ["b.pml", "trips/c.pml"]
-    with pytest.raises(PromptCacheError, match=r"'a\.pml' is not there any more"):
+    with pytest.raises(PromptCacheError, match=r"'a\.pml' no longer exists"):
         folder.rename("a.pml", "d.pml")
 
 

@@ -165,12 +165,12 @@ def test_an_import_tells_how_far_it_is_and_stops_where_it_is_told_to(
 
 def test_bytes_that_are_no_text_are_no_text_in_another_encoding(asked: Asked) -> None:
     refused = preview(asked, {"notes.md": b"\xff\0\x92\1" * 9})
-    assert "is no text" in refused["error"]
+    assert "is a binary file" in refused["error"]
 
 
 def test_too_much_and_nothing_are_refused_in_words(asked: Asked) -> None:
     assert "no file to import" in preview(asked, {})["error"]
-    assert "more than the page can take" in preview(asked, {"a.md": b"x" * (21 << 20)})["error"]
+    assert "exceed the limits of this page" in preview(asked, {"a.md": b"x" * (21 << 20)})["error"]
     assert "no kind 'x'" in preview(asked, {"a.md": "x"}, kind="x")["error"]
     assert "16 to 1,000,000 tokens" in preview(asked, {"a.md": "x"}, split="tokens", tokens=3)["error"]
     assert "empty" in preview(asked, {"a.md": ""})["error"]

@@ -116,7 +116,7 @@ def test_work_that_goes_on_outlives_later_work_that_is_over() -> None:
     for number in range(KEPT + 1):
         ended(jobs.start(Job(str(number), refuse, "test")))
     assert not jobs.state("long")["over"]
-    with pytest.raises(PromptCacheError, match="not kept any more"):
+    with pytest.raises(PromptCacheError, match="no longer exists"):
         jobs.state("0")
     go.set()
     assert ended(long)["fault"] == "The end."
@@ -132,7 +132,7 @@ def test_nothing_is_stopped_to_make_room(monkeypatch: pytest.MonkeyPatch) -> Non
         raise PromptCacheError("The end.")
 
     going = [jobs.start(Job(f"{number}", wait, "test")) for number in range(3)]
-    with pytest.raises(PromptCacheError, match="3 pieces of work go on"):
+    with pytest.raises(PromptCacheError, match="3 jobs are running"):
         jobs.start(Job("more", wait, "test"))
     go.set()
     assert [ended(one)["fault"] for one in going] == ["The end."] * 3
@@ -148,7 +148,7 @@ def test_a_key_of_work_that_goes_on_is_refused_and_free_again_after_it() -> None
         raise PromptCacheError("The end.")
 
     first = jobs.start(Job("k", wait, "test"))
-    with pytest.raises(PromptCacheError, match="goes on"):
+    with pytest.raises(PromptCacheError, match="is running"):
         jobs.start(Job("k", wait, "test"))
     jobs.stop("k")
     go.set()
@@ -187,7 +187,7 @@ def test_a_second_key_of_one_piece_of_work_asks_about_it_and_stops_it() -> None:
     jobs.join("b", job)
     assert [jobs.state(key)["key"] for key in "ab"] == ["a", "b"]
     other = jobs.start(Job("c", wait, "test"))
-    with pytest.raises(PromptCacheError, match="goes on"):
+    with pytest.raises(PromptCacheError, match="is running"):
         jobs.join("c", job)
     jobs.stop("b")
     go.set()
@@ -203,7 +203,7 @@ def test_what_measures_goes_on_alone() -> None:
         raise PromptCacheError("over")
 
     run = jobs.start(Job("r", wait, "run"))
-    with pytest.raises(PromptCacheError, match=r"Other work goes on \(run\)"):
+    with pytest.raises(PromptCacheError, match=r"Other work is running \(run\)"):
         jobs.start(Job("b", wait, "benchmark", alone="It measures. Wait."))
     go.set()
     ended(run)

@@ -54,7 +54,7 @@ def test_the_page_is_told_how_far_the_model_is(tmp_path: Path) -> None:
 
 def test_what_needs_the_model_is_refused_in_words_or_waits(tmp_path: Path) -> None:
     refused = ask(Opening(patience=0), tmp_path, "measure", MEASURE)
-    assert refused == {"error": "The model is still being loaded. Try again in a moment."}
+    assert refused == {"error": "The model is still loading. Try again in a moment."}
     opening = Opening(patience=60)
     with Engine.open("demo", cache_dir=tmp_path / "cache") as engine:
         timer = threading.Timer(0.05, opening.finish, [engine])
@@ -64,5 +64,5 @@ def test_what_needs_the_model_is_refused_in_words_or_waits(tmp_path: Path) -> No
 
 
 def test_an_engine_that_is_there_is_given_at_once() -> None:
-    with pytest.raises(PromptCacheError, match="still being loaded"):
+    with pytest.raises(PromptCacheError, match="still loading"):
         _ = Opening(patience=0).engine

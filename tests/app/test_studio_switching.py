@@ -144,12 +144,12 @@ def test_one_switch_at_a_time_and_none_before_the_first_model(studio: Asked, tmp
     studio.parts.jobs.start(Job("run", lambda _: (hold.wait(60), Ended())[1], "run"))
     studio.ask("switch_model", {"key": "k", "name": "demo"})
     refused = studio.ask("switch_model", {"key": "k2", "name": "demo"})
-    assert "Another model is being loaded" in refused["error"]
+    assert "Another model is loading" in refused["error"]
     hold.set()
     assert studio.ended("k")["fault"] == ""
     assert "Name a model" in studio.ask("switch_model", {"key": "k3", "name": "  "})["error"]
     early = Asked(tmp_path / "other")
-    assert "still being loaded" in early.ask("switch_model", {"key": "k", "name": "demo"})["error"]
+    assert "still loading" in early.ask("switch_model", {"key": "k", "name": "demo"})["error"]
     assert early.ask("models_state")["options"] is None
 
 

@@ -299,8 +299,8 @@ def test_a_server_that_is_gone_is_noticed_and_the_page_goes_on_when_it_is_back(
     page.locator("#run").click()
     page.wait_for_selector(".pane[data-state=streaming]", timeout=60_000)
     assert noticed(page, server.kill) < 2
-    expect(page.locator(".run-status")).to_contain_text("Stopped: the studio's server went away.")
-    expect(page.locator(".pane[data-state=stopped] .state")).to_contain_text("server went away")
+    expect(page.locator(".run-status")).to_contain_text("Stopped: the studio's server does not answer.")
+    expect(page.locator(".pane[data-state=stopped] .state")).to_contain_text("server does not answer")
     expect(page.locator("#run")).to_be_enabled()
     rewrite(page, "prompt", text_of(page, "prompt").replace("very best surf", "calmest water"))
     assert page.locator(".toast-body").count() == 0, "Gradio says nothing of its own"

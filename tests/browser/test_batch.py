@@ -32,7 +32,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     run = author.locator(".batch-run .primary")
     expect(run).to_be_disabled()
     author.get_by_label("Open a table from this computer").set_input_files(rows)
-    faults = author.get_by_role("list", name="Faults of the rows")
+    faults = author.get_by_role("list", name="Errors in the rows")
     expect(faults).to_contain_text("The schema 'travel' has no module 'oslo'.")
     faults.get_by_role("button", name="Line 4, column picks").click()
     expect(author.get_by_label("Table of rows")).to_be_focused()
@@ -40,10 +40,10 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     author.get_by_label("Kind of check 1").select_option("max words")
     expect(run).to_have_text("Run 3 rows")
     run.click()
-    status, looked_for = author.locator(".batch-status"), author.get_by_label("What check 1 looks for")
+    status, looked_for = author.locator(".batch-status"), author.get_by_label("Text of check 1")
     expect(status).to_have_text("Nothing was run. Check 1 has no text.")
     expect(looked_for).to_be_focused()
-    expect(author.locator(".check-list")).to_contain_text("Check 1 has no text. Write what it looks for")
+    expect(author.locator(".check-list")).to_contain_text("Check 1 has no text. Enter a text")
     looked_for.fill("50")
     expect(looked_for).not_to_have_attribute("aria-invalid", "true")
     run.click()
@@ -54,10 +54,10 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     author.reload()
     author.wait_for_selector("html[data-studio=ready]")
     expect(author.get_by_label("Table of rows")).to_have_value(re.compile("^id;picks"))
-    expect(author.get_by_label("What check 1 looks for")).to_have_value("50")
+    expect(author.get_by_label("Text of check 1")).to_have_value("50")
     table = author.get_by_role("region", name="Rows of the batch")
     expect(table.locator("tbody tr")).to_have_count(3)
-    table.get_by_role("button", name="What it asks").click()
+    table.get_by_role("button", name="Question").click()
     expect(table.locator("tbody tr").first).to_contain_text("lisbon")
     find = author.get_by_label("Find rows")
     find.fill("no module oslo")
@@ -70,7 +70,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
         "✕ It does not contain 'no such words'."
     )
     author.locator(".batch-earlier summary").click()
-    earlier = author.get_by_role("region", name="Batches that are kept")
+    earlier = author.get_by_role("region", name="Stored batches")
     name = earlier.get_by_role("textbox").first
     name.fill("Before the change")
     name.press("Enter")
@@ -84,21 +84,21 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     author.get_by_role("button", name="Open in Author").click()
     expect(author.get_by_label("Prompt document")).to_contain_text("<lisbon/>")
     open_batch(author)
-    expect(author.locator(".batch-age")).to_contain_text("the documents were changed since")
+    expect(author.locator(".batch-age")).to_contain_text("the documents have changed")
 
 
 def test_a_grid_tells_its_rows_and_is_stopped_halfway(author: Page) -> None:
     open_batch(author)
     author.get_by_role("radio", name="Grid").check()
     size = author.locator(".grid-size")
-    expect(size).to_contain_text("Choose what is to differ")
+    expect(size).to_contain_text("Choose what differs")
     vary = author.get_by_label("What varies")
     vary.select_option(label="trip-plan/duration")
-    author.get_by_label("Values of trip-plan/duration, one a line").fill(
+    author.get_by_label("Values of trip-plan/duration, one per line").fill(
         "\n".join(f"{n} days" for n in range(60))
     )
     vary.select_option("setting repair")
-    author.get_by_label("Values of Repair, one a line").fill("none\nlink:2")
+    author.get_by_label("Values of Repair, one per line").fill("none\nlink:2")
     expect(size).to_have_text("60 × 2 = 120 rows")
     author.set_viewport_size({"width": 400, "height": 800})
     assert author.evaluate("document.documentElement.scrollWidth") <= 400
@@ -112,10 +112,10 @@ def test_a_grid_tells_its_rows_and_is_stopped_halfway(author: Page) -> None:
     assert inside, "a card is as high as what it holds"
     author.set_viewport_size({"width": 1280, "height": 900})
     vary.select_option("setting temperature")
-    author.get_by_label("Values of Temperature, one a line").fill(
+    author.get_by_label("Values of Temperature, one per line").fill(
         "\n".join(f"0.{n}" for n in range(100, 200))
     )
-    expect(size).to_have_text(re.compile("= 12,000 rows, and a batch has at most 10,000"))
+    expect(size).to_have_text(re.compile("= 12,000 rows, but a batch has at most 10,000"))
     author.get_by_role("button", name="Do not vary Temperature").click()
     run = author.locator(".batch-run .primary")
     expect(run).to_have_text("Run 120 rows")
@@ -126,7 +126,7 @@ def test_a_grid_tells_its_rows_and_is_stopped_halfway(author: Page) -> None:
     author.get_by_role("link", name="Author").click()
     open_batch(author)
     author.get_by_role("button", name="Stop", exact=True).last.click()
-    expect(author.locator(".batch-status")).to_have_text(re.compile(r"Stopped: \d+ of 120 rows are there\."))
+    expect(author.locator(".batch-status")).to_have_text(re.compile(r"Stopped: \d+ of 120 rows finished\."))
     expect(run).to_have_text("Run 120 rows")
 
 
@@ -223,7 +223,7 @@ def test_rows_run_by_their_keys_and_tell_which_of_them_were_encoded(author: Page
     run = author.locator(".batch-run .primary")
     expect(run).to_have_text("Run 2 rows")
     author.get_by_role("button", name="Add a check").click()
-    expect(author.get_by_label(re.compile("^What check . looks for")).last).to_be_focused()
+    expect(author.get_by_label(re.compile("^Text of check .")).last).to_be_focused()
     author.keyboard.type("a")
     run.focus()
     author.keyboard.press("Control+Enter")
@@ -234,8 +234,8 @@ def test_rows_run_by_their_keys_and_tell_which_of_them_were_encoded(author: Page
     expect(first).to_contain_text(re.compile(r"first time\. \d+ tokens of its modules were not in the cache"))
     expect(first.locator(".time-cached")).to_have_count(0)
     expect(again).not_to_contain_text("first time")
-    expect(author.locator(".batch-earlier summary")).to_have_text(re.compile(r"^Kept batches: \d+$"))
+    expect(author.locator(".batch-earlier summary")).to_have_text(re.compile(r"^Stored batches: \d+$"))
     author.get_by_role("link", name="Author").click()
     rewrite(author, "schema", '<schema name="other"><module name="m">ten other words</module></schema>')
     open_batch(author)
-    expect(author.locator(".batch-age")).to_contain_text("another schema is open now")
+    expect(author.locator(".batch-age")).to_contain_text("another schema is open")

@@ -21,7 +21,7 @@ LOOSE = '<schema  name="a"><module name="m" >text</module>\n<module name="n">mor
 def open_export(page: Page, form: str) -> None:
     page.get_by_role("button", name="File").click()
     page.get_by_role("menuitem", name="Export…").click()
-    page.get_by_label("Form").select_option(form)
+    page.get_by_label("Format", exact=True).select_option(form)
 
 
 @pytest.mark.parametrize("by", ["key", "button"])
@@ -42,7 +42,7 @@ def test_a_broken_document_is_left_as_it_is(author: Page) -> None:
     broken = LOOSE.replace("</schema>", "")
     rewrite(author, "schema", broken)
     author.keyboard.press("Shift+Alt+f")
-    expect(author.locator(".notice")).to_contain_text("left as it is")
+    expect(author.locator(".notice")).to_contain_text("was not formatted")
     assert text_of(author, "schema").startswith(broken)
 
 
@@ -60,7 +60,7 @@ def test_every_form_is_shown_and_downloads_parse(author: Page) -> None:
         ("jinja", lambda text: "{% block user %}" in text),
         ("text", lambda text: text.startswith("System: ")),
     ):
-        author.get_by_label("Form").select_option(form)
+        author.get_by_label("Format", exact=True).select_option(form)
         expect(author.locator("dialog.export button.primary")).to_be_enabled()
         with author.expect_download() as download:
             author.locator("dialog.export button.primary").click()
@@ -82,7 +82,7 @@ def test_what_cannot_be_exported_is_said(author: Page) -> None:
     open_export(author, "openai")
     expect(author.locator("dialog.export")).to_contain_text("E402")
     expect(author.locator("dialog.export button.primary")).to_be_disabled()
-    author.get_by_label("Form").select_option("python")
+    author.get_by_label("Format", exact=True).select_option("python")
     expect(author.locator("dialog.export pre")).to_contain_text("from engine.programs import")
 
 
@@ -144,7 +144,7 @@ def test_modules_are_found_by_their_text(author: Page) -> None:
     wait_for_text(author, "prompt", "<api/>")
     expect(shown).to_have_count(3)
     field.fill('zebra "')
-    expect(author.locator(".picker > .empty")).to_have_text("No module has these words.")
+    expect(author.locator(".picker > .empty")).to_have_text("No modules match.")
     expect(shown).to_have_count(0)
     field.fill("")
     expect(shown).to_have_count(4)
@@ -153,7 +153,7 @@ def test_modules_are_found_by_their_text(author: Page) -> None:
 def test_a_fault_of_the_server_is_not_called_an_absence(author: Page, watched: Watched) -> None:
     author.route("**/component_server/", lambda route: route.fulfill(status=500, body="broken"))
     rewrite(author, "prompt", "<prompt/>")
-    expect(author.locator(".notices")).to_contain_text("failed at this")
+    expect(author.locator(".notices")).to_contain_text("server failed")
     expect(author.locator(".notices")).not_to_contain_text("does not answer")
     author.unroute("**/component_server/")
     rewrite(author, "prompt", '<prompt schema="travel"/>')
@@ -169,7 +169,7 @@ def test_a_draft_that_is_kept_at_last_takes_its_notice_back(author: Page, watche
 
     author.route("**/component_server/", answer)
     rewrite(author, "prompt", '<prompt schema="travel"/>')
-    expect(author.locator(".notices")).to_contain_text("failed at this")
+    expect(author.locator(".notices")).to_contain_text("server failed")
     expect(author.locator(".workspace-name .saved")).to_have_text("Draft not saved")
     author.unroute("**/component_server/")
     expect(author.locator(".workspace-name .saved")).to_contain_text("Draft saved")

@@ -67,14 +67,14 @@ def test_what_is_dropped_is_looked_at_and_opened_with_a_prompt_that_fits(
         author.locator(one) for one in ("dialog.import", ".import-said p", ".import .notes")
     )
     dropped(author, notes)
-    expect(said).to_contain_text("Folder of documents: 3 modules; what is lost or changed is listed")
+    expect(said).to_contain_text("Folder of documents: 3 modules; lost or changed content is listed")
     expect(said).to_have_attribute("data-mood", "warn")
     expect(lost).to_contain_text("left out (larger than 5 MB): notes/long.txt")
     expect(lost).to_contain_text("left out (binary): photo.jpg")
-    expect(dialog.get_by_label("The prompt that comes of it")).to_contain_text("<sea/>")
+    expect(dialog.get_by_label("The imported prompt")).to_contain_text("<sea/>")
     expect(dialog).not_to_contain_text("node_modules")
-    dialog.get_by_label("A title line for each").uncheck()
-    expect(dialog.get_by_label("The schema that comes of it")).not_to_contain_text("Document: sea.md")
+    dialog.get_by_label("Add title lines").uncheck()
+    expect(dialog.get_by_label("The imported schema")).not_to_contain_text("Document: sea.md")
     dialog.get_by_role("button", name="Open").click()
     wait_for_text(author, "schema", 'name="notes"')
     for kind in ("schema", "prompt"):
@@ -88,7 +88,7 @@ def test_what_is_dropped_is_looked_at_and_opened_with_a_prompt_that_fits(
     (tmp_path / "sea.md").write_text("# Sea\n\n" + "Deep. " * 30, encoding="utf-8")
     for name, kind in (
         ("chat.json", "Conversation (messages in JSON): 0 modules, nothing is lost."),
-        ("page.jinja", "Jinja template: 2 modules; what is lost or changed is listed here."),
+        ("page.jinja", "Jinja template: 2 modules; lost or changed content is listed here."),
         ("sea.md", "Text or Markdown: 1 module, nothing is lost."),
         ("trip.py", "Python program (compiled, never run): 1 module, nothing is lost."),
     ):
@@ -118,7 +118,7 @@ def test_what_cannot_be_imported_is_said_and_an_import_can_be_stopped(author: Pa
     said = author.locator(".import-said")
     for name, words in (
         ("noise.bin", "'noise.bin' is no text"),
-        ("vast.md", "vast.md has 50.0 MiB, and the page takes 20.0 MiB"),
+        ("vast.md", "vast.md has 50.0 MiB, but the maximum is 20.0 MiB"),
         ("latin.md", "Open it as Windows-1252?"),
     ):
         drop(author, tmp_path / name)
@@ -143,7 +143,7 @@ def test_what_cannot_be_imported_is_said_and_an_import_can_be_stopped(author: Pa
     said.get_by_role("button", name="Stop").click()
     expect(said).to_contain_text("Stopped. Nothing was imported.")
     author.unroute("**/component_server/")
-    said.get_by_role("button", name="Begin again").click()
+    said.get_by_role("button", name="Start again").click()
     expect(said).to_contain_text("Open it as Windows-1252?")
     author.keyboard.press("Escape")
     expect(author.locator("dialog.import")).to_be_hidden()

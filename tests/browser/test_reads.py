@@ -97,7 +97,7 @@ def test_the_text_leads_to_its_sources(author: Page) -> None:
     for words in ("chat template", "chat template", "fixed text"):
         author.keyboard.press("ArrowDown")
         expect(readout).to_contain_text(words)
-    expect(readout).to_contain_text(re.compile(r"\d tokens at [\d–]+ · .* when encoded"))
+    expect(readout).to_contain_text(re.compile(r"\d tokens at [\d–]+ · .*encoded after"))
     author.keyboard.press("Enter")
     expect(author.get_by_role("tab", name="Schema", exact=True)).to_have_attribute("aria-selected", "true")
     assert author.evaluate(CARET, "schema") == "You are a tr"
@@ -109,7 +109,7 @@ def test_the_text_follows_the_documents_and_outlives_their_errors(author: Page) 
     prompt = text_of(author, "prompt")
     body.evaluate("node => { node.scrollTop = 300 }")
     author.evaluate(REPLACE, ["prompt", prompt.replace("Highlight", "Name<")])
-    expect(note).to_contain_text("As of the last sound text. E")
+    expect(note).to_contain_text("From the last valid text. E")
     expect(body).to_contain_text("Highlight the surf spots.")
     author.evaluate(REPLACE, ["prompt", prompt.replace("Highlight", "Name")])
     expect(body).to_contain_text("Name the surf spots.")
@@ -141,7 +141,7 @@ def test_another_schema_with_errors_takes_the_place_of_the_last_one(author: Page
         REPLACE, ["prompt", '<prompt schema="bakery"><bread/>\n  <user>How much?</user>\n</prompt>']
     )
     note = author.locator(".reads-note")
-    expect(note).to_contain_text("Shown when both documents are without errors.")
+    expect(note).to_contain_text("Shown when both documents have no errors.")
     expect(author.locator(".reads-text")).not_to_contain_text("surf spots")
     author.get_by_role("tab", name="Prompt").click()
     expect(author.locator(".panel.prompt .status")).to_have_text("no problems")

@@ -76,7 +76,7 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     rows = author.get_by_role("region", name="Fidelity by module").locator("tbody tr")
     expect(rows.first).to_contain_text("fixed text")
     assert rows.count() >= 3
-    tried = author.get_by_role("region", name="What was tried")
+    tried = author.get_by_role("region", name="Fixes tried")
     repairs = tried.get_by_role("row").filter(has_text="Repair ")
     repairs.get_by_role("button", name="Use").first.click()
     settings.click()
@@ -101,7 +101,7 @@ def test_a_run_under_a_promise_says_which_remedy_it_took_and_what_a_check_found(
     author.get_by_label("Max answer length").fill("4")
     reuse, scope = author.get_by_role("combobox", name="Reuse"), author.locator("#setting-scope-hint")
     expect(reuse).to_have_value("auto")
-    expect(scope).to_have_text("Chosen for each prompt. A choice of your own turns Reuse off.")
+    expect(scope).to_have_text("Chosen for each prompt. Setting it yourself turns Reuse off.")
     author.get_by_role("combobox", name="Scope").select_option("isolated")
     expect(reuse).to_have_value("off")
     expect(scope).not_to_contain_text("Chosen")
@@ -218,7 +218,7 @@ def test_flipped_tokens_are_listed_with_what_stands_before_them(author: Page) ->
     expect(rows.first).to_have_text('41" <b>Rome"" Oslo"0.30…go to 0')
     expect(shown).to_contain_text("And 2 tokens more.")
     expect(shown.locator("tr[data-worst]")).to_contain_text("b")
-    tried = shown.get_by_role("region", name="What was tried").locator("tbody tr")
+    tried = shown.get_by_role("region", name="Fixes tried").locator("tbody tr")
     expect(tried.first).to_contain_text("Repair link:230.130.01590%+4")
     expect(tried.last).to_contain_text("Scope preceding00.130.015100%−78Use")
 

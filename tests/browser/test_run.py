@@ -145,7 +145,7 @@ def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of
 
     author.evaluate(change, {"temperature": 5, "seed": 7, "max_new_tokens": 8})
     author.locator("#run").click()
-    status(author, "texts are drawn and differ by chance")
+    status(author, "texts are sampled and differ by chance")
     expect(scale).to_contain_text("All modules were encoded earlier, in")
     expect(scale.locator(".scale-bar.encode")).to_have_count(0)  # that is of earlier runs
     expect(rows.first).to_contain_text("encoded by earlier runs in ")
@@ -184,14 +184,14 @@ def test_run_does_one_side_or_encodes_all(author: Page) -> None:
     expect(author.locator(".picker .badge[data-tier=none]")).to_have_count(0)
     expect(author.locator("#run")).to_contain_text("Encode all")
     author.get_by_role("separator", name="Width of the modules").press("Control+Enter")
-    status(author, "Nothing was missing")
+    status(author, "Everything was stored already")
     choose(author, "Uncached only")
     status(author, "Done.")
     expect(author.get_by_role("group", name="Time to the first token").get_by_role("listitem")).to_have_count(
         1
     )
     expect(author.get_by_role("region", name="Cached", exact=True).locator(".answer")).to_contain_text(
-        "of the other side only"
+        "used the other side only"
     )
     choose(author, "Both sides")
     status(author, "Done.")

@@ -46,7 +46,7 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
     name = rows.first.get_by_label(re.compile("^Name of"))
     name.fill("The Roman <b>one</b>")
     name.press("Enter")
-    expect(status).to_have_text("The name is kept.")
+    expect(status).to_have_text("The name is saved.")
     page.reload()
     watched.ready()
     page.get_by_label("Find runs").fill("roman")
@@ -65,7 +65,7 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
         assert heads.evaluate_all(tall) <= 40, "no word of a head is broken"
     page.set_viewport_size({"width": 1280, "height": 900})
     expect(rows.last.locator(".asked > .clip")).to_have_text([re.compile("^Go to Rome"), "m"])
-    page.get_by_label("Choose all 2 that are shown").check()
+    page.get_by_label("Choose all 2 shown").check()
     page.get_by_role("button", name="Compare 2 side by side").click()
     expect(page.get_by_role("heading", name="2 runs side by side")).to_be_focused()
     assert "#/runs/" in page.url
@@ -80,8 +80,8 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
     expect(beside.locator("tr", has_text="Prompt").locator("mark").first).to_contain_text("Paris")
     schema = beside.locator("tr", has_text="Schema text")
     expect(schema).to_be_hidden()
-    page.get_by_label("Only what differs").uncheck()
-    expect(schema).to_contain_text("The same in all of them.")
+    page.get_by_label("Differences only").uncheck()
+    expect(schema).to_contain_text("The same in all runs.")
     titles = [title.split("\n")[0] for title in beside.locator("tbody th").all_inner_texts()]
     assert titles.index("Prompt") < titles.index("Temperature"), "what was asked comes before the settings"
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Runs").click()
@@ -99,13 +99,11 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
     expect(question).to_contain_text("1 of them has a name or a note.")
     question.get_by_role("button", name="Delete 2 runs").click()
     expect(status).to_have_text("Deleted 2 runs.")
-    expect(
-        page.get_by_text("No run passes the filter.").or_(page.get_by_text("No run is kept yet."))
-    ).to_be_visible()
+    expect(page.get_by_text("No runs match.").or_(page.get_by_text("No runs yet."))).to_be_visible()
     page.get_by_label("Import a file of runs").set_input_files(shared)
     expect(status).to_have_text("2 runs of shared.html imported.")
     page.get_by_label("Import a file of runs").set_input_files(shared)
-    expect(status).to_contain_text("0 runs of shared.html imported; 2 were here already.")
+    expect(status).to_contain_text("0 runs of shared.html imported; 2 existed already.")
 
     page.get_by_label("Find runs").fill("roman")
     expect(rows).to_have_count(1)
@@ -114,7 +112,7 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
     expect(page.locator(".workspace-name")).to_contain_text("The Roman <b>one</b>")
     expect(page.get_by_label("Prompt document")).to_contain_text("Rome")
     age = page.locator(".answers .age")
-    expect(age).to_have_text(re.compile(r"^A kept run of [^.]+\.$"))
+    expect(age).to_have_text(re.compile(r"^A stored run of [^.]+\.$"))
     expect(page.locator(".pane .ttft").first).to_have_text(re.compile(r"\d"))
     listed = page.get_by_role("list", name="Runs of this schema")
     expect(listed.locator("[aria-current]")).to_have_count(1)

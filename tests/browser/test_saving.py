@@ -81,7 +81,7 @@ def test_both_documents_are_written_to_their_files(page: Page, documents: Path) 
     expect(head(page)).to_contain_text("mine.pml not written")
     rewrite(page, "prompt", prompt)
     save(page)
-    expect(head(page)).to_contain_text("written to mine.pml, ask.pml")
+    expect(head(page)).to_contain_text("saved to mine.pml, ask.pml")
     assert (documents / "mine.pml").read_bytes() == schema.replace("\n", "\r\n").encode()
     assert (documents / "ask.pml").read_text(encoding="utf-8") == prompt
     page.reload()
@@ -89,7 +89,7 @@ def test_both_documents_are_written_to_their_files(page: Page, documents: Path) 
     rewrite(page, "prompt", PROMPT)
     expect(head(page)).to_contain_text("ask.pml not written")
     save(page)
-    expect(head(page)).to_contain_text("written to mine.pml, ask.pml")
+    expect(head(page)).to_contain_text("saved to mine.pml, ask.pml")
     assert (documents / "ask.pml").read_text(encoding="utf-8") == PROMPT
 
 
@@ -117,7 +117,7 @@ def test_theirs_mine_or_another_file(page: Page, documents: Path) -> None:
     dialog(page).get_by_role("button", name="Save mine as…").click()
     page.get_by_label("File name in your folder").fill("ours.pml")
     page.keyboard.press("Enter")
-    expect(head(page)).to_contain_text("written to mine.pml, ours.pml")
+    expect(head(page)).to_contain_text("saved to mine.pml, ours.pml")
     assert (documents / "ours.pml").read_text(encoding="utf-8") == mine
     assert file.read_text(encoding="utf-8") == theirs
     (documents / "ours.pml").write_text(theirs, encoding="utf-8")
@@ -133,17 +133,17 @@ def test_theirs_mine_or_another_file(page: Page, documents: Path) -> None:
     wait_for_text(page, "prompt", "ours")
     save(page)
     dialog(page).get_by_role("button", name="Keep mine: overwrite").click()
-    expect(head(page)).to_contain_text("written to mine.pml, ours.pml")
+    expect(head(page)).to_contain_text("saved to mine.pml, ours.pml")
     assert (documents / "ours.pml").read_text(encoding="utf-8") == mine
 
 
 def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None:
     (documents / "mine.pml").unlink()
     save(page)
-    expect(notice(page)).to_contain_text("not there any more")
+    expect(notice(page)).to_contain_text("no longer exists")
     expect(head(page)).to_contain_text("mine.pml not written")
-    notice(page).get_by_role("button", name="Write it anew").click()
-    expect(head(page)).to_contain_text("written to mine.pml")
+    notice(page).get_by_role("button", name="Create it again").click()
+    expect(head(page)).to_contain_text("saved to mine.pml")
     assert (documents / "mine.pml").read_bytes() == SCHEMA.replace("\n", "\r\n").encode()
 
 
@@ -157,7 +157,7 @@ def test_undoing_the_opening_of_a_file_does_not_write_into_it(page: Page, docume
     wait_for_text(page, "prompt", "then")
     with page.expect_response(lambda answer: "save_file" in (answer.request.post_data or "")):
         save(page)
-    expect(head(page)).to_contain_text("written to mine.pml, ask.pml")
+    expect(head(page)).to_contain_text("saved to mine.pml, ask.pml")
     assert "other" in (documents / "other.pml").read_text(encoding="utf-8")
     assert (documents / "ask.pml").read_text(encoding="utf-8") == PROMPT
 
@@ -171,7 +171,7 @@ def test_another_encoding_is_asked_about(page: Page, documents: Path) -> None:
     wait_for_text(page, "schema", "naïve")
     expect(head(page)).to_contain_text("mine.pml not written")
     save(page)
-    expect(head(page)).to_contain_text("written to mine.pml")
+    expect(head(page)).to_contain_text("saved to mine.pml")
     assert (documents / "mine.pml").read_text(encoding="utf-8") == schema
 
 
@@ -208,7 +208,7 @@ def test_a_draft_of_another_folder_is_saved_under_another_name(
     page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
     before.stop()
     page.keyboard.press("Control+Enter")
-    nothing = "The studio's server does not answer. Nothing was run. Your text is kept."
+    nothing = "The studio's server does not answer. Nothing was run. Your text is not lost."
     expect(page.locator(".run-status")).to_contain_text(nothing)
     for folder in ("documents", "other"):
         (tmp_path / folder).mkdir()
@@ -245,7 +245,7 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     choose(page, "Rename…")
     page.get_by_label("The file of the prompt").fill("mine.pml")
     page.get_by_role("button", name="Rename").click()
-    expect(dialog(page)).to_contain_text("There is a file 'mine.pml' already")
+    expect(dialog(page)).to_contain_text("A file 'mine.pml' already exists")
     page.get_by_label("The file of the prompt").fill("far/question.pml")
     page.get_by_role("button", name="Rename").click()
     expect(head(page)).to_contain_text("same as mine.pml, question.pml")
@@ -263,7 +263,7 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
         held.append(route) if "browse" in (route.request.post_data or "") else route.continue_()
 
     page.route("**/component_server/", hold)
-    choose(page, "Look into the folder…")
+    choose(page, "Browse the folder…")
     page.get_by_label("Filter by name or schema").fill("city")
     page.keyboard.press("Enter")  # before the list is there
     expect(dialog(page)).to_contain_text("Reading the folder…")
@@ -282,7 +282,7 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     expect(page.locator(".workspace-name .document")).to_have_text("Untitled")
     (documents / "mine.pml").unlink()
     choose(page, "Recent…")
-    expect(dialog(page).get_by_role("row", name="mine.pml")).to_contain_text("Not there any more.")
+    expect(dialog(page).get_by_role("row", name="mine.pml")).to_contain_text("No longer exists.")
     expect(dialog(page).get_by_role("columnheader")).to_have_text(["Name", "Kind", "Opened", ""])
     expect(dialog(page).get_by_role("row", name="far/ Folder, 2 documents")).to_be_visible()
     dialog(page).get_by_role("button", name="far/", exact=True).click()

@@ -134,7 +134,7 @@ def test_a_program_that_is_copied_gets_the_answer_and_is_listed(author: Page, wa
     expect(page.locator(".hits .chart .bars path")).not_to_have_count(0)
     expect(page.locator(".hits .sums")).to_contain_text("tokens read")
     expect(page.locator(".hits .legend li")).to_have_text(
-        ["read", "written: computed and kept", "computed, not kept", "read of all so far"]
+        ["read", "written: computed and stored", "computed, not stored", "cached share so far"]
     )
 
 
@@ -142,7 +142,7 @@ def test_programs_follow_edits_and_picks_and_faults(author: Page) -> None:
     page = author
     open_serve(page)
     choose(page, "Python, openai")
-    choose(page, "Schema put once")
+    choose(page, "Schema uploaded once")
     shown = program(page, "httpx.put(url")
     assert "from openai import OpenAI" in shown
     assert "<tokyo" in shown
@@ -162,7 +162,7 @@ def test_programs_follow_edits_and_picks_and_faults(author: Page) -> None:
     assert "schema" not in program(page, '"Hello"')
     schema = text_of(page, "schema")
     edit(page, "schema", " ")
-    expect(fault).to_contain_text("No schema is open. Open a sample in the gallery")
+    expect(fault).to_contain_text("No schema is open. Open a sample from the gallery")
     edit(page, "schema", schema)
     expect(fault).to_contain_text("The prompt has an error in line 1: ")
 
@@ -220,14 +220,14 @@ def test_states_are_said_in_words(watched: Watched, faked: Callable[..., None]) 
     page.reload()
     watched.ready()
     steps = page.locator(".hits .steps")
-    expect(steps).to_contain_text("No program has asked yet.")
+    expect(steps).to_contain_text("No requests yet.")
     expect(steps).to_contain_text("Copy the program")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     page.set_viewport_size({"width": 1280, "height": 720})
     assert bottom(steps) < 720, "who has no request yet sees at once what to do"
     page.set_viewport_size({"width": 400, "height": 800})
     faked(state="off")
-    expect(page.locator(".hits-place")).to_contain_text("It is switched off, and refuses")
+    expect(page.locator(".hits-place")).to_contain_text("The API is off and rejects")
     faked(state="loading", model="")
     expect(state).to_have_text("Loading")
     expect(words).to_contain_text("status 503")
@@ -258,9 +258,9 @@ def test_nothing_but_rows_moves_while_requests_come(
     expect(rows.first).to_contain_text("200 done")
     assert page.evaluate(BOXES) == before
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("button", name="Pause").click()
     hello(url)
-    expect(page.get_by_role("button", name="Go on (1 new)")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
     assert rows.count() == known + 2
     page.keyboard.press("Enter")
     expect(rows).to_have_count(known + 3)
@@ -404,7 +404,7 @@ def test_the_keyboard_reaches_all_and_its_place_is_seen(author: Page, watched: W
         "inline",
         "Copy the program",
         "Program",
-        "Hold",
+        "Pause",
         "Save as CSV",
         "Latest requests",
         "Time↓",

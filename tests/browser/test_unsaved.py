@@ -88,7 +88,7 @@ def test_a_closed_tabs_text_comes_back_and_leaves_the_browser(context: BrowserCo
     page.close()
     page = opened(context, home)
     wait_for_text(page, "prompt", "kept one")
-    expect(page.locator(".notices")).to_contain_text("was not saved before its tab was closed")
+    expect(page.locator(".notices")).to_contain_text("Unsaved text of a closed tab was restored")
     page.wait_for_function(f"{KEYS} === 0")
     page.close()
     wait_for_text(opened(context, home), "prompt", "kept one")
@@ -119,7 +119,7 @@ def test_text_that_another_tab_overtook_is_among_the_earlier_workspaces(
     wait_for_text(page, "prompt", "newer")
     page.wait_for_function(f"{KEYS} === 0")
     notice = page.locator(".notices")
-    expect(notice).to_contain_text("among the versions")
+    expect(notice).to_contain_text("under File, Versions")
     notice.get_by_role("button", name="Open it").click()
     wait_for_text(page, "prompt", "overtaken")
 

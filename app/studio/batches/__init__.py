@@ -1,4 +1,4 @@
-"""Batches that last: what is kept of one, and the file that holds them."""
+"""Batches of prompts and their database."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A batch of prompts in the studio: rows that are answered in the background, and what came of each.
-
-The engine works in a job's own thread; who looks at a batch sees the rows that have ended.
-"""
+"""A batch of prompts: its rows run in the background, and the page shows finished rows."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ PREVIEW = 160  # characters of an answer in the table
 
 
 class SideShown(TypedDict):
-    """One side of a row in the table. `passed` is None where nothing was expected of it."""
+    """One side of a row in the table. `passed` is None if the row has no expectations."""
 
     text: str
     ttft_ms: float
@@ -46,9 +43,9 @@ class SideShown(TypedDict):
 
 
 class RowShown(TypedDict):
-    """One row in the table. Between two sides stand what caching changed, and the ratio of their times.
+    """One row in the table: both sides, what caching changed, and the ratio of their times.
 
-    `text` is the row's own; `question` is that of the open prompt where the row has none.
+    `text` is the row's own; `question` is the open prompt's text if the row has none.
     """
 
     number: int
@@ -70,10 +67,10 @@ class RowShown(TypedDict):
 
 
 class BatchSummary(TypedDict):
-    """What came of a batch so far; times are medians in milliseconds, tokens sums over rows.
+    """Results of a batch so far: median times in milliseconds, and token sums over rows.
 
-    `timed` rows found everything in the cache, and their times are the medians'; where there is none, all
-    rows are taken and `cold` says so.
+    Medians use the `timed` rows, whose segments were all cached. If there are none, medians use all rows and
+    `cold` is true.
     """
 
     rows: int
@@ -98,16 +95,15 @@ class BatchSummary(TypedDict):
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What is to be answered, and how.
+    """The rows and settings of a batch.
 
     Attributes:
-        rows: the rows.
         schema: the schema of all rows.
-        over: the prompt that rows change; None where each stands alone.
-        settings: the settings of each row that has none of its own.
-        mode: both sides of each row, one after the other; or the cached side only, many rows at once.
-        expect: what is expected of every answer, besides what its row expects.
-        combine: whether all of that is to hold, or any of it is enough.
+        over: the prompt that rows modify; None if each row is a prompt of its own.
+        settings: the settings of rows without their own.
+        mode: run both sides of each row in turn, or only the cached side with many rows at once.
+        expect: checks of every answer, in addition to the row's checks.
+        combine: whether an answer must pass all checks or any of them.
     """
 
     rows: tuple[Row, ...]
@@ -119,10 +115,10 @@ class BatchPlan:
     combine: Combine = "all"
 
     def prompts(self, schema: PreparedSchema) -> Iterator[tuple[PreparedPrompt, RunSettings] | Exception]:
-        """Yields the prompt of each row with its settings, or what is wrong with it.
+        """Yields each row's prompt and settings, or the row's error.
 
         Args:
-            schema: its schema, as the model that answers has it.
+            schema: the schema as prepared by the engine.
         """
         for row in self.rows:
             try:
@@ -133,21 +129,21 @@ class BatchPlan:
 
     @cached_property
     def question(self) -> str:
-        """The text of the prompt that rows change, for people to read: what a row without its own asks."""
+        """The text of the prompt that rows modify."""
         return gist(self.over)["words"] if self.over is not None else ""
 
     def source(self, row: Row) -> str:
-        """The document of a row.
+        """Returns the prompt document of a row.
 
         Raises:
-            PromptCacheError: it cannot be made.
+            PromptCacheError: the document cannot be built.
         """
         return prompt_text(row, self.schema, self.over)
 
 
 @dataclass(frozen=True)
 class SideResult:
-    """What one side made of a row."""
+    """The result of one side of a row."""
 
     text: str
     ttft_ms: float
@@ -159,18 +155,18 @@ class SideResult:
 
     @property
     def passed(self) -> bool | None:
-        """Whether it is as expected; None where nothing was."""
+        """Whether the answer passes its checks; None without checks."""
         return None if self.judged is None else self.judged.passed
 
     def shown(self) -> SideShown:
-        """What the table shows of it."""
+        """Returns this side as the table shows it."""
         text = self.text if len(self.text) <= PREVIEW else f"{self.text[: PREVIEW - 1]}…"
         return {"text": text, "ttft_ms": self.ttft_ms, "tokens": self.tokens, "passed": self.passed}
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """What came of a row: its sides, or why there is no answer."""
+    """The result of a row: its sides, or the error."""
 
     sides: dict[str, SideResult] = field(default_factory=dict)
     comparison: dict[str, Any] = field(default_factory=dict)
@@ -179,15 +175,15 @@ class RowResult:
 
 @dataclass
 class Batch:
-    """A batch, so far.
+    """A batch and its results so far.
 
     Attributes:
         key: the key of its job.
         texts: digests of schema and prompt.
         model: the model's name.
-        started: when it was begun, as ISO 8601.
-        results: what came of each row that has ended, by its number from 0, in the order of the ends.
-        workspace: its schema, and the settings of the page, for whoever opens a row of it.
+        started: the start time as ISO 8601.
+        results: the results of finished rows by row number from 0, in the order of completion.
+        workspace: the schema and the page's settings, to open a row later.
         name: the user's name for it.
     """
 
@@ -204,13 +200,13 @@ class Batch:
     def answer(
         self, engine: Engine, schema: PreparedSchema, job: Job, keep: Callable[[int, RowResult], object]
     ) -> Batch:
-        """Answers the rows; what has ended stays where the job is stopped.
+        """Runs the rows. Finished rows remain if the job is stopped.
 
         Args:
-            engine: answers them.
-            schema: the schema, as that engine has it. Neither is kept.
-            job: is told how far this is, and says whether to stop.
-            keep: is given the number of each row that has ended, and what came of it, before it is shown.
+            engine: the engine that runs the rows.
+            schema: the schema as prepared by that engine.
+            job: reports progress and stops the work.
+            keep: called with each finished row's number and result before the page shows it.
 
         Raises:
             ClosedError: the engine was closed meanwhile.
@@ -237,24 +233,24 @@ class Batch:
                     self.results[number] = result
                 job.progress(len(self.results), len(plan.rows), "")
         if len(self.results) < len(plan.rows):
-            job.progress(len(self.results), len(plan.rows), "")  # ends it as stopped
+            job.progress(len(self.results), len(plan.rows), "")  # raises if the job was stopped
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what the job's state tells of it; rows are asked for by themselves."""
+        """Returns the job's state without rows."""
         return {"answered": len(self.results)}
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rows to come will take, by those that were answered; None where none was."""
-        answered = sum(one.fault is None for one in self.results.values())
+        """Estimated seconds left from the finished rows; None if there are none."""
+        answered = sum(result.fault is None for result in self.results.values())
         if not answered:
             return None
         rest = len(self.plan.rows) - len(self.results)
         return (time.monotonic() - self._begun) / answered * rest
 
     def shown(self, number: int) -> RowShown:
-        """What the table shows of a row."""
+        """Returns a row as the table shows it."""
         row, result = self.plan.rows[number], self.results.get(number)
         shown: RowShown = {
             "number": number,
@@ -276,48 +272,48 @@ class Batch:
             if side in result.sides:
                 shown[side] = result.sides[side].shown()
         if result.comparison:
-            found = result.comparison
-            shown["speedup"], shown["same_text"] = _finite(found["ttft_speedup"]), found["same_text"]
-            shown["first_token_agrees"] = found["first_token_agrees"]
-            shown["kl_first_token"] = _finite(found["kl_first_token"])
+            change = result.comparison
+            shown["speedup"], shown["same_text"] = _finite(change["ttft_speedup"]), change["same_text"]
+            shown["first_token_agrees"] = change["first_token_agrees"]
+            shown["kl_first_token"] = _finite(change["kl_first_token"])
         return shown
 
     def summary(self) -> BatchSummary:
-        """What came of it so far."""
+        """Returns the results so far."""
         results = list(self.results.values())
-        done = [one for one in results if one.fault is None]
-        both = [one for one in done if one.comparison]
-        checked = [one for one in done if one.sides["cached"].judged is not None]
-        judged = [one.sides for one in checked if one.comparison]
+        done = [row for row in results if row.fault is None]
+        both = [row for row in done if row.comparison]
+        checked = [row for row in done if row.sides["cached"].judged is not None]
+        judged = [row.sides for row in checked if row.comparison]
         verdicts = [(sides["cached"].passed, sides["uncached"].passed) for sides in judged]
-        warm = [one for one in done if not one.sides["cached"].tokens.get("encoded")]
+        warm = [row for row in done if not row.sides["cached"].tokens.get("encoded")]
         timed = warm or done
-        tokens = [one.sides["cached"].tokens for one in done]
-        encoded = sum(one.get("encoded", 0) for one in tokens)
-        divergences = [kl for one in both if (kl := _finite(one.comparison["kl_first_token"])) is not None]
+        tokens = [row.sides["cached"].tokens for row in done]
+        encoded = sum(row.get("encoded", 0) for row in tokens)
+        divergences = [kl for row in both if (kl := _finite(row.comparison["kl_first_token"])) is not None]
         return {
             "rows": len(self.plan.rows),
             "answered": len(done),
             "failed": len(results) - len(done),
             "checked": len(checked),
-            "passed_cached": sum(one.sides["cached"].passed is True for one in checked),
+            "passed_cached": sum(row.sides["cached"].passed is True for row in checked),
             "passed_uncached": sum(uncached is True for _, uncached in verdicts),
             "verdicts_changed": sum(cached != uncached for cached, uncached in verdicts),
             "compared": len(both),
-            "same_first_token": sum(one.comparison["first_token_agrees"] for one in both),
-            "same_text": sum(one.comparison["same_text"] for one in both),
+            "same_first_token": sum(row.comparison["first_token_agrees"] for row in both),
+            "same_text": sum(row.comparison["same_text"] for row in both),
             "kl_mean": statistics.fmean(divergences) if divergences else None,
-            "ttft_cached_ms": _median(one.sides["cached"].ttft_ms for one in timed),
-            "ttft_uncached_ms": _median(one.sides["uncached"].ttft_ms for one in timed if one.comparison),
+            "ttft_cached_ms": _median(row.sides["cached"].ttft_ms for row in timed),
+            "ttft_uncached_ms": _median(row.sides["uncached"].ttft_ms for row in timed if row.comparison),
             "timed": len(timed),
             "cold": bool(done) and not warm,
             "encoded": encoded,
-            "reused": sum(one.get("from_cache", 0) for one in tokens) - encoded,
-            "computed": sum(one.get("computed", 0) for one in tokens),
+            "reused": sum(row.get("from_cache", 0) for row in tokens) - encoded,
+            "computed": sum(row.get("computed", 0) for row in tokens),
         }
 
     def expectations(self, row: Row) -> tuple[Expectation, ...]:
-        """All that is expected of a row's answer."""
+        """Returns all checks of a row's answer."""
         return (*self.plan.expect, *row.expect)
 
     def _result(self, row: Row, outcome: Answer | BothAnswers | Exception) -> RowResult:
@@ -347,5 +343,5 @@ def _finite(value: float) -> float | None:
 
 
 def _median(values: Iterator[float]) -> float | None:
-    found = list(values)
-    return statistics.median(found) if found else None
+    numbers = list(values)
+    return statistics.median(numbers) if numbers else None

@@ -1,4 +1,4 @@
-"""The batches of this user: the one that is being answered, and those on disk."""
+"""The user's batches: the running batch, and stored batches."""
 
 from __future__ import annotations
 
@@ -17,21 +17,19 @@ if TYPE_CHECKING:
     from engine import Engine, PreparedSchema
 
 State = Literal["working", "done", "stopped", "failed", "left", "elsewhere"]
-OPENED = 2  # batches of the disk that are held in memory
-GOES_ON = "A batch is being answered. Wait for its end, or stop it."
+OPENED = 2  # stored batches cached in memory
+GOES_ON = "A batch is already running. Wait for its end, or stop it."
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A batch as it is shown.
+    """A batch as the page shows it.
 
     Attributes:
-        batch: the batch.
-        state: how far it is; `left` where its studio ended before it did, `elsewhere` where another one
-            answers it.
-        fault: what ended it, in words.
-        job: the work, where it was begun in this studio.
-        unkept: why not all of it is on disk, in words; "" where all is.
+        state: the progress; `left` if its studio ended first, `elsewhere` if another studio runs it.
+        fault: the error that ended it.
+        job: the work, if it was started in this studio.
+        unkept: why some rows could not be stored; "" if all are stored.
     """
 
     batch: Batch
@@ -42,7 +40,7 @@ class Shown:
 
 
 class _Live:
-    """The batch of this studio that was begun last, and its writing down."""
+    """The latest batch of this studio, with its storage."""
 
     def __init__(self, batch: Batch, store: BatchStore) -> None:
         self.batch, self.unkept = batch, ""
@@ -52,7 +50,7 @@ class _Live:
         self.job: Job | None = None
 
     def work(self, engine: Engine, schema: PreparedSchema, job: Job) -> Batch:
-        """Answers it, and writes each row down; what cannot be written is tried again with the next."""
+        """Runs the batch and stores each row; a failed write is retried with the next row."""
         state: KeptState = "failed"
         fault = ""
         with self._store.answering.held(self.batch.key):
@@ -94,11 +92,11 @@ class _Live:
 
 
 class BatchBook:
-    """Begins batches, finds them again, names and deletes them.
+    """Starts, finds, names and deletes batches.
 
     Args:
-        jobs: the register where their work can be asked about and stopped.
-        store: the batches on disk.
+        jobs: the register of background work.
+        store: the stored batches.
     """
 
     def __init__(self, jobs: Jobs, store: BatchStore) -> None:
@@ -108,10 +106,10 @@ class BatchBook:
         self._lock = threading.Lock()
 
     def start(self, batch: Batch, engine: Engine, schema: PreparedSchema) -> Job:
-        """Begins to answer a batch in the background; each row is on disk before it is shown.
+        """Starts a batch in the background. Each row is stored before the page shows it.
 
         Raises:
-            PromptCacheError: another one is being answered, or one with its key is kept already.
+            PromptCacheError: another batch is running, or a batch with this key exists.
         """
         with self._lock:
             if self.working is not None:
@@ -125,15 +123,15 @@ class BatchBook:
 
     @property
     def working(self) -> str | None:
-        """The key of the batch that is being answered."""
+        """The key of the running batch."""
         live = self._live
         return live.batch.key if live is not None and live.job is not None and not live.job.over else None
 
     def find(self, key: str) -> Shown:
-        """A batch by its key.
+        """Returns a batch by its key.
 
         Raises:
-            PromptCacheError: it is not kept any more, or the file cannot be read.
+            PromptCacheError: no such batch, or the database cannot be read.
         """
         live = self._here()
         if live is not None and live.batch.key == key:
@@ -141,14 +139,14 @@ class BatchBook:
         name = self.store.name(key)
         with self._lock:
             if name is None:
-                self._opened.pop(key, None)  # another studio has deleted it
+                self._opened.pop(key, None)  # another studio deleted it
             elif key in self._opened:
                 self._opened.move_to_end(key)
                 self._opened[key].batch.name = name
                 return self._opened[key]
         batch, state, fault = self.store.load(key)
         shown = Shown(batch, self._unended(key) if state == "working" else state, fault)
-        if state != "working":  # one that another studio answers goes on growing
+        if state != "working":  # a batch of another studio still grows
             with self._lock:
                 self._opened[key] = shown
                 while len(self._opened) > OPENED:
@@ -156,7 +154,7 @@ class BatchBook:
         return shown
 
     def latest(self) -> Shown | None:
-        """The batch of this studio that was begun last; else the newest on disk, None where there is none."""
+        """Returns this studio's latest batch, else the newest stored batch, else None."""
         live = self._here()
         if live is not None:
             return self._of(live)
@@ -164,18 +162,18 @@ class BatchBook:
         return None if newest is None else self.find(newest["key"])
 
     def listed(self) -> list[BatchKept]:
-        """All batches on disk, the newest first."""
+        """Returns all stored batches, newest first."""
         listed = self.store.listed()
-        for one in listed:
-            if one["state"] == "working" and one["key"] != self.working:
-                one["state"] = "elsewhere" if one["key"] in self.store.answering else "working"
+        for batch in listed:
+            if batch["state"] == "working" and batch["key"] != self.working:
+                batch["state"] = "elsewhere" if batch["key"] in self.store.answering else "working"
         return listed
 
     def rename(self, key: str, name: str) -> None:
-        """Gives a batch a name.
+        """Renames a batch.
 
         Raises:
-            PromptCacheError: it is too long, or the batch is not kept any more.
+            PromptCacheError: the name is too long, or there is no such batch.
         """
         self.store.rename(key, name)
 
@@ -183,45 +181,45 @@ class BatchBook:
         return "elsewhere" if key in self.store.answering else "left"
 
     def _here(self) -> _Live | None:
-        """The batch of this studio that was begun last, named as on disk; None where it was deleted there."""
+        """Returns this studio's latest batch with its stored name; None if it was deleted."""
         live = self._live
         if live is None or not live.begun:
             return live
         try:
             name = self.store.name(live.batch.key)
-        except PromptCacheError:  # what is in memory can still be shown
+        except PromptCacheError:  # the batch in memory can still be shown
             return live
         if name is not None:
             live.batch.name = name
         elif (
             self.working != live.batch.key and not self.store.held()["warnings"]
-        ):  # no file that was set aside
+        ):  # the database was not set aside
             with self._lock:
                 self._live = live = None if self._live is live else self._live
         return live
 
     def delete(self, keys: Sequence[str]) -> int:
-        """Deletes batches, for good; returns how many there were.
+        """Deletes batches permanently; returns their number.
 
         Raises:
-            PromptCacheError: one of them is being answered.
+            PromptCacheError: one of them is running.
         """
         with self._lock:
             if self.working in keys:
-                raise PromptCacheError("One of them is being answered. Stop it, then delete it.")
-            gone = self.store.delete(keys)
+                raise PromptCacheError("One of these batches is running. Stop it before you delete it.")
+            count = self.store.delete(keys)
             for key in keys:
                 self._opened.pop(key, None)
             if self._live is not None and self._live.batch.key in keys:
                 self._live = None
-        return gone
+        return count
 
     @staticmethod
     def _of(live: _Live) -> Shown:
         assert live.job is not None
-        told = live.job.state()
-        stopping, fault = live.job.stopping, told["fault"]
+        job = live.job.state()
+        stopping, fault = live.job.stopping, job["fault"]
         state: State = (
-            "working" if not told["over"] else "done" if not fault else "stopped" if stopping else "failed"
+            "working" if not job["over"] else "done" if not fault else "stopped" if stopping else "failed"
         )
         return Shown(live.batch, state, "" if stopping else fault, live.job, live.unkept)

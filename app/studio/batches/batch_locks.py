@@ -1,4 +1,4 @@
-"""Which batches are being answered, by whatever studio: a file for each, whose lock goes with its process."""
+"""Marks running batches with one lock file each. The lock ends with its process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from engine.store.blobs.locks import try_compute_lock
 
 FOLDER = "answering"
 _STEP_SECONDS = 0.02
-_LOOKS = 3  # so that somebody else's look is not taken for an answer
-_PATIENCE_SECONDS = 2.0  # for those who look
+_LOOKS = 3  # another studio may hold the lock briefly while it checks
+_PATIENCE_SECONDS = 2.0  # waits for studios that check the lock
 
 
 class Answering:
-    """The batches that studios with one data folder answer.
+    """The batches that run in studios with one data folder.
 
-    Where the system has no locks, or the folder cannot be written, none is known to be answered.
+    Empty if the system has no locks or the folder is read-only.
 
     Args:
         folder: the data folder.
@@ -32,7 +32,7 @@ class Answering:
 
     @contextmanager
     def held(self, key: str) -> Iterator[None]:
-        """Tells other studios that a batch is being answered."""
+        """Marks a batch as running for other studios."""
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ class Answering:
 
 
 def _taken(stack: contextlib.ExitStack, folder: Directory, key: str) -> bool:
-    """Tries to take a batch's lock, which the stack then holds; gives whether it did."""
+    """Tries to lock a batch until the stack closes; returns whether it succeeded."""
     with contextlib.ExitStack() as trying:
         if not trying.enter_context(try_compute_lock(folder, _file(key))):
             return False

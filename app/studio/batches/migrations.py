@@ -1,4 +1,4 @@
-"""How a file of kept batches becomes one of this version; see `app.studio.history.migrations`."""
+"""Migrations of the batch database; see `app.studio.history.migrations`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.studio.history.migrations import Migration
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Version 1: batches with their counts, the rows of each, and the documents that batches share."""
+    """Version 1: batches with counts, their rows, and shared documents."""
     connection.execute("create table texts (digest text primary key, text blob not null)")
     connection.execute(
         "create table batches (number integer primary key autoincrement, id text unique not null,"
@@ -25,4 +25,4 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 MIGRATIONS: tuple[Migration, ...] = (create_tables,)
-"""What leads from version n to n + 1, at place n."""
+"""The migration from version n to n + 1 is at index n."""

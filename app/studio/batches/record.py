@@ -1,4 +1,4 @@
-"""A batch as JSON, and back: its plan, its rows, and what came of each."""
+"""Converts batches, rows and results to JSON and back."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ EMPTY = '<schema name=""/>'
 
 
 def about(batch: Batch) -> str:
-    """What a batch is besides its rows and its documents."""
+    """Returns a batch as JSON without rows and documents."""
     plan = batch.plan
     return json.dumps(
         {
             "mode": plan.mode,
             "alone": plan.over is None,
             "settings": asdict(plan.settings),
-            "expect": [[one.kind, one.value] for one in plan.expect],
+            "expect": [[check.kind, check.value] for check in plan.expect],
             "combine": plan.combine,
             "texts": batch.texts,
             "schema": plan.schema.name,
@@ -41,57 +41,57 @@ def about(batch: Batch) -> str:
 def batch_of(
     key: str, name: str, started: str, told: str, schema: str, whole: str, prompt: str, rows: list[Row]
 ) -> Batch:
-    """A batch without what came of its rows.
+    """Returns a batch without results.
 
     Args:
         key: the key of its work.
         name: the user's name for it.
-        started: when it was begun.
-        told: what `about` gave.
+        started: the start time.
+        told: the JSON from `about`.
         schema: the schema's text.
-        whole: what `contained` gave.
-        prompt: the prompt that the rows change.
+        whole: the text from `contained`.
+        prompt: the prompt that the rows modify.
         rows: the rows.
     """
-    found = json.loads(told)
+    stored = json.loads(told)
     tree = parse_schema(whole or schema).tree or parse_schema(EMPTY).tree
     assert tree is not None
     plan = BatchPlan(
         tuple(rows),
         tree,
-        None if found["alone"] else prompt,
-        _settings(found["settings"]),
-        found["mode"],
-        tuple(Expectation(kind, value) for kind, value in found["expect"]),
-        found["combine"],
+        None if stored["alone"] else prompt,
+        _settings(stored["settings"]),
+        stored["mode"],
+        tuple(Expectation(kind, value) for kind, value in stored["expect"]),
+        stored["combine"],
     )
-    workspace = Workspace("", schema, "", found["origin"], as_today(found["form"]))
-    texts = found["texts"][0], found["texts"][1]
-    return Batch(key, plan, texts, found["model"], started, workspace=workspace, name=name)
+    workspace = Workspace("", schema, "", stored["origin"], as_today(stored["form"]))
+    texts = stored["texts"][0], stored["texts"][1]
+    return Batch(key, plan, texts, stored["model"], started, workspace=workspace, name=name)
 
 
 def row_json(row: Row) -> str:
-    """A row as it was read."""
-    return json.dumps({**asdict(row), "expect": [[one.kind, one.value] for one in row.expect]})
+    """Returns a row as JSON."""
+    return json.dumps({**asdict(row), "expect": [[check.kind, check.value] for check in row.expect]})
 
 
 def row_of(text: str) -> Row:
-    """The row that `row_json` wrote."""
-    found = json.loads(text)
-    expect = tuple(Expectation(kind, value) for kind, value in found["expect"])
-    return Row(**{**found, "picks": tuple(found["picks"]), "expect": expect})
+    """Returns the row that `row_json` wrote."""
+    stored = json.loads(text)
+    expect = tuple(Expectation(kind, value) for kind, value in stored["expect"])
+    return Row(**{**stored, "picks": tuple(stored["picks"]), "expect": expect})
 
 
 def result_json(result: RowResult) -> str:
-    """What came of a row."""
+    """Returns a row's result as JSON."""
     return json.dumps(asdict(result))
 
 
 def result_of(text: str) -> RowResult:
-    """The result that `result_json` wrote."""
-    found = json.loads(text)
-    sides = {name: _side(side) for name, side in found["sides"].items()}
-    return RowResult(sides, found["comparison"], found["fault"])
+    """Returns the result that `result_json` wrote."""
+    stored = json.loads(text)
+    sides = {name: _side(side) for name, side in stored["sides"].items()}
+    return RowResult(sides, stored["comparison"], stored["fault"])
 
 
 def _side(found: dict[str, Any]) -> SideResult:
@@ -106,7 +106,7 @@ def _side(found: dict[str, Any]) -> SideResult:
 
 
 def _settings(found: Mapping[str, Any]) -> RunSettings:
-    """Settings as they are declared today; where one is out of its range by now, those by default."""
+    """Returns stored settings, or the defaults if one is out of range."""
     try:
         known = {name: value for name, value in found.items() if name in RunSettings.__dataclass_fields__}
         return RunSettings.read(known)

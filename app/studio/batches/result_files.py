@@ -1,4 +1,4 @@
-"""The results of a batch as a file: a table for a spreadsheet, or JSON with all there is."""
+"""Exports the results of a batch as CSV or JSON."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from app.studio.documents.documents import Exported
 
 
 def batch_csv(batch: Batch) -> Exported:
-    """A row for each row, answers whole."""
+    """Returns one line per row, with whole answers."""
     rows = (columns_of(row, _told(batch, number)) for number, row in enumerate(batch.plan.rows))
     text, guarded = table_text(rows)
     return _file(text, "csv", "text/csv", [GUARDED] if guarded else [])
 
 
 def batch_json(batch: Batch) -> Exported:
-    """What the batch was, its summary, and every row as `pml run --batch` tells it."""
-    found = {
+    """Returns the plan, the summary, and each row as `pml run --batch` writes it."""
+    content = {
         "name": batch.name,
         "schema": batch.plan.schema.name,
         "model": batch.model,
@@ -27,12 +27,12 @@ def batch_json(batch: Batch) -> Exported:
         "mode": batch.plan.mode,
         "settings": dict(batch.workspace.settings),
         "texts": dict(zip(("schema", "prompt"), batch.texts, strict=True)),
-        "checks": [{"kind": one.kind, "value": one.value} for one in batch.plan.expect],
+        "checks": [{"kind": check.kind, "value": check.value} for check in batch.plan.expect],
         "combine": batch.plan.combine,
         "summary": batch.summary(),
         "rows": [_whole(batch, number) for number in range(len(batch.plan.rows))],
     }
-    return _file(json.dumps(found, indent=1, ensure_ascii=False), "json", "application/json", [])
+    return _file(json.dumps(content, indent=1, ensure_ascii=False), "json", "application/json", [])
 
 
 def _file(text: str, end: str, media_type: str, notes: list[str]) -> Exported:
@@ -41,12 +41,12 @@ def _file(text: str, end: str, media_type: str, notes: list[str]) -> Exported:
 
 def _whole(batch: Batch, number: int) -> dict[str, Any]:
     shown = batch.shown(number)
-    asked = {name: shown[name] for name in ("id", "line", "picks", "arguments", "settings", "text", "state")}
-    return {**asked, **_told(batch, number)}
+    row = {name: shown[name] for name in ("id", "line", "picks", "arguments", "settings", "text", "state")}
+    return {**row, **_told(batch, number)}
 
 
 def _told(batch: Batch, number: int) -> dict[str, Any]:
-    """What the line of a row says, of `pml run --batch`."""
+    """Returns a row as `pml run --batch` writes it."""
     row, result = batch.plan.rows[number], batch.results.get(number)
     if result is None:
         return {}

@@ -1,4 +1,4 @@
-"""The rows and checks that the Batch page asks for, as they are read."""
+"""Validates the rows and checks that the Batch page sends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMED = "the table"
 
 @request
 class WantedAxis:
-    """What varies in a grid, as `engine.rows.grid.Axis` has it."""
+    """One axis of a grid; see `engine.rows.grid.Axis`."""
 
     kind: Varied
     name: Words = ""
@@ -32,7 +32,7 @@ class WantedAxis:
 
 @request
 class WantedCheck:
-    """What is expected of every answer."""
+    """A check of every answer."""
 
     kind: Words
     value: Words
@@ -40,14 +40,14 @@ class WantedCheck:
 
 @request
 class RowsWanted(Texts):
-    """Rows over both documents.
+    """The rows to read.
 
     Attributes:
-        source: whether the rows are those of the table or of the grid.
-        table: a CSV, or lines of JSON.
-        grid: what varies.
-        alone: whether each row is a prompt of its own, and changes not the open one.
-        settings: settings of each row that has none of its own.
+        source: whether the rows come from the table or the grid.
+        table: CSV, or lines of JSON.
+        grid: the axes.
+        alone: whether each row is a prompt of its own instead of a change to the open prompt.
+        settings: the settings of rows without their own.
     """
 
     source: Literal["table", "grid"]
@@ -59,13 +59,13 @@ class RowsWanted(Texts):
 
 @request
 class BatchWanted(RowsWanted):
-    """A batch to be answered.
+    """A batch to run.
 
     Attributes:
-        key: key of the work that begins.
-        mode: the sides.
-        checks: what is expected of every answer.
-        combine: whether all checks are to hold, or one of them is enough.
+        key: the key of the new job.
+        mode: the sides to run.
+        checks: checks of every answer.
+        combine: whether an answer must pass all checks or any of them.
     """
 
     key: Words
@@ -75,56 +75,55 @@ class BatchWanted(RowsWanted):
 
 
 def rows_of(request: RowsWanted) -> tuple[Row, ...]:
-    """The rows that are asked for.
+    """Returns the requested rows.
 
     Raises:
-        PromptCacheError: there are none, or too many, or what they are read from is none.
+        PromptCacheError: there are no rows, too many rows, or the source cannot be parsed.
     """
     if request.source == "grid":
-        axes = [Axis(one.kind, one.name, one.values) for one in request.grid]
+        axes = [Axis(axis.kind, axis.name, axis.values) for axis in request.grid]
         size = grid_size(axes)
         if size > MOST_ROWS:
             raise ExchangeError(
-                f"This grid has {size:,} rows, and a batch has at most {MOST_ROWS:,} here. Take "
-                "some values out."
+                f"This grid has {size:,} rows, but a batch has at most {MOST_ROWS:,}. Remove some values."
             )
         return tuple(grid_rows(axes))
-    found: Iterator[Row] = read_rows(io.BytesIO(request.table.encode("utf-8", "surrogatepass")), NAMED)
-    rows = tuple(itertools.islice(found, MOST_ROWS + 1))
+    parsed: Iterator[Row] = read_rows(io.BytesIO(request.table.encode("utf-8", "surrogatepass")), NAMED)
+    rows = tuple(itertools.islice(parsed, MOST_ROWS + 1))
     if not rows:
-        raise ExchangeError("The table has no rows. Write one a line, below a line of columns.")
+        raise ExchangeError("The table has no rows. Write one row per line, below a line of column names.")
     if len(rows) > MOST_ROWS:
         raise ExchangeError(
-            f"The table has more than {MOST_ROWS:,} rows, the most of a batch here. Take fewer, or answer it "
-            "with pml run --batch, which takes any number."
+            f"The table has more than {MOST_ROWS:,} rows, the maximum here. Use fewer, or use pml run "
+            "--batch, which has no limit."
         )
     return _named_once(rows)
 
 
 def _named_once(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """The rows; one whose id another has already is faulty."""
+    """Replaces rows with a repeated id by errors."""
     first: dict[str, int] = {}
     named: list[Row] = []
     for row in rows:
         before = first.setdefault(str(row.id), row.line)
         if before != row.line and row.named and not row.fault:
-            message = f"The id {row.id!r} stands in line {before} already. Give each row its own."
+            message = f"The id {row.id!r} is already used in line {before}. Give each row its own id."
             row = replace(row, fault=message, column="id")
         named.append(row)
     return tuple(named)
 
 
 def run_settings(sent: Mapping[str, Any]) -> RunSettings:
-    """The settings of a run as the page sends them."""
+    """Returns the run settings that the page sent."""
     read = PageSettings.read(sent)
     return RunSettings(**{name: getattr(read, name) for name in RunSettings.__dataclass_fields__})
 
 
 def check_of(number: int, wanted: WantedCheck) -> Expectation:
-    """What is expected of every answer; a refusal names the check by its number.
+    """Returns a check; errors name it by its number.
 
     Raises:
-        ExchangeError: it is none.
+        ExchangeError: the check is not valid.
     """
     try:
         return expected(wanted.kind, wanted.value)

@@ -1,6 +1,6 @@
-"""The batches of this user: each row is written as it ends, so that nothing that ends a studio loses one.
+"""The database of batches. Each row is written as it ends, so a crash loses none.
 
-Beyond the bounds the oldest batches go, first those that have no name. What is deleted is overwritten.
+Beyond the limits the oldest batches are deleted, unnamed ones first. Deleted data is overwritten.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ MOST_BATCHES = 100
 MOST_BYTES = 128 << 20
 FILE = "batches.sqlite"
 KeptState = Literal["working", "done", "stopped", "failed"]
-_GONE = "That batch is not kept any more. It was deleted, or newer ones took its place."
-_TAKEN = "A batch with this key is kept already. Reload the page, then start it again."
+_GONE = "That batch no longer exists. It was deleted, or newer batches replaced it."
+_TAKEN = "A batch with this key already exists. Reload the page, then start it again."
 
 
 class BatchKept(TypedDict):
     """A batch in a list.
 
-    `passed` of `judged` rows are as expected on every side; `working` says that its end is not written: it
-    goes on in this studio, or its studio ended before it did; `elsewhere` that another studio answers it.
+    `passed` of `judged` rows pass on every side. `working` means that no end is stored: the batch runs here,
+    or its studio ended first. `elsewhere` means that another studio runs it.
     """
 
     key: str
@@ -59,7 +59,7 @@ class BatchKept(TypedDict):
 
 
 class BatchesHeld(TypedDict):
-    """How full the file is, and where it lies; sentences about what is wrong with it."""
+    """The size and path of the database, and its problems."""
 
     bytes: int
     most_batches: int
@@ -69,35 +69,34 @@ class BatchesHeld(TypedDict):
 
 
 class BatchStore:
-    """The batches of this user, on disk. Safe to use from several threads and several studios.
+    """The stored batches. Safe to use from several threads and several studios.
 
     Args:
-        folder: holds the file; made if it is missing, for its owner alone.
-        most_batches: batches that are kept at most.
-        most_bytes: bytes of the file that hold something, at most.
+        folder: the folder of the database; created if missing, readable by its owner only.
+        most_batches: the maximum number of batches.
+        most_bytes: the maximum bytes in use.
 
     Attributes:
-        answering: the batches that are being answered, here or in another studio. They neither go to make
-            room nor are they deleted.
+        answering: the running batches, here or in another studio. They are never deleted.
     """
 
     def __init__(self, folder: Path, most_batches: int = MOST_BATCHES, most_bytes: int = MOST_BYTES) -> None:
-        self._file = KeptFile(folder / FILE, MIGRATIONS, "kept batches")
+        self._file = KeptFile(folder / FILE, MIGRATIONS, "stored batches")
         self._most_batches, self._most_bytes = most_batches, most_bytes
         self.answering = Answering(folder)
 
     def close(self) -> None:
-        """Closes the file; the next question opens it again."""
+        """Closes the database; the next call opens it again."""
         self._file.close()
 
     def require_new(self, key: str) -> None:
-        """Looks whether a batch with a key can be begun; a file that cannot be read says nothing against it.
+        """Checks that a batch with a key can start. An unreadable database does not prevent it.
 
         Raises:
-            PromptCacheError: there is one with that key, or it is no text.
+            PromptCacheError: the key is in use, or is not text.
         """
         if not _is_text(key):
-            raise PromptCacheError("Half of a character is no key of a batch. Reload the page.")
+            raise PromptCacheError("The key of a batch must be valid Unicode. Reload the page.")
         known = None
         with contextlib.suppress(PromptCacheError), self._file.reading() as connection:
             known = _found(connection, key)
@@ -105,10 +104,10 @@ class BatchStore:
             raise PromptCacheError(_TAKEN)
 
     def begin(self, batch: Batch) -> None:
-        """Adds a batch with its rows, none of which has ended; the oldest go where there is no room.
+        """Adds a batch with unfinished rows; the oldest batches are deleted to make room.
 
         Raises:
-            PromptCacheError: it cannot be written, is too large, or there is one with its key.
+            PromptCacheError: the batch cannot be written, is too large, or its key is in use.
         """
         whole = contained(batch.plan.schema)
         with self._file.changing() as connection:
@@ -126,14 +125,14 @@ class BatchStore:
             self._make_room(connection, batch.key)
 
     def add(self, key: str, results: Sequence[tuple[int, int, RowResult]]) -> None:
-        """Writes what came of rows.
+        """Writes the results of rows.
 
         Args:
             key: the batch.
-            results: each row's number, how many of the batch ended before it, and what came of it.
+            results: each row's number, the number of rows that ended before it, and its result.
 
         Raises:
-            PromptCacheError: it cannot be written, there is no room, or the batch was deleted.
+            PromptCacheError: the results cannot be written, there is no room, or the batch was deleted.
         """
         with self._file.changing() as connection:
             number = _number(connection, key)
@@ -142,7 +141,7 @@ class BatchStore:
                     "update rows set result = ?, ended = ? where batch = ? and number = ?",
                     [result_json(result), ended, number, at],
                 )
-                passed = [one.passed for one in result.sides.values() if one.passed is not None]
+                passed = [side.passed for side in result.sides.values() if side.passed is not None]
                 connection.execute(
                     "update batches set answered = answered + ?, failed = failed + ?, judged = judged + ?,"
                     " passed = passed + ? where number = ?",
@@ -157,7 +156,7 @@ class BatchStore:
         """Writes how a batch ended.
 
         Raises:
-            PromptCacheError: it cannot be written.
+            PromptCacheError: the database cannot be written.
         """
         with self._file.changing() as connection:
             connection.execute(
@@ -165,7 +164,7 @@ class BatchStore:
             )
 
     def listed(self) -> list[BatchKept]:
-        """All batches, the newest first."""
+        """Returns all batches, newest first."""
         with self._file.reading() as connection:
             rows = connection.execute(
                 "select id, name, started, state, about, rows, answered, failed, judged, passed from batches"
@@ -174,52 +173,52 @@ class BatchStore:
         return [_kept(*row) for row in rows]
 
     def load(self, key: str) -> tuple[Batch, KeptState, str]:
-        """A batch with what came of its rows, how it ended, and what went wrong.
+        """Returns a batch with its results, its final state and its error.
 
         Args:
             key: the batch; "" for the newest.
 
         Raises:
-            PromptCacheError: it is not kept any more.
+            PromptCacheError: there is no such batch.
         """
         if not _is_text(key):
             raise PromptCacheError(_GONE)
         with self._file.reading() as connection:
-            found = connection.execute(
+            row_found = connection.execute(
                 "select b.number, b.id, b.name, b.started, b.state, b.fault, b.about, s.text, w.text, p.text"
                 " from batches b join texts s on s.digest = b.schema_digest"
                 " join texts w on w.digest = b.whole_digest join texts p on p.digest = b.prompt_digest"
                 " where b.id = ? or ? = '' order by b.number desc limit 1",
                 [key, key],
             ).fetchone()
-            if found is None:
+            if row_found is None:
                 raise PromptCacheError(_GONE)
-            number, known, name, started, state, fault, told, *texts = found
+            number, known, name, started, state, fault, about, *texts = row_found
             rows = connection.execute(
                 "select number, row, result, ended from rows where batch = ? order by number", [number]
             ).fetchall()
         schema, whole, prompt = (text.decode("utf-8", "surrogatepass") for text in texts)
-        batch = batch_of(known, name, started, told, schema, whole, prompt, [row_of(row[1]) for row in rows])
+        batch = batch_of(known, name, started, about, schema, whole, prompt, [row_of(row[1]) for row in rows])
         ended = sorted((row for row in rows if row[2] is not None), key=lambda row: row[3])
         batch.results.update((at, result_of(result)) for at, _, result, _ in ended)
         return batch, state, fault
 
     def name(self, key: str) -> str | None:
-        """The user's name for a batch; None where it is not kept.
+        """Returns the user's name for a batch; None if there is no such batch.
 
         Raises:
-            PromptCacheError: the file cannot be read.
+            PromptCacheError: the database cannot be read.
         """
         with self._file.reading() as connection:
             number = _found(connection, key)
-            found = connection.execute("select name from batches where number = ?", [number]).fetchone()
-        return None if found is None else str(found[0])
+            row = connection.execute("select name from batches where number = ?", [number]).fetchone()
+        return None if row is None else str(row[0])
 
     def rename(self, key: str, name: str) -> None:
-        """Gives a batch a name, or takes it away with "".
+        """Renames a batch; "" removes its name.
 
         Raises:
-            PromptCacheError: it is too long, or the batch is not kept any more.
+            PromptCacheError: the name is too long, or there is no such batch.
         """
         require_label(name, None)
         with self._file.changing() as connection:
@@ -227,23 +226,23 @@ class BatchStore:
             connection.execute("update batches set name = ? where id = ?", [plain(name), key])
 
     def delete(self, keys: Sequence[str]) -> int:
-        """Deletes batches, for good; returns how many there were.
+        """Deletes batches permanently; returns their number.
 
         Raises:
-            PromptCacheError: one of them is being answered, or the file cannot be written.
+            PromptCacheError: one of them is running, or the database cannot be written.
         """
         with self._file.changing() as connection:
             for key in keys:
                 if self._is_answered(connection, key):
                     raise PromptCacheError(
-                        "Another studio answers one of them. Stop it there, then delete it."
+                        "Another studio is running one of these batches. Stop it there before you delete it."
                     )
-            gone = sum(_delete(connection, key) for key in keys)
+            count = sum(_delete(connection, key) for key in keys)
         self._file.empty_log()
-        return gone
+        return count
 
     def held(self) -> BatchesHeld:
-        """How full the file is; never fails."""
+        """Returns the size of the database; never fails."""
         used, warnings = 0, []
         try:
             with self._file.reading() as connection:
@@ -269,7 +268,7 @@ class BatchStore:
                 _delete(connection, key)
         if used_bytes(connection) > self._most_bytes:
             raise PromptCacheError(
-                f"It is larger than the {self._most_bytes >> 20} MiB that batches may take together."
+                f"It is larger than the {self._most_bytes >> 20} MiB limit of all batches together."
             )
 
     def _is_answered(self, connection: sqlite3.Connection, key: str) -> bool:
@@ -279,7 +278,7 @@ class BatchStore:
 
 
 def _is_text(key: str) -> bool:
-    """Whether a key is whole characters: what holds half of one is no batch's."""
+    """Whether a key has no lone surrogates."""
     try:
         key.encode()
     except UnicodeEncodeError:
@@ -288,7 +287,7 @@ def _is_text(key: str) -> bool:
 
 
 def _found(connection: sqlite3.Connection, key: str) -> int | None:
-    """The number of a batch; None where it is not kept."""
+    """Returns the row id of a batch; None if there is no such batch."""
     if not _is_text(key):
         return None
     row = connection.execute("select number from batches where id = ?", [key]).fetchone()
@@ -322,16 +321,16 @@ def _count(connection: sqlite3.Connection) -> int:
 def _kept(
     key: str, name: str, started: str, state: KeptState, told: str, rows: int, *counts: int
 ) -> BatchKept:
-    found = json.loads(told)
+    stored = json.loads(told)
     answered, failed, judged, passed = counts
     return {
         "key": key,
         "name": name,
         "started": started,
         "state": state,
-        "schema": found["schema"],
-        "model": found["model"],
-        "mode": found["mode"],
+        "schema": stored["schema"],
+        "model": stored["model"],
+        "mode": stored["mode"],
         "rows": rows,
         "answered": answered,
         "failed": failed,

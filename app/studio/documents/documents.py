@@ -1,6 +1,6 @@
-"""A schema and a prompt as the page needs them: diagnostics, the module tree, picks, and words to complete.
+"""Diagnostics, the module tree, picks and completions of a schema and a prompt.
 
-Pure functions of the two texts, plus one cache of parsed schemas. Knows no tokenizer and no gradio.
+Pure functions of both texts, plus one cache of parsed schemas.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Mark = TypedDict(
 
 
 class Parameter(TypedDict):
-    """A blank of a module."""
+    """A parameter of a module."""
 
     name: str
     length: int
@@ -70,7 +70,7 @@ class Parameter(TypedDict):
 
 
 class TreeRow(TypedDict):
-    """One row of the module tree; a union has no more than its depth."""
+    """One row of the module tree; a union has only a depth."""
 
     kind: Literal["module", "union"]
     depth: int
@@ -81,7 +81,7 @@ class TreeRow(TypedDict):
 
 
 class Word(TypedDict):
-    """An element that can be completed."""
+    """An element for completion."""
 
     name: str
     kind: str
@@ -92,14 +92,14 @@ class Word(TypedDict):
 
 
 class Attribute(TypedDict):
-    """An attribute that can be completed."""
+    """An attribute for completion."""
 
     name: str
     detail: str
 
 
 class EditorWords(TypedDict):
-    """What one editor can complete and explain."""
+    """Completions and help of one editor."""
 
     elements: list[Word]
     attributes: dict[str, list[Attribute]]
@@ -107,14 +107,14 @@ class EditorWords(TypedDict):
 
 
 class WordsOfBoth(TypedDict):
-    """What both editors can complete and explain."""
+    """Completions and help of both editors."""
 
     schema: EditorWords
     prompt: EditorWords
 
 
 class Picks(TypedDict):
-    """What a prompt has picked: paths, and arguments by path and name."""
+    """The picks of a prompt: paths, and arguments by path and name."""
 
     paths: list[str]
     arguments: dict[str, dict[str, str]]
@@ -131,14 +131,14 @@ class Exported(TypedDict):
 
 @dataclass(frozen=True)
 class Checked:
-    """One look at both documents.
+    """The parse of both documents.
 
     Attributes:
-        schema: the parsed schema, as it stands.
-        basis: the schema that prompt and picker go by: this one, or the last one without errors.
-        stale: `basis` is not `schema`.
+        schema: the parsed schema.
+        basis: the schema for prompt and picker: `schema`, or the last version without errors.
+        stale: whether `basis` is an earlier version.
         prompt: the parsed prompt.
-        bound: faults of the prompt against `basis`.
+        bound: errors of the prompt against `basis`.
     """
 
     schema: Parsed[Schema]
@@ -149,7 +149,7 @@ class Checked:
 
     @property
     def of_prompt(self) -> tuple[Diagnostic, ...]:
-        """Every fault that stands in the prompt; those against an earlier schema say so."""
+        """All diagnostics of the prompt; those against an earlier schema say so."""
         words = " (checked against the last schema without errors)" if self.stale else ""
         return (*self.prompt.diagnostics, *(replace(d, message=d.message + words) for d in self.bound))
 
@@ -162,7 +162,7 @@ class Documents:
         self._lock = threading.Lock()
 
     def schema(self, source: str, base: Path | None = None) -> Parsed[Schema]:
-        """The parsed schema; the same object again for the same text, unless it reads other files."""
+        """Returns the parsed schema; the same object for the same text, unless it reads other files."""
         key = f"{digest(source)} {base}"
         with self._lock:
             if key in self._parsed:
@@ -185,9 +185,9 @@ class Documents:
         Args:
             schema: the schema's text.
             prompt: the prompt's text.
-            fallback: the last schema text without errors; the prompt is bound to it while `schema` has some,
-                unless `schema` has another name.
-            base: the folder that `src` attributes of the schema are read from.
+            fallback: the last schema text without errors. The prompt is bound to it while `schema` has errors
+                and the same name.
+            base: the folder of `src` attributes in the schema.
         """
         parsed = self.schema(schema, base)
         stale, basis = False, parsed
@@ -202,16 +202,16 @@ class Documents:
         return Checked(parsed, basis, stale, parsed_prompt, bound)
 
     def _earlier(self, schema: Schema) -> list[Schema]:
-        """What a schema said before, as far as that is remembered, the latest first."""
+        """Returns remembered earlier versions of a schema, latest first."""
         with self._lock:
             trees = [parsed.tree for parsed in reversed(self._parsed.values()) if parsed.ok]
-        return [one for one in trees if one is not None and one is not schema and one.name == schema.name]
+        return [old for old in trees if old is not None and old is not schema and old.name == schema.name]
 
 
 def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mark]:
-    """Diagnostics for the editor: offsets in UTF-16, in the order of the text, each once."""
+    """Returns diagnostics for the editor: UTF-16 offsets, in text order, without duplicates."""
     offset = to_utf16(source)
-    shown = {one.in_place(source) for one in diagnostics}
+    shown = {diagnostic.in_place(source) for diagnostic in diagnostics}
     unique = sorted(shown, key=lambda d: (d.span.start, d.span.end, d.code, d.message))
     return [
         {
@@ -229,42 +229,42 @@ def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mar
 
 
 def mended_document(source: str, code: str, place: int, title: str, diagnose: Diagnose) -> str:
-    """A document after a quick fix of one of its faults.
+    """Returns a document after a quick fix.
 
     Args:
         source: the document.
-        code: the fault's code.
-        place: the offset at which the fault begins, in UTF-16.
-        title: which of its fixes.
-        diagnose: finds the faults of a document.
+        code: the diagnostic's code.
+        place: the diagnostic's start offset in UTF-16.
+        title: the title of the fix.
+        diagnose: returns the diagnostics of a document.
 
     Raises:
-        PromptCacheError: there is no such fault, or its fix would do harm.
+        PromptCacheError: there is no such diagnostic, or its fix would do harm.
     """
     offset = to_utf16(source)
-    found = (d for d in diagnose(source) if (d.code, offset(d.span.start)) == (code, place))
-    chosen = next(((fault, fix) for fault in found for fix in fault.fixes if fix.title == title), None)
+    matches = (d for d in diagnose(source) if (d.code, offset(d.span.start)) == (code, place))
+    chosen = next(((fault, fix) for fault in matches for fix in fault.fixes if fix.title == title), None)
     if chosen is None:
-        raise PromptCacheError("The document has changed since. Look at its marks again.")
+        raise PromptCacheError("The document has changed since. Check its marks again.")
     result = mended(source, chosen[0], diagnose, chosen[1])
     if result is None:
         raise PromptCacheError(
-            f"“{title}” would bring more faults than it mends here, so nothing was changed. Mend the "
-            "other faults first, or this one by hand."
+            f"“{title}” would add more errors than it fixes, so nothing was changed. Fix the other "
+            "errors first, or fix this one by hand."
         )
     return result
 
 
 def first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
-    """The error that stands first in the text."""
+    """Returns the first error in the text."""
     errors = [d for d in diagnostics if d.severity == "error"]
     return min(errors, key=lambda d: d.span.start, default=None)
 
 
 def tree_json(schema: Schema) -> list[TreeRow]:
-    """The modules and unions for the picker in document order, each with its depth; turns are left out.
+    """Returns modules and unions for the picker in document order with depths, without turns.
 
-    A list, for JSON itself may not be nested as deep as a schema.
+    A flat list, because JSON parsers limit nesting.
     """
     rows: list[TreeRow] = []
     pending: list[tuple[object, int]] = [(child, 0) for child in reversed(schema.children)]
@@ -299,7 +299,7 @@ def _module_json(module: Module, depth: int) -> TreeRow:
 
 
 def picks_json(schema: Schema, prompt: str) -> Picks:
-    """What the prompt has picked: module paths, and arguments by path and name."""
+    """Returns the picks of a prompt: module paths, and arguments by path and name."""
     picks = read_picks(prompt, schema)
     return {
         "paths": list(picks.paths),
@@ -308,7 +308,7 @@ def picks_json(schema: Schema, prompt: str) -> Picks:
 
 
 def words_json(schema: Schema | None) -> WordsOfBoth:
-    """What each editor can complete and explain: elements, their attributes, help by element name."""
+    """Returns the completions of each editor: elements, attributes, and help by element name."""
     in_schema: list[Word] = [
         {"name": name, "kind": "keyword", "detail": detail, "empty": name in EMPTY}
         for name, detail in ELEMENTS.items()
@@ -349,14 +349,14 @@ def words_json(schema: Schema | None) -> WordsOfBoth:
 
 
 def edited_prompt(schema: Schema, prompt: str, edit: Argument | Pick) -> str:
-    """The prompt after one change in the picker."""
+    """Returns the prompt after one change in the picker."""
     if isinstance(edit, Pick):
         return set_pick(prompt, schema, edit.path, edit.on)
     return set_argument(prompt, schema, edit.path, edit.argument, edit.value or None)
 
 
 def formatted(source: str) -> str:
-    """A document in its canonical form.
+    """Returns a document in its canonical format.
 
     Raises:
         PromptCacheError: it is not well-formed.
@@ -364,14 +364,14 @@ def formatted(source: str) -> str:
     try:
         return format_source(source)
     except PromptError as error:
-        raise PromptCacheError(f"The document is left as it is, for it has a fault: {error}") from None
+        raise PromptCacheError(f"The document has an error, so it was not formatted: {error}") from None
 
 
 def exported(form: str, checked: Checked, base: Path | None) -> Exported:
-    """The schema, or the prompt, in another form.
+    """Returns the schema or the prompt in another form.
 
     Raises:
-        PromptCacheError: the documents have errors, or the form cannot hold what is in them.
+        PromptCacheError: the documents have errors, or the form cannot express them.
     """
     fault, of_prompt = first_error(checked.schema.diagnostics), first_error(checked.of_prompt)
     prompt = checked.prompt.tree if of_prompt is None else None
@@ -381,10 +381,10 @@ def exported(form: str, checked: Checked, base: Path | None) -> Exported:
         raise PromptError((fault,))
     if checked.schema.tree is None:
         raise PromptCacheError("There is no schema yet. Write one, or open a sample from the gallery.")
-    found = export(form, checked.schema.tree, prompt, base)
+    result = export(form, checked.schema.tree, prompt, base)
     return {
-        "text": found.text,
-        "filename": found.filename,
-        "media_type": found.media_type,
-        "notes": [f"{note[:1].upper()}{note[1:]}." for note in found.notes],
+        "text": result.text,
+        "filename": result.filename,
+        "media_type": result.media_type,
+        "notes": [f"{note[:1].upper()}{note[1:]}." for note in result.notes],
     }

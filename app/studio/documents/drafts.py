@@ -1,7 +1,4 @@
-"""What the user wrote, kept on disk: the open workspace, and a shelf of the ones it replaced.
-
-Knows files and revisions; knows nothing about what the texts mean.
-"""
+"""The user's drafts on disk: the open workspace, and earlier versions."""
 
 from __future__ import annotations
 
@@ -26,23 +23,23 @@ from engine.files.places import broken_link
 logger = logging.getLogger(__name__)
 
 SHELF_SIZE = 50
-PATIENCE_SECONDS = 10.0  # for another studio that writes in the same folder
+PATIENCE_SECONDS = 10.0  # waits for another studio that writes to the same folder
 _STEP_SECONDS = 0.01
 _STAMPS = "%Y%m%dT%H%M%S.%f"
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """One schema and one prompt, as they stand in the editors.
+    """One schema and one prompt in the editors.
 
     Attributes:
         name: the workspace's name on the page.
-        origin: the schema's source: ``sample:NAME``, ``file:PATH``, ``browser:NAME``, or nothing. In drafts
-            of earlier versions a file has its name only.
+        origin: the schema's source: ``sample:NAME``, ``file:PATH``, ``browser:NAME``, or "". Old drafts store
+            only a file's name.
         settings: the run settings as the page sent them.
-        prompt_origin: the prompt's source, spelled alike.
+        prompt_origin: the prompt's source in the same form.
         files: the stamps of the files that ``schema`` and ``prompt`` were read from or written to.
-        revision: the number of saves; a save must name the revision it started from.
+        revision: the number of saves; a save must name the revision that it started from.
         saved: the time of the last save, as ISO 8601 in UTC.
     """
 
@@ -57,16 +54,17 @@ class Workspace:
     files: Mapping[str, Any] = field(default_factory=dict)
 
     def same_text(self, other: Workspace) -> bool:
-        """Whether both hold the same two documents."""
+        """Whether both have the same documents."""
         return (self.schema, self.prompt) == (other.schema, other.prompt)
 
 
 class StaleDraftError(PromptCacheError):
-    """A save started from a revision that another tab has replaced since."""
+    """Another tab replaced the revision that a save started from."""
 
     def __init__(self, current: Workspace) -> None:
         super().__init__(
-            "This workspace was changed in another tab or window. Load that text, or keep what you see here."
+            "This workspace was changed in another tab or window. Load that text, or keep the text "
+            "of this one."
         )
         self.current = current
 
@@ -75,13 +73,13 @@ class Drafts:
     """The drafts in one folder. Safe to use from several threads and several studios.
 
     Args:
-        folder: made if it is missing.
+        folder: created if missing.
 
     Attributes:
         folder: the folder.
 
     Raises:
-        PromptCacheError: the folder cannot be made or written.
+        PromptCacheError: the folder cannot be created or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -91,7 +89,7 @@ class Drafts:
         self._lock = threading.Lock()
         try:
             self._shelf.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o700)  # what somebody writes is nobody else's to read
+            folder.chmod(0o700)  # drafts are private
         except OSError as error:
             link = broken_link(folder)
             why = (
@@ -102,17 +100,17 @@ class Drafts:
             raise PromptCacheError(f"The drafts folder {str(folder)!r} cannot be used: {why}.") from error
 
     def load(self) -> Workspace | None:
-        """The open workspace, or None on the first start. A damaged file is set aside, never overwritten."""
+        """Returns the open workspace, or None on the first start. A damaged file is set aside."""
         with self._alone():
             return self._read_open()
 
     def save(self, workspace: Workspace, *, base: int, force: bool = False) -> Workspace:
-        """Keeps `workspace` as the open one.
+        """Saves `workspace` as the open one.
 
         Args:
-            workspace: the texts and settings that the page holds.
+            workspace: the texts and settings on the page.
             base: the revision that the edit started from.
-            force: replace a newer revision all the same; that one goes to the shelf.
+            force: also replace a newer revision, which becomes a version.
 
         Returns:
             The workspace with its new revision.
@@ -130,7 +128,7 @@ class Drafts:
             return self._write_open(workspace, current)
 
     def replace(self, workspace: Workspace) -> Workspace:
-        """Opens `workspace` instead of the present one, which goes to the shelf."""
+        """Opens `workspace`; the previous one becomes a version."""
         with self._alone():
             current = self._read_open()
             if current is not None and not current.same_text(workspace):
@@ -138,7 +136,7 @@ class Drafts:
             return self._write_open(workspace, current)
 
     def shelve(self, workspace: Workspace) -> str | None:
-        """Puts `workspace` on the shelf and leaves the open one; its key, or None where it is the open one.
+        """Saves `workspace` as a version without opening it; returns its key, or None if it is the open one.
 
         Raises:
             PromptCacheError: the file cannot be written.
@@ -150,7 +148,7 @@ class Drafts:
             return self._shelve(replace(workspace, saved=_now().isoformat(timespec="seconds")))
 
     def keep_version(self) -> None:
-        """Puts the open workspace on the shelf as well, where it is not the latest one there.
+        """Saves the open workspace as a version, unless it is the latest version.
 
         Raises:
             PromptCacheError: the file cannot be written.
@@ -161,41 +159,39 @@ class Drafts:
                 self._shelve(current)
 
     def shelf(self) -> tuple[tuple[str, Workspace], ...]:
-        """The workspaces that were replaced, latest first, each with the key that `shelved` takes."""
-        kept = []
+        """Returns the versions, latest first, each with its key for `shelved`."""
+        versions = []
         for path in sorted(self._shelf.glob("*.json"), reverse=True):
             try:
                 workspace = _read(path)
             except OSError as error:
-                logger.warning("The earlier workspace %s cannot be read: %s", path, error)
+                logger.warning("The version %s cannot be read: %s", path, error)
                 continue
             if workspace is not None:
-                kept.append((path.stem, workspace))
-        return tuple(kept)
+                versions.append((path.stem, workspace))
+        return tuple(versions)
 
     def shelved(self, key: str) -> Workspace:
-        """One workspace of the shelf.
+        """Returns one version.
 
         Raises:
-            PromptCacheError: there is none under this key.
+            PromptCacheError: there is no version with this key.
         """
-        found = dict(self.shelf()).get(key)
-        if found is None:
-            raise PromptCacheError(
-                f"There is no earlier workspace {key!r} any more. Choose another from the list."
-            )
-        return found
+        version = dict(self.shelf()).get(key)
+        if version is None:
+            raise PromptCacheError(f"There is no version {key!r}. Choose another from the list.")
+        return version
 
     def form(self, name: str) -> dict[str, Any]:
-        """What was filled in on a page; nothing where nothing can be read."""
+        """Returns a page's form values; empty if they cannot be read."""
         try:
-            found = json.loads(self._form_file(name).read_text(encoding="utf-8"))
+            form = json.loads(self._form_file(name).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return form if isinstance(form, dict) else {}
 
     def keep_form(self, name: str, form: Mapping[str, Any]) -> None:
-        """Keeps what is filled in on a page.
+        """Saves a page's form values.
 
         Raises:
             PromptCacheError: the file cannot be written.
@@ -205,22 +201,22 @@ class Drafts:
                 write_text(self._form_file(name), json.dumps(form))
             except OSError as error:
                 raise PromptCacheError(
-                    f"What you filled in cannot be kept: {error.strerror}. The page still has it."
+                    f"Your input on this page cannot be saved: {error.strerror}. The page still has it."
                 ) from error
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keeps out other threads and other studios; where the system has no locks, threads only."""
+        """Locks out other threads and studios; only threads if the system has no file locks."""
         with self._lock, contextlib.ExitStack() as stack:
-            with contextlib.suppress(OSError):  # a folder that cannot be written: whoever writes says so
+            with contextlib.suppress(OSError):  # the write reports a read-only folder
                 descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
                 stack.callback(os.close, descriptor)
                 until = time.monotonic() + PATIENCE_SECONDS
                 while not lock_descriptor(descriptor, blocking=False):
                     if time.monotonic() > until:
                         raise PromptCacheError(
-                            f"Another studio holds the drafts in {str(self.folder)!r} and does not let go of "
-                            "them. The page still has your text; end that studio, then save again."
+                            f"Another studio has locked the drafts in {str(self.folder)!r}. The page "
+                            "still has your text; stop that studio, then save again."
                         )
                     time.sleep(_STEP_SECONDS)
             yield
@@ -235,25 +231,25 @@ class Drafts:
             workspace = _read(self._open_file)
         except OSError as error:
             raise PromptCacheError(
-                f"The draft {str(self._open_file)!r} cannot be read: {error.strerror or error}. It is left "
-                "as it is; mend that and reload the page."
+                f"The draft {str(self._open_file)!r} cannot be read: {error.strerror or error}. The "
+                "file is unchanged. Fix the problem and reload the page."
             ) from error
         if workspace is None:
             aside = self._open_file.with_name(f"workspace.damaged-{_stamp()}.json")
             self._open_file.replace(aside)
-            logger.warning("The saved workspace could not be read; it is kept as %s", aside)
+            logger.warning("The saved workspace could not be read; it was renamed to %s", aside)
         return workspace
 
     def _write_open(self, workspace: Workspace, current: Workspace | None) -> Workspace:
         revision = max(workspace.revision, current.revision if current else 0) + 1
-        kept = replace(workspace, revision=revision, saved=_now().isoformat(timespec="seconds"))
-        _write(self._open_file, kept)
-        return kept
+        draft = replace(workspace, revision=revision, saved=_now().isoformat(timespec="seconds"))
+        _write(self._open_file, draft)
+        return draft
 
     def _shelve(self, workspace: Workspace) -> str:
         paths = sorted(self._shelf.glob("*.json"))
         latest = None
-        with contextlib.suppress(OSError):  # then it is put there once more
+        with contextlib.suppress(OSError):  # the next save writes it again
             latest = _read(paths[-1]) if paths else None
         if latest is not None and latest.same_text(workspace):
             return paths[-1].stem
@@ -269,7 +265,7 @@ def _now() -> datetime:
 
 
 def _stamp(behind: str = "") -> str:
-    """A key that comes behind another one, whatever the clock says."""
+    """Returns a key that sorts after another one, even if the clock went back."""
     now = _now()
     with contextlib.suppress(ValueError, OverflowError):
         now = max(now, datetime.strptime(behind, _STAMPS).replace(tzinfo=UTC) + timedelta(microseconds=1))
@@ -277,10 +273,10 @@ def _stamp(behind: str = "") -> str:
 
 
 def _read(path: Path) -> Workspace | None:
-    """A workspace, or None where the file holds none.
+    """Returns a workspace, or None if the file has none.
 
     Raises:
-        OSError: nobody can tell, for the file cannot be read.
+        OSError: the file cannot be read.
     """
     data = path.read_bytes()
     try:

@@ -1,4 +1,4 @@
-"""Whether a prompt is one of a schema, and a prompt to begin with. Pure functions of the texts."""
+"""Checks whether a prompt belongs to a schema, and creates prompts for a schema."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NEW_PROMPT = """<prompt schema="untitled">
 
 
 def fits(schema: Schema, prompt: str) -> bool:
-    """Whether a prompt is meant for a schema, faults or not.
+    """Whether a prompt belongs to a schema, with or without errors.
 
-    It is for another one if it names another, or if it has imports and none of them is a module of this one.
-    A prompt that cannot be read at all is never taken for another's, and an empty text is for none.
+    It does not if it names another schema, has imports that all fail, or is empty. A prompt that cannot be
+    parsed is assumed to belong.
     """
     if not prompt.strip():
         return False
@@ -38,20 +38,20 @@ def fits(schema: Schema, prompt: str) -> bool:
         return True
     if tree.schema and schema.name and tree.schema != schema.name:
         return False
-    wanted = any(isinstance(child, Import) for child in tree.children)
-    return not wanted or bool(bind(schema, tree).imports)
+    imports = any(isinstance(child, Import) for child in tree.children)
+    return not imports or bool(bind(schema, tree).imports)
 
 
 def fresh_prompt(schema: Schema) -> str:
-    """A prompt of a schema that imports nothing yet."""
+    """Returns a prompt for a schema without imports."""
     named = f" schema={quoteattr(schema.name)}" if schema.name else ""
     return f"<prompt{named}>\n</prompt>\n"
 
 
 def prompt_of(schema: Schema, names: Sequence[str]) -> str:
-    """A prompt that picks modules at the top of a schema.
+    """Returns a prompt that imports modules at the top of a schema.
 
-    A parameter keeps its default; one without has its name in brackets, which is to be written over.
+    Parameters keep their defaults. One without a default gets its name in brackets as a placeholder.
     """
     picked = [module for name in names if (module := schema.module(name)) is not None]
     if not picked:
@@ -60,6 +60,6 @@ def prompt_of(schema: Schema, names: Sequence[str]) -> str:
 
 
 def _pick(module: Module) -> Import:
-    wanted = [one.name for one in module.children if isinstance(one, Param) and one.default is None]
-    arguments = tuple(Argument(name, f"[{name}]", NOWHERE) for name in dict.fromkeys(wanted))
+    names = [child.name for child in module.children if isinstance(child, Param) and child.default is None]
+    arguments = tuple(Argument(name, f"[{name}]", NOWHERE) for name in dict.fromkeys(names))
     return Import(module.name, arguments, (), NOWHERE, NOWHERE)

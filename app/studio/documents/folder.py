@@ -1,7 +1,4 @@
-"""The user's folder of documents: read as text, written back so that nothing another program wrote is lost.
-
-Knows bytes, encodings and line ends; knows nothing about what the texts mean.
-"""
+"""Reads and writes the documents of the user's folder without losing other programs' changes."""
 
 from __future__ import annotations
 
@@ -27,15 +24,15 @@ ENDINGS = (".pml", ".xml")
 LONGEST_NAME = 200  # in bytes; a temporary name is longer
 DEEPEST = 8
 MOST_DOCUMENTS = 2000
-PATIENCE_SECONDS = 5.0  # for another studio that writes into the same folder
+PATIENCE_SECONDS = 5.0  # waits for another studio that writes to the same folder
 _STEP_SECONDS = 0.01
-MOST_SEEN = 20_000  # entries that are looked at to find them
+MOST_SEEN = 20_000  # entries to examine
 NOT_IN_NAMES = frozenset('/\\:*?"<>|')
 Newline = Literal["\r\n", "\n", "\r"]
 Encoding = Literal["utf-8", "windows-1252", "utf-16"]
 ENCODINGS: dict[Encoding, str] = {"utf-8": "UTF-8", "windows-1252": "Windows-1252", "utf-16": "UTF-16"}
 
-# What Windows-1252 has otherwise than Latin-1; its five gaps stay as they are, as browsers read them.
+# Where Windows-1252 differs from Latin-1. Its five undefined bytes stay as they are, as in browsers.
 WINDOWS = {
     byte: character
     for byte in range(0x80, 0xA0)
@@ -45,12 +42,12 @@ WINDOWS = {
 
 @dataclass(frozen=True)
 class Stamp:
-    """A file as it was last read or written.
+    """A file as last read or written.
 
     Attributes:
-        digest: digest of the file's bytes; empty where it was never read.
+        digest: the digest of the file's bytes; "" if it was never read.
         bom: whether it begins with a byte order mark.
-        newline: the line end that the file uses.
+        newline: the file's line ending.
     """
 
     digest: str = ""
@@ -58,28 +55,28 @@ class Stamp:
     newline: Newline = "\n"
 
     def spell(self, text: str) -> bytes:
-        r"""The bytes of a text whose lines end with `\n`.
+        r"""Returns the bytes of a text with `\n` line endings.
 
         Raises:
-            PromptCacheError: a character of it has no bytes.
+            PromptCacheError: a character cannot be encoded.
         """
         try:
             data = text.replace("\n", self.newline).encode("utf-8")
         except UnicodeEncodeError as error:
             line = text.count("\n", 0, error.start) + 1
             raise PromptCacheError(
-                f"Line {line} holds half of a surrogate pair (U+{ord(text[error.start]):04X}), which no file "
-                "can hold. Remove it, and save again."
+                f"Line {line} has half of a surrogate pair (U+{ord(text[error.start]):04X}), which "
+                "files cannot store. Remove it, and save again."
             ) from None
         return BOM + data if self.bom else data
 
 
 class NotUtf8Error(PromptCacheError):
-    """A file that is text in another encoding than UTF-8, as far as one can tell.
+    """A text file that is not UTF-8.
 
     Attributes:
-        encoding: the encoding to offer.
-        why: what in it is not UTF-8, in a few words.
+        encoding: the encoding to suggest.
+        why: the reason, in a few words.
     """
 
     def __init__(self, name: str, encoding: Encoding, why: str) -> None:
@@ -90,24 +87,24 @@ class NotUtf8Error(PromptCacheError):
 
 
 class ChangedFileError(PromptCacheError):
-    """A file that another program changed or removed since it was opened, so it was not written.
+    """Another program changed or removed the file, so it was not written.
 
     Attributes:
-        gone: whether the file is not there any more.
+        gone: whether the file was removed.
     """
 
     def __init__(self, name: str, *, gone: bool, ours: bool = False) -> None:
-        who = "saved from another tab or window of the studio" if ours else "changed by another program"
-        what = "is not there any more" if gone else f"was {who} since it was opened here"
-        super().__init__(f"{name!r} {what}, so nothing was written.")
+        cause = "saved from another tab or window of the studio" if ours else "changed by another program"
+        state = "no longer exists" if gone else f"was {cause} since it was opened here"
+        super().__init__(f"{name!r} {state}, so nothing was written.")
         self.gone = gone
 
 
 class ElsewhereError(PromptCacheError):
-    """A document of another folder than the studio's, or of an unknown one, so nothing was written.
+    """The document may belong to another folder, so it was not written.
 
     Attributes:
-        known: whether it is known where the document came from.
+        known: whether the document's folder is known.
     """
 
     def __init__(self, words: str, *, known: bool) -> None:
@@ -117,12 +114,12 @@ class ElsewhereError(PromptCacheError):
 
 @dataclass(frozen=True)
 class Found:
-    """A document of the folder.
+    """A document in the folder.
 
     Attributes:
         name: its path in the folder, with `/`.
-        size: in bytes.
-        changed: when it was changed last, in seconds since 1970.
+        size: bytes.
+        changed: the modification time in seconds since 1970.
     """
 
     name: str
@@ -131,10 +128,10 @@ class Found:
 
 
 class Folder:
-    """One folder with those inside it; links to folders are not followed. Safe to use from several threads.
+    """A folder with its subfolders; links to folders are not followed. Safe to use from several threads.
 
     Args:
-        path: the folder's path; without one there are no documents.
+        path: the folder's path; None has no documents.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -143,46 +140,46 @@ class Folder:
         self._lock = threading.Lock()  # use `_alone`
 
     def names(self) -> list[str]:
-        """Names of its documents, those in no folder inside it first."""
-        return [found.name for found in self.documents()]
+        """Returns the names of all documents, top level first."""
+        return [document.name for document in self.documents()]
 
     def documents(self) -> list[Found]:
-        """Its documents, those in no folder inside it first; not more than `MOST_DOCUMENTS` of them."""
-        found: list[Found] = []
+        """Returns all documents, top level first, up to `MOST_DOCUMENTS`."""
+        documents: list[Found] = []
         pending = [] if self.path is None else [(self.path, "", 0)]
-        seen = 0
-        while pending and seen < MOST_SEEN and len(found) < MOST_DOCUMENTS:
+        entry_count = 0
+        while pending and entry_count < MOST_SEEN and len(documents) < MOST_DOCUMENTS:
             place, prefix, depth = pending.pop(0)
             with contextlib.suppress(OSError), os.scandir(place) as entries:
-                here = sorted(islice(entries, MOST_SEEN - seen), key=lambda entry: entry.name)
-                seen += len(here)
+                here = sorted(islice(entries, MOST_SEEN - entry_count), key=lambda entry: entry.name)
+                entry_count += len(here)
                 for entry in here:
-                    with contextlib.suppress(OSError):  # it went away, or may not be looked at
+                    with contextlib.suppress(OSError):  # removed meanwhile, or unreadable
                         if entry.is_dir(follow_symlinks=False):
                             if depth < DEEPEST and not entry.name.startswith("."):
                                 pending.append((Path(entry.path), f"{prefix}{entry.name}/", depth + 1))
                         elif entry.name.lower().endswith(ENDINGS) and entry.is_file():
                             about = entry.stat()
-                            found.append(Found(prefix + entry.name, about.st_size, about.st_mtime))
-        return found[:MOST_DOCUMENTS]
+                            documents.append(Found(prefix + entry.name, about.st_size, about.st_mtime))
+        return documents[:MOST_DOCUMENTS]
 
     def origin(self, name: str) -> str:
-        """Where a document of this folder comes from, as workspaces keep it: ``file:`` and its path."""
+        """Returns a document's origin for workspaces: ``file:`` and its path."""
         return f"file:{self._path(name).as_posix()}"
 
     def owns(self, origin: str) -> bool:
-        """Whether a document of this origin is one of this folder, or of one inside it."""
+        """Whether a document of this origin is in this folder or a subfolder."""
         return self._below(origin) is not None
 
     def _below(self, origin: str) -> str | None:
-        """The path in this folder of a document; None where it is of another."""
+        """Returns a document's path in this folder; None if it is elsewhere."""
         kind, _, path = origin.partition(":")
         if kind != "file" or "/" not in path or self.path is None:
             return None
         inside: list[str] = []
         for above in Path(path).parents:
             same = above == self.path
-            with contextlib.suppress(OSError, ValueError):  # then the names decide
+            with contextlib.suppress(OSError, ValueError):  # then compare names
                 same = above.samefile(self.path)
             if same:
                 name = "/".join((*reversed(inside), Path(path).name))
@@ -191,14 +188,14 @@ class Folder:
         return None
 
     def name_of(self, origin: str, *, here: bool = False) -> str:
-        """The name in this folder of a document that is to be written back.
+        """Returns the name in this folder under which a document is saved.
 
         Args:
-            origin: the document's source, as `origin` gives it.
-            here: whether a document of an unknown folder is taken for one of this folder.
+            origin: the document's source, as from `origin`.
+            here: whether to assume this folder for a document of an unknown folder.
 
         Raises:
-            ElsewhereError: it is not known to be one of this folder.
+            ElsewhereError: the document is not known to be in this folder.
         """
         path = origin.partition(":")[2]
         name = path.rpartition("/")[2]
@@ -208,70 +205,69 @@ class Folder:
         if "/" in path:
             parent = Path(path).parent
             raise ElsewhereError(
-                f"{name!r} is from another folder ({parent}), so nothing was written. Save it under a name "
-                f"of your choice, or open it with pml studio --schemas {shlex.quote(str(parent))}.",
+                f"{name!r} is from another folder ({parent}), so nothing was written. Save it under "
+                f"another name, or open it with pml studio --schemas {shlex.quote(str(parent))}.",
                 known=True,
             )
         if not here:
             raise ElsewhereError(
-                f"An earlier version of the studio did not keep which folder {name!r} is from, so nothing "
-                f"was written. If it is this one ({self.path}), write it here; or save it under another "
-                "name.",
+                f"The folder of {name!r} is unknown, so nothing was written. If it is {self.path}, "
+                "save it here; otherwise save it under another name.",
                 known=False,
             )
         return name
 
     def read(self, name: str, encoding: Encoding = "utf-8") -> tuple[str, Stamp]:
-        r"""The text of a document, its lines ended by `\n`, and its stamp.
+        r"""Returns a document's text with `\n` line endings, and its stamp.
 
         Args:
             name: one of `names`.
             encoding: a key of `ENCODINGS`.
 
         Raises:
-            NotUtf8Error: it is not, and `encoding` says nothing else.
-            PromptCacheError: it is gone, too large, or cannot be read.
+            NotUtf8Error: the file is not UTF-8, and `encoding` is.
+            PromptCacheError: the file is missing, too large, or unreadable.
         """
         path = self._path(name)
         if not name.lower().endswith(ENDINGS):
             raise PromptCacheError(
-                f"{name!r} is no document, whose name ends in .pml or .xml. Choose one from the list."
+                f"{name!r} is not a document: its name must end in .pml or .xml. Choose one from the list."
             )
         try:
             data = read_file(path, repr(name))
         except MissingFileError:
-            raise PromptCacheError(f"{name!r} is not there any more. Choose another file.") from None
+            raise PromptCacheError(f"{name!r} no longer exists. Choose another file.") from None
         return _lines(decoded(data, name, encoding)), stamp_of(data)
 
     def save(self, name: str, text: str, known: Stamp, *, force: bool = False) -> Stamp:
-        r"""Writes a document back; one that holds this text already is left as it is.
+        r"""Saves a document unless the file already has this text.
 
         Args:
             name: the document's name.
-            text: the document's text, whose lines end with `\n`; in the file they end as they did.
-            known: the stamp of the file that the text was opened from.
-            force: whether to write it although the file was changed or removed since.
+            text: the text with `\n` line endings; the file keeps its own.
+            known: the stamp of the file when it was opened.
+            force: also overwrite a file that was changed or removed meanwhile.
 
         Raises:
-            ChangedFileError: it is not the file that was opened.
-            PromptCacheError: it cannot be written; what was there is still there.
+            ChangedFileError: the file was changed or removed since it was opened.
+            PromptCacheError: the file cannot be written; its old content remains.
         """
         path = self._path(name)
         if not name.lower().endswith(ENDINGS):
             raise PromptCacheError(
-                f"{name!r} is no document, whose name ends in .pml or .xml, so nothing was written. Save it "
-                "under another name."
+                f"{name!r} is not a document: its name must end in .pml or .xml. Nothing was written. "
+                "Save it under another name."
             )
         with self._alone():
             try:
-                found: bytes | None = read_file(path, repr(name))
+                data: bytes | None = read_file(path, repr(name))
             except MissingFileError:
-                found = None
-            if found is not None and holds(found, text):
-                return stamp_of(found)
-            if not force and (found is None or stamp_of(found).digest != known.digest):
-                ours = found is not None and stamp_of(found).digest in self._written.get(name, ())
-                raise ChangedFileError(name, gone=found is None, ours=ours)
+                data = None
+            if data is not None and holds(data, text):
+                return stamp_of(data)
+            if not force and (data is None or stamp_of(data).digest != known.digest):
+                own = data is not None and stamp_of(data).digest in self._written.get(name, ())
+                raise ChangedFileError(name, gone=data is None, ours=own)
             return self._write(path, name, known.spell(text), overwrite=True)
 
     def has(self, name: str) -> bool:
@@ -281,10 +277,10 @@ class Folder:
         return False
 
     def head(self, name: str, most: int) -> bytes:
-        """The first bytes of a document.
+        """Returns the first bytes of a document.
 
         Raises:
-            PromptCacheError: it is gone, or cannot be read.
+            PromptCacheError: the file is missing or unreadable.
         """
         with open_file(self._path(name), repr(name)) as file:
             try:
@@ -293,10 +289,10 @@ class Folder:
                 raise PromptCacheError(f"{name!r} cannot be read: {error.strerror or error}.") from error
 
     def look(self, name: str, known: Stamp) -> Literal["same", "changed", "gone"]:
-        """Whether a document is still what it was when it was read or written.
+        """Compares a document with its last read or written state.
 
         Raises:
-            PromptCacheError: it is there, and cannot be read.
+            PromptCacheError: the file exists but cannot be read.
         """
         try:
             data = read_file(self._path(name), repr(name))
@@ -305,25 +301,25 @@ class Folder:
         return "same" if stamp_of(data).digest == known.digest else "changed"
 
     def create(self, name: str, text: str, like: Stamp) -> Stamp:
-        """Writes a new document, with the line ends of `like`.
+        """Writes a new document with the line endings of `like`.
 
         Args:
-            name: a file name, in front of it the folders inside this one that it goes to.
+            name: a path in this folder.
             text: the document's text.
-            like: the stamp of the file that it looks like.
+            like: the stamp to copy line endings from.
 
         Raises:
-            PromptCacheError: there is one of this name, or it cannot be written.
+            PromptCacheError: the name is in use, or the file cannot be written.
         """
         _require_name(name)
         with self._alone():
             return self._write(self._path(name), name, like.spell(text), overwrite=False)
 
     def rename(self, name: str, new: str) -> None:
-        """Gives a document another name, in its folder or in another one inside this one.
+        """Renames or moves a document within this folder.
 
         Raises:
-            PromptCacheError: there is one of that name, or the document is not there any more.
+            PromptCacheError: the new name is in use, or the document is missing.
         """
         _require_name(new)
         old, place = self._path(name), self._path(new)
@@ -331,22 +327,22 @@ class Folder:
             with self._alone():
                 move_new(old, place)
         except FileExistsError:
-            raise PromptCacheError(f"There is a file {new!r} already. Choose another name.") from None
+            raise PromptCacheError(f"A file {new!r} already exists. Choose another name.") from None
         except FileNotFoundError:
             missing = new if old.exists() else name
-            what = "has no such folder to be in" if missing == new else "is not there any more"
-            raise PromptCacheError(f"{missing!r} {what}, so nothing was renamed.") from None
+            reason = "is in a folder that does not exist" if missing == new else "no longer exists"
+            raise PromptCacheError(f"{missing!r} {reason}, so nothing was renamed.") from None
         except OSError as error:
             raise PromptCacheError(
-                f"{name!r} was not renamed: {error.strerror or error}. The file is as it was."
+                f"{name!r} was not renamed: {error.strerror or error}. The file is unchanged."
             ) from error
         self._written[new] = self._written.pop(name, set())
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keeps out other threads and other studios; where a folder cannot be locked, threads only."""
+        """Locks out other threads and studios; only threads if the folder cannot be locked."""
         with self._lock, contextlib.ExitStack() as stack:
-            with contextlib.suppress(OSError):  # systems that open no folder, network disks without locks
+            with contextlib.suppress(OSError):  # no folder handles, or a network disk without locks
                 if self.path is not None:
                     descriptor = os.open(self.path, os.O_RDONLY)
                     stack.callback(os.close, descriptor)
@@ -357,25 +353,26 @@ class Folder:
 
     def _write(self, path: Path, name: str, data: bytes, *, overwrite: bool) -> Stamp:
         if not overwrite and path.is_symlink():
-            raise PromptCacheError(f"There is a link {name!r} already. Choose another name.")
+            raise PromptCacheError(f"A link {name!r} already exists. Choose another name.")
         if self.path is not None and not path.resolve().is_relative_to(self.path):
             raise PromptCacheError(
-                f"{name!r} is a link to {str(path.resolve())!r}, which is not in the studio's folder, so "
-                "nothing was written. Save under another name, or open that folder with pml studio --schemas."
+                f"{name!r} is a link to {str(path.resolve())!r}, outside the studio's folder, so "
+                "nothing was written. Save under another name, or open that folder with pml studio "
+                "--schemas."
             )
         try:
             write_bytes(path, data, overwrite=overwrite)
             whole = path.read_bytes() == data
         except FileExistsError:
-            raise PromptCacheError(f"There is a file {name!r} already. Choose another name.") from None
+            raise PromptCacheError(f"A file {name!r} already exists. Choose another name.") from None
         except OSError as error:
             raise PromptCacheError(
-                f"{name!r} was not written: {error.strerror or error}. The text is kept in your draft; "
-                "mend that and save again, or download it."
+                f"{name!r} was not written: {error.strerror or error}. The text is saved in your "
+                "draft. Fix the problem and save again, or download it."
             ) from error
         if not whole:
             raise PromptCacheError(
-                f"{name!r} does not hold what was written. Save again, or download the text."
+                f"{name!r} differs from the text that was written. Save again, or download the text."
             )
         stamp = stamp_of(data)
         self._written.setdefault(name, set()).add(stamp.digest)
@@ -389,19 +386,19 @@ class Folder:
             )
         if not _plain(name):
             raise PromptCacheError(
-                f"{name!r} names no file of the studio's folder, or of a folder inside it. Open the file "
-                "from the File menu, or save under another name."
+                f"{name!r} is not a file in the studio's folder. Open the file from the File menu, or "
+                "save under another name."
             )
         path = self.path / name
         if not path.parent.resolve().is_relative_to(self.path):
             raise PromptCacheError(
-                f"{name!r} lies behind a link that leads out of the studio's folder. Choose another name."
+                f"{name!r} is behind a link that leaves the studio's folder. Choose another name."
             )
         return path
 
 
 def _plain(name: str) -> bool:
-    """Whether a name is a path that stays in its folder, in the one spelling that there is for it."""
+    """Whether a name is a normalised relative path inside the folder."""
     parts = name.split("/")
     own = all(Path(part).name == part and part not in ("", "..") for part in parts)
     return own and name.isprintable() and "\\" not in name
@@ -409,17 +406,18 @@ def _plain(name: str) -> bool:
 
 def _require_name(name: str) -> None:
     own = name.rpartition("/")[2]
-    hidden = any(part.startswith(".") for part in name.split("/"))  # which the list of documents leaves out
+    hidden = any(part.startswith(".") for part in name.split("/"))  # the list leaves them out
     odd = hidden or not own.isprintable() or NOT_IN_NAMES & set(own)
     if odd or not own.lower().endswith(ENDINGS) or len(own.encode()) > LONGEST_NAME or not _plain(name):
-        why = " What begins with a dot is hidden, and not listed." if hidden else ""
+        why = " Names that begin with a dot are hidden." if hidden else ""
         raise PromptCacheError(
-            f"{name!r} cannot name a document. Write a plain file name that ends in .pml or .xml.{why}"
+            f"{name!r} is not a valid name of a document. Write a plain file name that ends in .pml "
+            f"or .xml.{why}"
         )
 
 
 def stamp_of(data: bytes) -> Stamp:
-    """The stamp of a file with these bytes; of mixed line ends, the most frequent counts."""
+    """Returns the stamp of a file with these bytes; the most frequent line ending counts."""
     pairs = data.count(b"\r\n")
     alone = data.count(b"\n") - pairs
     counts: dict[Newline, int] = {"\n": alone, "\r\n": pairs, "\r": data.count(b"\r") - pairs}
@@ -428,7 +426,7 @@ def stamp_of(data: bytes) -> Stamp:
 
 
 def holds(data: bytes, text: str) -> bool:
-    """Whether a file says exactly this text, whatever its line ends."""
+    """Whether a file has exactly this text, apart from line endings."""
     try:
         return _lines(decode(data)) == text
     except EncodingError:
@@ -440,11 +438,11 @@ def _lines(text: str) -> str:
 
 
 def decoded(data: bytes, name: str, encoding: Encoding) -> str:
-    """The text of a file's bytes.
+    """Returns the text of a file's bytes.
 
     Raises:
-        NotUtf8Error: it is not UTF-8, and `encoding` says nothing else.
-        PromptCacheError: it is not in that encoding, or no text at all.
+        NotUtf8Error: the file is not UTF-8, and `encoding` is.
+        PromptCacheError: the file is not in that encoding, or not text.
     """
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     if encoding == "utf-16" and wide:
@@ -458,7 +456,5 @@ def decoded(data: bytes, name: str, encoding: Encoding) -> str:
         return decode(data, name)
     except EncodingError as error:
         if b"\0" in data and not error.wide:
-            raise PromptCacheError(
-                f"{name!r} is no text: it holds bytes that only binary files have. Choose another file."
-            ) from None
+            raise PromptCacheError(f"{name!r} is a binary file, not text. Choose another file.") from None
         raise NotUtf8Error(name, "utf-16" if error.wide else "windows-1252", error.why) from None

@@ -1,4 +1,4 @@
-"""What lies in the user's folder: each document's kind and the name of its schema, from its first bytes."""
+"""Indexes the user's folder: each document's kind and schema name, from its first bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.studio.documents.folder import Folder, Found
 from engine.base.errors import PromptCacheError
 from engine.pml import document_kind
 
-HEAD = 16 * 1024  # bytes in which the root element begins
+HEAD = 16 * 1024  # bytes that contain the root element
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NAMES = {
     kind: re.compile(rf"""<{kind}\b[^>]*?\s{attribute}\s*=\s*(?:"([^"<]*)"|'([^'<]*)')""")
@@ -22,10 +22,7 @@ _NAMES = {
 
 
 class Entry(TypedDict):
-    """A document of the folder: `schema` is the name that it gives its schema, "" where it gives none.
-
-    `changed` is in seconds since 1970.
-    """
+    """A document in the folder: `schema` is its schema's name, or "". `changed` is in seconds since 1970."""
 
     name: str
     kind: Literal["schema", "prompt", "other"]
@@ -35,10 +32,10 @@ class Entry(TypedDict):
 
 
 class Catalogue:
-    """The documents of a folder by what they are. Safe to use from several threads.
+    """The documents of a folder by kind. Safe to use from several threads.
 
     Args:
-        folder: the folder; what it was found to hold is remembered until a file changes.
+        folder: the folder. Results are cached until a file changes.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -47,24 +44,26 @@ class Catalogue:
         self._lock = threading.Lock()
 
     def entries(self) -> list[Entry]:
-        """Every document of the folder, in the order of `Folder.documents`."""
+        """Returns every document of the folder, in the order of `Folder.documents`."""
         documents = self._folder.documents()
         with self._lock:
-            self._known = {found: self._known.get(found) or self._entry(found) for found in documents}
+            self._known = {file: self._known.get(file) or self._entry(file) for file in documents}
             return list(self._known.values())
 
     def schemas(self, name: str, beside: str = "") -> list[str]:
-        """Names of the files that hold the schema of a name; those beside the file `beside` come first."""
+        """Returns the files that define a schema; those next to the file `beside` come first."""
         place = PurePosixPath(beside).parent
-        found = [one["name"] for one in self.entries() if (one["kind"], one["schema"]) == ("schema", name)]
-        return sorted(found, key=lambda one: PurePosixPath(one).parent != place)
+        files = [
+            item["name"] for item in self.entries() if (item["kind"], item["schema"]) == ("schema", name)
+        ]
+        return sorted(files, key=lambda item: PurePosixPath(item).parent != place)
 
     def _entry(self, found: Found) -> Entry:
         kind: Literal["schema", "prompt", "other"] = "other"
         schema = ""
         try:
             head = self._folder.head(found.name, HEAD).decode("utf-8", "replace").removeprefix("\ufeff")
-        except PromptCacheError:  # gone by now, or not to be read
+        except PromptCacheError:  # removed meanwhile, or unreadable
             head = ""
         root = document_kind(head)
         if root is not None:

@@ -1,4 +1,4 @@
-"""The search field of the picker: the index of the schema that was searched last is held."""
+"""Module search for the picker, with the index of the last schema in memory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ MOST = 50
 
 
 class Finder:
-    """Finds modules of whatever schema the page has; of several tabs one at a time."""
+    """Searches the modules of the page's schema, one tab at a time."""
 
     def __init__(self) -> None:
         self._index: SearchIndex | None = None
         self._lock = threading.Lock()
 
     def find(self, schema: Schema, words: str) -> tuple[str, ...]:
-        """Returns the paths of modules that have some of the words, the last of them begun, the best first.
+        """Returns the paths of modules that match, best first; the last word matches as a prefix.
 
         Raises:
             SearchError: this SQLite cannot search.

@@ -1,4 +1,4 @@
-"""What a model reads, as the page shows it: passages with their places in the two documents, in UTF-16."""
+"""The model's input as the page shows it: passages with UTF-16 places in both documents."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ Document = Literal["schema", "prompt", ""]
 
 
 class ReadPassage(TypedDict):
-    """Text that one author wrote in one place.
+    """Text from one place in a document.
 
-    `tokens` begin in it, the first at position `start`. `cached` and `bytes` are of what it is read from, no
-    tier where it is computed each time; that saw so many tokens when it was encoded. `document` and `at` to
-    `end` are where it is written. `meets` says what is wrong where it meets the passage before it, and `why`
-    says why text of the schema is computed. Offsets in `text`: `borders` where tokens begin, `specials` the
-    special tokens.
+    `tokens` begin in it, the first at position `start`. `cached` and `bytes` describe its segment; the tier
+    is none if it is computed each time. `document`, `at` and `end` locate the source. `meets` is a warning
+    about the join with the previous passage. `why` explains why schema text is computed. `borders` are token
+    starts in `text`, `specials` its special tokens.
     """
 
     author: Literal["template", "anonymous", "module", "argument", "text"]
@@ -51,7 +50,7 @@ class ReadPassage(TypedDict):
 
 
 class Reads(TypedDict):
-    """The passages of a prompt and their tokens; of texts with an error that error, and no passages."""
+    """The passages of a prompt and their tokens; no passages but the error if a document has one."""
 
     passages: list[ReadPassage] | None
     tokens: int
@@ -59,14 +58,14 @@ class Reads(TypedDict):
 
 
 def reads(schema: PreparedSchema, source: str, prompt: str, settings: RunSettings, *, borders: bool) -> Reads:
-    """Returns what a model reads.
+    """Returns the model's input.
 
     Args:
         schema: the prepared schema.
         source: its text.
         prompt: the prompt's text.
         settings: the settings of the run.
-        borders: also where tokens begin.
+        borders: whether to include token boundaries.
     """
     parsed = parse_prompt(prompt)
     if parsed.tree is None or not parsed.ok:
@@ -81,36 +80,36 @@ def reads(schema: PreparedSchema, source: str, prompt: str, settings: RunSetting
         return nothing(error.diagnostics)
     places = _Places(source, prompt)
     shown: list[ReadPassage] = []
-    for one in passages:
-        inside = to_utf16(one.text)
-        document, at, end = places.of(one)
+    for part in passages:
+        inside = to_utf16(part.text)
+        document, at, end = places.of(part)
         shown.append(
             {
-                "author": one.author,
-                "path": one.path,
-                "text": one.text,
-                "tokens": one.tokens,
-                "start": one.start,
-                "cached": one.cached,
-                "bytes": one.bytes,
-                "sees": one.sees,
-                "turn": one.turn,
-                "role": one.role,
+                "author": part.author,
+                "path": part.path,
+                "text": part.text,
+                "tokens": part.tokens,
+                "start": part.start,
+                "cached": part.cached,
+                "bytes": part.bytes,
+                "sees": part.sees,
+                "turn": part.turn,
+                "role": part.role,
                 "document": document,
                 "at": at,
                 "end": end,
-                "seam": one.seam,
-                "meets": one.meets,
-                "why": one.why,
-                "borders": None if one.borders is None else [inside(border) for border in one.borders],
-                "specials": [(inside(start), inside(end)) for start, end in one.specials],
+                "seam": part.seam,
+                "meets": part.meets,
+                "why": part.why,
+                "borders": None if part.borders is None else [inside(border) for border in part.borders],
+                "specials": [(inside(start), inside(end)) for start, end in part.specials],
             }
         )
-    return {"passages": shown, "tokens": sum(one.tokens for one in passages), "fault": ""}
+    return {"passages": shown, "tokens": sum(part.tokens for part in passages), "fault": ""}
 
 
 def nothing(faults: tuple[Diagnostic, ...]) -> Reads:
-    """What is shown of texts with errors: the first of them."""
+    """Returns the first error of documents with errors."""
     fault = first_error(faults)
     return {"passages": None, "tokens": 0, "fault": f"{fault.code}: {fault.message}" if fault else ""}
 
@@ -118,33 +117,31 @@ def nothing(faults: tuple[Diagnostic, ...]) -> Reads:
 def with_sources(
     pieces: Sequence[dict[str, Any]], passages: Sequence[Passage], source: str, prompt: str
 ) -> list[dict[str, Any]]:
-    """Returns the pieces of a plan, each with the place of the first text in it that a document has.
+    """Returns the pieces of a plan with the place of their first text in a document.
 
     Args:
         pieces: by ascending position.
-        passages: those of the same plan.
+        passages: the passages of the same plan.
         source: the schema's text.
         prompt: the prompt's text.
     """
-    places, written = _Places(source, prompt), [one for one in passages if one.source and one.tokens]
-    found, place = [], 0
+    places, written = _Places(source, prompt), [part for part in passages if part.source and part.tokens]
+    located, place = [], 0
     for piece in pieces:
         while place < len(written) and written[place].start + written[place].tokens <= piece["start"]:
             place += 1
         inside = place < len(written) and written[place].start < piece["start"] + piece["tokens"]
         document, at, _ = places.of(written[place]) if inside else ("", 0, 0)
-        found.append({**piece, "document": document, "at": at})
-    return found
+        located.append({**piece, "document": document, "at": at})
+    return located
 
 
 class _Places:
-    """Places in both documents, in UTF-16."""
-
     def __init__(self, schema: str, prompt: str) -> None:
         self._wide: dict[str, Callable[[int], int]] = {"schema": to_utf16(schema), "prompt": to_utf16(prompt)}
 
     def of(self, passage: Passage) -> tuple[Document, int, int]:
-        """The document of a passage, and where it begins and ends there."""
+        """Returns a passage's document, start and end."""
         if passage.source is None:
             return "", 0, 0
         wide, span = self._wide[passage.source.document], passage.source.span

@@ -1,4 +1,4 @@
-"""Which documents were opened or written last, kept on disk: where they are, and nothing of what they say."""
+"""Recently opened or written documents: their places, without their texts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class RecentDocument:
     """A document that was opened or written.
 
     Attributes:
-        origin: its source, as `Workspace` spells it.
-        name: what it is called.
-        kind: ``schema``, ``prompt``, or ``both`` of a sample.
-        used: when, as ISO 8601 in UTC.
+        origin: its source in the form of `Workspace.origin`.
+        name: its display name.
+        kind: ``schema``, ``prompt``, or ``both`` for a sample.
+        used: the time, as ISO 8601 in UTC.
     """
 
     origin: str
@@ -35,10 +35,10 @@ class RecentDocument:
 
 
 class Recent:
-    """The documents that were used last. Safe to use from several threads.
+    """The list of recent documents. Safe to use from several threads.
 
     Args:
-        path: the file that they are kept in; what cannot be read there counts as nothing.
+        path: the list's file; an unreadable file counts as empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,30 +46,30 @@ class Recent:
         self._lock = threading.Lock()
 
     def documents(self) -> list[RecentDocument]:
-        """At most `MOST` of them, the latest first."""
+        """Returns at most `MOST` documents, latest first."""
         with self._lock:
             return self._read()
 
     def note(self, origin: str, name: str, kind: str) -> None:
-        """Puts a document in front. That it cannot be kept is logged: no document is lost by that."""
+        """Puts a document first. A failed write is only logged."""
         used = datetime.now(UTC).isoformat(timespec="seconds")
         self._change([RecentDocument(origin, name, kind, used)], {origin})
 
     def forget(self, origin: str) -> None:
-        """Takes a document out, which has another name now, or is not wanted in the list."""
+        """Removes a document from the list."""
         self._change([], {origin})
 
     def _change(self, first: list[RecentDocument], gone: set[str]) -> None:
         with self._lock:
-            kept = [*first, *(one for one in self._read() if one.origin not in gone)][:MOST]
+            documents = [*first, *(doc for doc in self._read() if doc.origin not in gone)][:MOST]
             try:
-                write_text(self._path, json.dumps([asdict(one) for one in kept], indent=1))
+                write_text(self._path, json.dumps([asdict(doc) for doc in documents], indent=1))
             except (OSError, UnicodeEncodeError) as error:
                 logger.warning("The list of recent documents cannot be written: %s", error)
 
     def _read(self) -> list[RecentDocument]:
         with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
-            found = [RecentDocument(**one) for one in json.loads(self._path.read_text(encoding="utf-8"))]
-            if all(isinstance(value, str) for one in found for value in asdict(one).values()):
-                return found[:MOST]
+            documents = [RecentDocument(**doc) for doc in json.loads(self._path.read_text(encoding="utf-8"))]
+            if all(isinstance(value, str) for doc in documents for value in asdict(doc).values()):
+                return documents[:MOST]
         return []

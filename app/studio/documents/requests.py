@@ -1,6 +1,6 @@
-"""What the page sends with each question. Nothing is brought into a range: what does not fit is refused.
+"""Request bodies of the page. Values out of range are rejected, not clamped.
 
-Texts are taken as they are: half of a surrogate pair is the editor's to show, and no reason to refuse.
+Texts may have lone surrogates: the editor can produce them.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ Fields = TypeVar("Fields")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def request(fields: type[Fields]) -> type[Fields]:
-    """Makes a class of fields what the page sends."""
+    """Turns a class of fields into a request type."""
     return dataclass(frozen=True, kw_only=True)(fields)
 
 
 @request
 class Nothing:
-    """A question that needs no more than its name."""
+    """A request without a body."""
 
 
 @request
 class OneDocument:
-    """A document of the help.
+    """A help document.
 
     Attributes:
-        name: its file's name without the ending.
+        name: its file name without suffix.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Texts:
     """Both documents.
 
     Attributes:
-        origin: the schema's source, as `Workspace` spells it.
+        origin: the schema's source in the form of `Workspace.origin`.
     """
 
     schema: Words = ""
@@ -61,11 +61,11 @@ class Texts:
 
 @request
 class Check(Texts):
-    """Both documents, to be checked.
+    """Both documents, to check.
 
     Attributes:
         fallback: the last schema without errors.
-        known: digest of the schema whose module tree the page has.
+        known: the digest of the schema whose module tree the page has.
     """
 
     fallback: Words | None = None
@@ -74,10 +74,10 @@ class Check(Texts):
 
 @request
 class Measure(Texts):
-    """Both documents, to be measured.
+    """Both documents, to measure.
 
     Attributes:
-        settings: settings of a run; only those that say where segments stand and what they see are read.
+        settings: run settings; only positions and attention settings are used.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Measure(Texts):
 
 @request
 class OfNow:
-    """What is open, by the digests of both texts, and its settings."""
+    """The digests of both texts on the page, and their settings."""
 
     schema: Words
     prompt: Words
@@ -94,10 +94,10 @@ class OfNow:
 
 @request
 class Read(Measure):
-    """Both documents, to be shown as a model reads them.
+    """Both documents, to show as the model reads them.
 
     Attributes:
-        borders: also where tokens begin.
+        borders: whether to include token boundaries.
     """
 
     borders: Flag = False
@@ -105,7 +105,7 @@ class Read(Measure):
 
 @request
 class Pick:
-    """A module that is taken into the prompt, or out of it."""
+    """A module to pick or unpick."""
 
     path: Words
     on: Flag
@@ -113,7 +113,7 @@ class Pick:
 
 @request
 class Argument:
-    """An argument of a picked module; an empty value leaves it out."""
+    """An argument of a picked module; an empty value removes it."""
 
     path: Words
     argument: Words
@@ -122,7 +122,7 @@ class Argument:
 
 @request
 class Find(Texts):
-    """Words that modules are looked for by."""
+    """Words of a module search."""
 
     words: Words
 
@@ -136,13 +136,13 @@ class EditPrompt(Texts):
 
 @request
 class FixDocument(Texts):
-    """One of a document's faults.
+    """A diagnostic to fix.
 
     Attributes:
         kind: the document's kind.
-        code: the fault's code.
-        at: the offset at which the fault begins, in UTF-16.
-        fix: which of its fixes, by what it is called.
+        code: the diagnostic's code.
+        at: the diagnostic's start offset in UTF-16.
+        fix: the title of the fix.
     """
 
     kind: Kind
@@ -160,7 +160,7 @@ class OneText:
 
 @request
 class Export(Texts):
-    """The form that is wanted: one of `engine.exchange.export`."""
+    """An export form: one of `engine.exchange.export`."""
 
     form: Words
 
@@ -171,7 +171,7 @@ class AddScaffold:
 
     Attributes:
         modules: paths of the modules.
-        origin: where the schema came from, for the files that it reads.
+        origin: the schema's source, to resolve the files that it reads.
     """
 
     schema: Words
@@ -181,12 +181,12 @@ class AddScaffold:
 
 @request
 class Page:
-    """What stands in the editors.
+    """The contents of the editors.
 
     Attributes:
-        settings: settings of a run.
+        settings: run settings.
         files: the stamps of the documents' files.
-        base: the revision that the texts started from.
+        base: the revision that the edits started from.
     """
 
     name: Words = ""
@@ -199,7 +199,7 @@ class Page:
     base: Count = 0
 
     def workspace(self) -> Workspace:
-        """Returns it as drafts are kept."""
+        """Returns the page as a workspace."""
         return Workspace(
             name=self.name,
             schema=self.schema,
@@ -213,10 +213,10 @@ class Page:
 
 @request
 class SaveDraft(Page):
-    """What stands in the editors, to be kept.
+    """The editors' contents, to save as a draft.
 
     Attributes:
-        force: whether a newer revision is replaced all the same.
+        force: whether to replace a newer revision.
     """
 
     force: Flag = False
@@ -224,7 +224,7 @@ class SaveDraft(Page):
 
 @request
 class Shelve:
-    """What stands in the editors, to be put among the earlier workspaces."""
+    """The editors' contents, to save as a version."""
 
     page: Page
 
@@ -247,7 +247,7 @@ class OpenFile(Shelve):
 
 @request
 class OpenText(Shelve):
-    """A document that the browser has read."""
+    """A document that the browser read."""
 
     name: Words
     text: Words
@@ -256,19 +256,19 @@ class OpenText(Shelve):
 
 @request
 class OpenShelved(Shelve):
-    """An earlier workspace."""
+    """A version to open."""
 
     key: Words
 
 
 @request
 class SaveFile:
-    """A document for the file that it came from.
+    """A document to save to its file.
 
     Attributes:
-        stamp: stamp of the file when the text was opened.
-        force: whether to write it although the file was changed or removed since.
-        here: whether a document of an unknown folder is taken for one of this folder.
+        stamp: the file's stamp when the text was opened.
+        force: whether to overwrite a file that was changed or removed meanwhile.
+        here: whether to assume this folder for a document of an unknown folder.
     """
 
     origin: Words
@@ -280,10 +280,10 @@ class SaveFile:
 
 @request
 class SaveAs:
-    """A document for a new file.
+    """A document to save to a new file.
 
     Attributes:
-        stamp: stamp of the file whose line ends the new one gets.
+        stamp: the stamp to copy line endings from.
     """
 
     name: Words
@@ -293,12 +293,12 @@ class SaveAs:
 
 @request
 class Work(Texts):
-    """Both documents, and how they are run.
+    """Both documents, and the settings to run them.
 
     Attributes:
-        key: key of the work that begins.
-        settings: settings, as `PageSettings` declares them.
-        mode: which sides of a run are computed.
+        key: the key of the new job.
+        settings: settings in the form of `PageSettings`.
+        mode: the sides to run.
     """
 
     key: Words
@@ -308,7 +308,7 @@ class Work(Texts):
 
 @request
 class OneJob:
-    """A piece of long work."""
+    """A background job."""
 
     key: Words
 

@@ -1,4 +1,4 @@
-"""Where the documents of a workspace come from: the bundled samples, or the user's own folder."""
+"""Sources of documents: the bundled samples and the user's folder."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class SampleTitle(TypedDict):
 
 
 class SamplePrompt(TypedDict):
-    """A prompt of a sample in a few words: the modules that it picks, and its text without markup."""
+    """A summary of a sample's prompt: its modules, and its text without markup."""
 
     picked: list[str]
     words: str
 
 
 class Sample(TypedDict):
-    """A sample as the Gallery shows it; `program` is the source that its schema was made from, or empty."""
+    """A sample in the Gallery; `program` is the source code that its schema was made from, or ""."""
 
     name: str
     title: str
@@ -43,20 +43,20 @@ class Sample(TypedDict):
 
 @dataclass(frozen=True)
 class Library:
-    """The bundled samples, and the documents of the user's folder if one was named.
+    """The bundled samples, and the user's folder if given.
 
     Attributes:
-        folder: the one given to `pml studio --schemas`.
+        folder: the folder of `pml studio --schemas`.
     """
 
     folder: Folder = field(default_factory=Folder)
 
     def titles(self) -> list[SampleTitle]:
-        """The samples as the File menu lists them."""
+        """Returns the samples for the File menu."""
         return [{"name": sample.name, "title": sample.title} for sample in sample_schemas.samples()]
 
     def gallery(self) -> list[Sample]:
-        """The samples as the Gallery shows them."""
+        """Returns the samples for the Gallery."""
         return [
             {
                 "name": sample.name,
@@ -69,7 +69,7 @@ class Library:
         ]
 
     def sample(self, name: str, prompt: int = 0) -> Workspace:
-        """A sample with one of its prompts.
+        """Returns a sample with one of its prompts.
 
         Raises:
             PromptCacheError: there is no such sample.
@@ -88,7 +88,7 @@ class Library:
         )
 
     def base_of(self, origin: str) -> Path | None:
-        """The folder that `src` attributes of a schema of this origin are read from."""
+        """Returns the folder for `src` attributes of a schema with this origin."""
         kind, _, name = origin.partition(":")
         if kind == "file":
             return Path(name).parent if self.folder.owns(origin) else None
@@ -98,7 +98,7 @@ class Library:
 
 
 def gist(prompt: str) -> SamplePrompt:
-    """A prompt in a few words, for people to read."""
+    """Returns a readable summary of a prompt."""
     picked: list[str] = []
     words: list[str] = []
     tree = parse_prompt(prompt).tree

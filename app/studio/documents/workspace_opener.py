@@ -1,4 +1,4 @@
-"""What is open: texts are laid on the desk, what lay there before goes to the shelf."""
+"""Opens texts and saves the previous workspace as a version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_OFFERS = 3
 
 
 class Offer(TypedDict):
-    """A schema that could be opened next: one of the samples, or a file of the user's folder."""
+    """A schema to suggest: a sample or a file of the user's folder."""
 
     words: str
     sample: NotRequired[str]
@@ -32,9 +32,9 @@ class Offer(TypedDict):
 
 
 class Opened(TypedDict):
-    """The workspace that is open now; or what to ask about a file in another encoding.
+    """The open workspace, or a question about a file in another encoding.
 
-    `told` is a sentence on what became of the other document, `offers` what could be opened with it.
+    `told` reports what happened to the other document. `offers` are schemas to open with it.
     """
 
     workspace: NotRequired[Annotated[Json, JsonOf(Workspace)]]
@@ -46,12 +46,12 @@ class Opened(TypedDict):
 
 
 class Desk:
-    """Opens workspaces and documents in place of what a page has.
+    """Opens workspaces and documents in place of the page's.
 
     Args:
-        drafts: the open workspace, and the shelf.
+        drafts: the open workspace, and the versions.
         library: the samples and the user's folder.
-        recent: the list of what was opened.
+        recent: the list of recent documents.
     """
 
     def __init__(self, drafts: Drafts, library: Library, recent: Recent) -> None:
@@ -59,50 +59,49 @@ class Desk:
         self.catalogue = Catalogue(library.folder)
 
     def keep(self, page: Page) -> Workspace:
-        """Keeps what stands in a page's editors as the open workspace."""
-        kept = page.workspace()
-        self._drafts.save(kept, base=page.base, force=True)
-        return kept
+        """Saves the page's editors as the open workspace."""
+        workspace = page.workspace()
+        self._drafts.save(workspace, base=page.base, force=True)
+        return workspace
 
     def open(self, workspace: Workspace, page: Page) -> Opened:
-        """Opens a workspace; the page's goes to the shelf."""
+        """Opens a workspace; the page's becomes a version."""
         self.keep(page)
         return {"workspace": workspace_json(self._drafts.replace(workspace))}
 
     def open_document(
         self, text: str, name: str, origin: str, stamp: Stamp, page: Page, *, edited: bool = False
     ) -> Opened:
-        """Opens a schema or a prompt beside the page's other document.
+        """Opens a schema or a prompt alongside the page's other document.
 
-        A prompt that is for another schema than the one that is opened makes room for a fresh one. For a
-        prompt of another schema than the open one, those of its name are offered. `edited` says that the file
-        will hold other bytes when the text is written.
+        A schema replaces a prompt of another schema by a fresh one. For a prompt of another schema, schemas
+        of its name are offered. `edited` means that a save changes the file's bytes.
 
         Raises:
-            PromptCacheError: the text is neither.
+            PromptCacheError: the text is neither a schema nor a prompt.
         """
         kind = document_kind(text)
         if kind is None:
             raise PromptCacheError(
-                f"{name!r} is no PML document. Open a file whose root is <schema> or <prompt>, or import it: "
-                "File, Import."
+                f"{name!r} is not a PML document. Open a file whose root is <schema> or <prompt>, or "
+                "import it: File, Import."
             )
-        kept = self.keep(page)
-        files = {**kept.files, kind: {**asdict(stamp), "edited": edited}}
+        previous = self.keep(page)
+        files = {**previous.files, kind: {**asdict(stamp), "edited": edited}}
         opened: Opened = {"kind": kind}
         if kind == "prompt":
-            workspace = replace(kept, prompt=text, prompt_origin=origin, files=files)
-            opened.update(self._offered(text, kept.schema, name if origin.startswith("file:") else ""))
+            workspace = replace(previous, prompt=text, prompt_origin=origin, files=files)
+            opened.update(self._offered(text, previous.schema, name if origin.startswith("file:") else ""))
         else:
-            workspace = replace(kept, name=name, schema=text, origin=origin, files=files)
+            workspace = replace(previous, name=name, schema=text, origin=origin, files=files)
             schema = parse_schema(text, base=self._library.base_of(origin)).tree
-            if schema is not None and not fits(schema, kept.prompt):
+            if schema is not None and not fits(schema, previous.prompt):
                 files.pop("prompt", None)
                 workspace = replace(workspace, prompt=fresh_prompt(schema), prompt_origin="", files=files)
-                if kept.prompt.strip():
+                if previous.prompt.strip():
                     opened["told"] = (
-                        "The prompt was for another schema, so a new one is begun. Ctrl-Z in the prompt "
-                        "brings it back, and it is among the versions (File menu)."
+                        "The prompt was for another schema, so a new one was started. Press Ctrl-Z "
+                        "in the prompt to restore it, or open it under File, Versions."
                     )
         opened["workspace"] = workspace_json(self._drafts.replace(workspace))
         if not origin.startswith("browser:"):
@@ -110,22 +109,22 @@ class Desk:
         return opened
 
     def _offered(self, prompt: str, schema: str, file: str) -> Opened:
-        """Where the schema of a prompt is, if it is not the open one."""
+        """Finds schemas for a prompt that does not belong to the open one."""
         tree = parse_prompt(prompt).tree
-        wanted = tree.schema if tree is not None else None
+        name = tree.schema if tree is not None else None
         present = parse_schema(schema).tree
-        if not wanted or (present is not None and present.name == wanted):
+        if not name or (present is not None and present.name == name):
             return {}
-        files = self.catalogue.schemas(wanted, beside=file)[:MOST_OFFERS]
-        samples = [one for one in sample_schemas.samples() if one.name == wanted]
-        offers: list[Offer] = [{"words": f"Open {found}", "file": found} for found in files]
-        offers += [Offer(words=f"Open the sample {one.title}", sample=one.name) for one in samples]
-        told = f"This prompt is for the schema “{wanted}”, which is not the one that is open."
+        files = self.catalogue.schemas(name, beside=file)[:MOST_OFFERS]
+        samples = [sample for sample in sample_schemas.samples() if sample.name == name]
+        offers: list[Offer] = [{"words": f"Open {path}", "file": path} for path in files]
+        offers += [Offer(words=f"Open the sample {sample.title}", sample=sample.name) for sample in samples]
+        message = f"This prompt is for the schema “{name}”, but another schema is open."
         if not offers:
-            told += " There is none of that name in your folder or among the samples."
-        return {"told": told, "offers": offers}
+            message += " Your folder and the samples have no schema of that name."
+        return {"told": message, "offers": offers}
 
 
 def workspace_json(workspace: Workspace) -> Json:
-    """A workspace for the page."""
+    """Returns a workspace for the page."""
     return {**asdict(workspace), "settings": as_today(workspace.settings)}

@@ -1,4 +1,4 @@
-"""Runs that last: what is kept of one, the file that holds them, and the one that is shared."""
+"""Stored runs: their database, and files to share them."""
 
 from __future__ import annotations
 

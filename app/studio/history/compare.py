@@ -1,4 +1,4 @@
-"""Runs side by side: what differs between the first and each of the others, word by word."""
+"""Compares the first run with others, word by word."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from app.studio.history.record import Record, RunSummary
 from app.studio.runs.differences import blocks, word_difference
 from app.studio.runs.run_frame import RunFrame
 
-MOST_WORDS = 3000  # of a place whose words are compared; what is longer differs as a whole
+MOST_WORDS = 3000  # longer passages are compared as a whole
 
 Pieces = list[tuple[str, bool]]
-"""A text cut into pieces that join to it, each with whether it differs."""
+"""A text in pieces, each with whether it differs."""
 
 
 class RunBeside(TypedDict):
-    """One of the runs: what it told, and its texts beside those of the first.
+    """One run of a comparison: its frame, and its texts compared with the first run's.
 
-    The schema is the one that was run, with what its files said then.
+    The schema includes the files that the run read.
     """
 
     summary: RunSummary
@@ -32,20 +32,20 @@ class RunBeside(TypedDict):
 
 
 def beside(records: Sequence[Record]) -> list[RunBeside]:
-    """The runs as they are shown together; in the first is marked what is another in any of them."""
-    told = [record.told for record in records]
+    """Returns the compared runs; the first marks what differs in any other run."""
+    frames = [record.told for record in records]
 
     def compared(text_of: Callable[[int], str]) -> list[Pieces]:
         return against_first([text_of(number) for number in range(len(records))])
 
     schemas = compared(lambda number: records[number].whole)
     prompts = compared(lambda number: records[number].prompt)
-    cached = compared(lambda number: told[number]["sides"]["cached"]["text"])
-    uncached = compared(lambda number: told[number]["sides"]["uncached"]["text"])
+    cached = compared(lambda number: frames[number]["sides"]["cached"]["text"])
+    uncached = compared(lambda number: frames[number]["sides"]["uncached"]["text"])
     return [
         {
             "summary": record.summary(),
-            "told": told[number],
+            "told": frames[number],
             "schema": schemas[number],
             "prompt": prompts[number],
             "cached": cached[number],
@@ -56,15 +56,15 @@ def beside(records: Sequence[Record]) -> list[RunBeside]:
 
 
 def against_first(texts: Sequence[str]) -> list[Pieces]:
-    """Each text beside the first; an empty one, of a side that was not run, differs from nothing."""
+    """Compares each text with the first; an empty one, of a side that was not run, has no differences."""
     first = texts[0]
     differing = bytearray(len(first))
-    found: list[Pieces] = []
+    compared: list[Pieces] = []
     for text in texts[1:]:
-        ours, theirs = difference(first, text) if first and text else ([], [(text, False)])
-        found.append(theirs)
+        left, right = difference(first, text) if first and text else ([], [(text, False)])
+        compared.append(right)
         at = 0
-        for piece, differs in ours:
+        for piece, differs in left:
             if differs:
                 differing[at : at + len(piece)] = b"\1" * len(piece)
             at += len(piece)
@@ -74,29 +74,29 @@ def against_first(texts: Sequence[str]) -> list[Pieces]:
     for differs, length in runs:
         own.append((first[at : at + length], differs))
         at += length
-    return [own, *found]
+    return [own, *compared]
 
 
 def difference(left: str, right: str) -> tuple[Pieces, Pieces]:
-    """Two texts cut where they differ: lines first, then the words of lines that are not the same."""
+    """Compares two texts by lines, then by words in lines that differ."""
     if left == right:
         return [(left, False)], [(right, False)]
-    ours, theirs = left.splitlines(keepends=True), right.splitlines(keepends=True)
-    one: Pieces = []
+    left_lines, right_lines = left.splitlines(keepends=True), right.splitlines(keepends=True)
+    pieces: Pieces = []
     other: Pieces = []
-    for equal, a, b, c, d in blocks(ours, theirs)[0]:
-        mine, its = "".join(ours[a:b]), "".join(theirs[c:d])
+    for equal, a, b, c, d in blocks(left_lines, right_lines)[0]:
+        mine, its = "".join(left_lines[a:b]), "".join(right_lines[c:d])
         if not equal and mine and its and max(len(mine.split()), len(its.split())) <= MOST_WORDS:
             words = word_difference(mine, its)
-            one += words["cached"]
+            pieces += words["cached"]
             other += words["uncached"]
         else:
-            one.append((mine, not equal))
+            pieces.append((mine, not equal))
             other.append((its, not equal))
-    return _joined(one), _joined(other)
+    return _joined(pieces), _joined(other)
 
 
 def _joined(pieces: Pieces) -> Pieces:
-    """The same text in as few pieces as can be."""
+    """Merges adjacent pieces with the same mark."""
     grouped = groupby((piece for piece in pieces if piece[0]), key=lambda piece: piece[1])
     return [("".join(text for text, _ in run), differs) for differs, run in grouped]

@@ -1,7 +1,4 @@
-"""A SQLite file of what is kept: opened when it is needed, private, and begun anew where it is damaged.
-
-Knows nothing about what it holds.
-"""
+"""A private SQLite file that opens on first use. A damaged file is set aside and replaced."""
 
 from __future__ import annotations
 
@@ -25,22 +22,22 @@ from engine.store.blobs.locks import network_kind
 logger = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 5.0
-_CHECKED_BYTES = 32 << 20  # the largest file that is read wholly when it is opened
+_CHECKED_BYTES = 32 << 20  # larger files get no full check
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_NO_MEANS = frozenset({errno.EFBIG, errno.EDQUOT, errno.EIO})  # no permission would help
+_NO_MEANS = frozenset({errno.EFBIG, errno.EDQUOT, errno.EIO})  # permissions would not help
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
 class KeptFile:
-    """One database, for several threads, beside other programs that have it open.
+    """One database, for several threads and several programs at once.
 
     Args:
-        path: the file; it is made when it is first needed, with its folder, for their owner alone.
-        migrations: what makes its tables; see `migrate`.
-        what: what it holds, in words.
+        path: the file; created with its folder on first use, readable by its owner only.
+        migrations: the migrations of its tables; see `migrate`.
+        what: a name for its content, used in messages.
 
     Attributes:
-        set_aside: sentences on damaged files that were given another name.
+        set_aside: messages about damaged files that were renamed.
     """
 
     def __init__(self, path: Path, migrations: Sequence[Migration], what: str) -> None:
@@ -51,7 +48,7 @@ class KeptFile:
         self._status: os.stat_result | None = None
 
     def close(self) -> None:
-        """Closes the file; the next question opens it again."""
+        """Closes the database; the next call opens it again."""
         with self._lock:
             if self._open is not None:
                 self._open.close()
@@ -62,7 +59,7 @@ class KeptFile:
         """Yields the open database.
 
         Raises:
-            PromptCacheError: it cannot be used; the sentence says why.
+            PromptCacheError: it cannot be used; the message says why.
         """
         with self._lock:
             try:
@@ -76,10 +73,10 @@ class KeptFile:
 
     @contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
-        """Yields the open database in a transaction, which is taken back where something fails.
+        """Yields the open database in a transaction, rolled back on errors.
 
         Raises:
-            PromptCacheError: it cannot be used; the sentence says why.
+            PromptCacheError: it cannot be used; the message says why.
         """
         with self.reading() as connection:
             connection.execute("begin immediate")
@@ -87,13 +84,13 @@ class KeptFile:
                 yield connection
                 connection.execute("commit")
             except BaseException:
-                if connection.in_transaction:  # a full disk has rolled it back already
+                if connection.in_transaction:  # a full disk rolled it back already
                     connection.execute("rollback")
                 raise
 
     def empty_log(self) -> None:
-        """Writes what the log has to the file, so that nothing that was deleted stays in the log."""
-        with contextlib.suppress(sqlite3.Error), self._lock:  # then the next one to do so empties it
+        """Truncates the write-ahead log, so that it has no deleted data."""
+        with contextlib.suppress(sqlite3.Error), self._lock:  # a later call truncates it
             if self._open is not None:
                 self._open.execute("pragma wal_checkpoint(truncate)")
 
@@ -111,7 +108,7 @@ class KeptFile:
         return self._open
 
     def _is_there(self) -> bool:
-        """Whether the file that was opened lies there: somebody may have deleted it, or set it aside."""
+        """Whether the opened file is still in place. It may have been deleted or set aside."""
         try:
             return self._status is not None and os.path.samestat(self._status, self.path.stat())
         except OSError:
@@ -129,13 +126,13 @@ class KeptFile:
         try:
             connection.isolation_level = None
             connection.execute("pragma secure_delete = on")
-            connection.execute("pragma auto_vacuum = full")  # set before there is a table
+            connection.execute("pragma auto_vacuum = full")  # must precede the first table
             keep_journal(connection, "delete" if network_kind(folder) else "wal", _BUSY_SECONDS)
             connection.execute("pragma synchronous = normal")
             if self._status.st_size <= _CHECKED_BYTES:
-                found = connection.execute("pragma quick_check(1)").fetchone()[0]
-                if found != "ok":
-                    raise _DamageError(found)
+                verdict = connection.execute("pragma quick_check(1)").fetchone()[0]
+                if verdict != "ok":
+                    raise _DamageError(verdict)
             migrate(connection, self.path, self._migrations, self._what)
         except BaseException:
             connection.close()
@@ -143,7 +140,7 @@ class KeptFile:
         return connection
 
     def _put_aside(self) -> None:
-        """Gives the damaged file another name, unless another studio has done so; nothing is deleted."""
+        """Renames the damaged file, unless another studio did."""
         mine = self._is_there()
         self.close()
         if not mine:
@@ -153,8 +150,8 @@ class KeptFile:
             with contextlib.suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + ending).replace(self.path.with_name(aside + ending))
         self.set_aside.append(
-            f"The file of {self._what} was damaged. It is set aside as {aside} in {str(self.path.parent)!r}, "
-            "and a new one was begun."
+            f"The file of {self._what} was damaged. It was renamed to {aside} in "
+            f"{str(self.path.parent)!r}, and a new file was created."
         )
         logger.warning("%s", self.set_aside[-1])
 
@@ -165,22 +162,23 @@ class KeptFile:
         if code == sqlite3.SQLITE_FULL:
             return f"The disk is full, so {where} was not written. Free some space."
         if code == sqlite3.SQLITE_BUSY:
-            return f"Another program kept {where} busy. Try again."
+            return f"Another program has locked {where}. Try again."
         why = getattr(error, "strerror", None) or error
         if code == sqlite3.SQLITE_IOERR or getattr(error, "errno", None) in _NO_MEANS:
             return (
-                f"The system could not read or write {where}: {why}. Either files may not be larger here "
-                "(ulimit -f, or a quota): allow more, or delete what is kept. Or the disk has a fault."
+                f"The system could not read or write {where}: {why}. If the file size is limited "
+                "(ulimit -f, or a quota), raise the limit or delete stored data. Otherwise check the "
+                "disk."
             )
         return f"The {self._what} in {where} cannot be used: {why}. Make the folder and the file writable."
 
 
 class _DamageError(sqlite3.DatabaseError):
-    """The file was read, and does not hold together."""
+    """The file is readable but inconsistent."""
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
-    """Bytes of the pages that hold something."""
+    """Returns the bytes of used pages."""
     pages, free, size = (
         int(connection.execute(f"pragma {name}").fetchone()[0])
         for name in ("page_count", "freelist_count", "page_size")
@@ -189,7 +187,7 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def put_text(connection: sqlite3.Connection, text: str) -> str:
-    """Writes a text into the table `texts`, once; returns its digest."""
+    """Adds a text to the table `texts` if missing; returns its digest."""
     data = text.encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(data).hexdigest()
     connection.execute("insert or ignore into texts (digest, text) values (?, ?)", [digest, data])
@@ -197,9 +195,9 @@ def put_text(connection: sqlite3.Connection, text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text that SQLite takes: half of a surrogate pair becomes a question mark, what controls a space."""
+    """Returns a text for SQLite: lone surrogates become question marks, control characters spaces."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(" " if ord(one) < 32 and one not in "\n\t" else one for one in whole)
+    return "".join(" " if ord(char) < 32 and char not in "\n\t" else char for char in whole)
 
 
 def _code(error: Exception) -> int:

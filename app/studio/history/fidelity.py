@@ -1,4 +1,4 @@
-"""What reuse did to an answer: measured, kept with the runs, and found again."""
+"""Measures how reuse changes an answer, and stores the results with the runs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Progress = Callable[[int, int, str], None]
 
 
 class MeasuredFidelity(TypedDict):
-    """What was found and when, and the texts, settings and model that it belongs to.
+    """A measurement with its time, texts, settings and model.
 
-    `schema` is the schema's name; `unkept` says why it is not on disk, "" where it is.
+    `schema` is the schema's name. `unkept` says why it is not stored, or is "".
     """
 
     schema: str
@@ -41,7 +41,7 @@ class MeasuredFidelity(TypedDict):
 
 
 class KnownFidelity(TypedDict):
-    """The kept measurement of what is open; the key of the work that measures it, "" where none does."""
+    """The stored measurement of the open documents, and the key of a running measurement or ""."""
 
     kept: MeasuredFidelity | None
     under_way: str
@@ -49,12 +49,12 @@ class KnownFidelity(TypedDict):
 
 @dataclass(frozen=True)
 class FidelityOf:
-    """What comes of a measurement.
+    """The result of a measurement.
 
     Attributes:
-        frame: what it is kept as: a run that answered nothing.
-        found: what was found.
-        unkept: why it is not on disk, in words; "" where it is.
+        frame: its stored form: a run without answers.
+        found: the measurement.
+        unkept: why it is not stored; "" if it is.
     """
 
     frame: RunFrame
@@ -62,23 +62,23 @@ class FidelityOf:
     unkept: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for the page."""
+        """Returns the result for the page."""
         return dict(_told(self.frame, self.found.to_json(), self.unkept))
 
 
 def measure(request: RunRequest, store: RunStore, progress: Progress) -> FidelityOf:
-    """Measures a prompt, and keeps what was found; it is complete without being kept.
+    """Measures a prompt and stores the result. The result is complete even if storing fails.
 
     Args:
         request: the texts and settings to measure.
-        store: the runs on disk.
+        store: the stored runs.
         progress: called with (done, total, what) before each step.
 
     Raises:
-        PromptError: the prompt, or a segment that it reads, does not fit the context window.
+        PromptError: the prompt, or one of its segments, does not fit the context window.
     """
     engine, settings = request.engine, request.settings
-    found = request.schema.prompt(request.prompt).fidelity(settings, progress)
+    result = request.schema.prompt(request.prompt).fidelity(settings, progress)
     now, model = datetime.now().astimezone().isoformat(timespec="seconds"), model_of(engine)
     frame = read_frame(
         {
@@ -89,25 +89,25 @@ def measure(request: RunRequest, store: RunStore, progress: Progress) -> Fidelit
             "settings": settings.to_json(),
             "placement": engine.placement(settings.placement),
             "model": model,
-            "fidelity": {"measured": now, "found": found.to_json()},
+            "fidelity": {"measured": now, "found": result.to_json()},
         }
     )
-    told, whole = cast(dict[str, Any], frame), contained(request.schema.tree)
-    record = Record(request.source, request.prompt, told, origin=request.origin, contained=whole)
+    frame_json, whole = cast(dict[str, Any], frame), contained(request.schema.tree)
+    record = Record(request.source, request.prompt, frame_json, origin=request.origin, contained=whole)
     try:
         store.keep_fidelity(record)
     except PromptCacheError as error:
-        return FidelityOf(frame, found, f"The measurement is complete, but it is not kept on disk. {error}")
-    return FidelityOf(frame, found)
+        return FidelityOf(frame, result, f"The measurement is complete, but could not be saved. {error}")
+    return FidelityOf(frame, result)
 
 
 @dataclass
 class Measurements:
-    """Measurements of this session, and those that are kept.
+    """Measurements of this session, and stored ones.
 
     Args:
-        jobs: the register where they can be asked about and stopped.
-        kept: the runs on disk.
+        jobs: the register of background work.
+        kept: the stored runs.
     """
 
     jobs: Jobs
@@ -115,7 +115,7 @@ class Measurements:
     _begun: list[tuple[Belongs, Job]] = field(default_factory=list)
 
     def start(self, request: RunRequest) -> Job:
-        """Begins to measure."""
+        """Starts a measurement."""
         of = belongs(request.texts, request.settings, model_of(request.engine))
         job = Job(
             request.key,
@@ -124,20 +124,20 @@ class Measurements:
             "waiting for its turn",
         )
         self.jobs.start(job)
-        self._begun = [(of, job), *(one for one in self._begun if not one[1].over)]
+        self._begun = [(of, job), *(earlier for earlier in self._begun if not earlier[1].over)]
         return job
 
     def find(self, texts: tuple[str, str], settings: PageSettings, engine: Engine) -> KnownFidelity:
-        """The kept measurement of texts, by their digests, under settings; or the work that measures it.
+        """Returns the stored measurement of texts under settings, by the texts' digests, or the running one.
 
         Raises:
-            PromptCacheError: the kept ones cannot be read.
+            PromptCacheError: the database cannot be read.
         """
         of = belongs(texts, settings, model_of(engine))
         going = (job.key for measured, job in self._begun if measured == of and not job.over)
         frame = self.kept.measured(of)
-        kept = _told(frame, frame["fidelity"]["found"]) if frame and frame["fidelity"] else None
-        return {"kept": kept, "under_way": next(going, "")}
+        known = _told(frame, frame["fidelity"]["found"]) if frame and frame["fidelity"] else None
+        return {"kept": known, "under_way": next(going, "")}
 
 
 def _told(frame: RunFrame, found: Json, unkept: str = "") -> MeasuredFidelity:

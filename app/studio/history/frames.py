@@ -1,7 +1,7 @@
-"""What a run told when it was over, read from JSON of any version, or of anybody's making.
+"""Reads the final frame of a run from untrusted JSON of any version.
 
-What is missing or of another type is left out, so that whoever shows a frame can rely on its types. What
-follows from the times is computed from them again, so that no ratio contradicts the times beside it.
+Fields that are missing or of a wrong type are left out, so readers can rely on types. Values derived from
+times are recomputed, so ratios always match the times.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from app.studio.runs.run_frame import (
 from app.studio.runs.run_state import digest_of_model
 from app.studio.web.json_answers import Json
 
-MOST_ENTRIES = 100  # of a list or a mapping: a frame of our own has a tenth of that
+MOST_ENTRIES = 100  # of a list or a mapping; our frames have a tenth of that
 LONGEST_WORDS = 10_000
 LONGEST_TEXT = 5_000_000
-LEAST_MS = 1e-6  # a nanosecond: nothing takes less
+LEAST_MS = 1e-6  # a nanosecond
 MOST_MS = 366 * 24 * 3600 * 1000.0
 _LEAST_RATIO, _LEAST_RATE = LEAST_MS / MOST_MS, 1000 / MOST_MS
-_NEAR = 0.02  # by which rounded times may be apart
+_NEAR = 0.02  # tolerance for rounded times
 STATES = frozenset({"done", "measured", "stopped", "failed"})
 ENDS = frozenset({"eos", "length", "stop"})
 
 
 def read_frame(sent: object) -> RunFrame:
-    """Returns a frame with fields of their types that agree with each other, whatever was sent.
+    """Returns a frame with consistent fields of correct types for any input.
 
-    How its texts differ is not kept.
+    The difference of its texts is left out.
     """
     frame = as_mapping(sent)
     state, sides = as_words(frame.get("state")), as_mapping(frame.get("sides"))
@@ -66,7 +66,7 @@ def read_frame(sent: object) -> RunFrame:
         "repeat": int(as_number(frame.get("repeat")) or 1),
         "state": cast(State, state if state in STATES else "stopped"),
         "message": as_words(frame.get("message")),
-        "warnings": [as_words(one) for one in _list(frame.get("warnings"))],
+        "warnings": [as_words(warning) for warning in _list(frame.get("warnings"))],
         "encoding": encoding,
         "sides": read,
         "comparison": compared,
@@ -78,7 +78,7 @@ def read_frame(sent: object) -> RunFrame:
 
 
 def _belongs(sent: object, model: ModelOfRun) -> Belongs:
-    """What it belongs to; frames of the first versions did not say."""
+    """Returns what the run belongs to; early versions did not store it."""
     of = as_mapping(sent)
     return {
         "schema": as_words(of.get("schema")),
@@ -100,7 +100,7 @@ def _model(sent: object) -> ModelOfRun:
 
 
 def _encoding(sent: object) -> EncodingFrame:
-    """What was encoded ahead; its time is None where nothing was."""
+    """Returns what was encoded in advance; its time is None if nothing was."""
     encoding = as_mapping(sent)
     segments = int(as_number(encoding.get("segments")) or 0)
     state = as_words(encoding.get("state"))
@@ -110,7 +110,7 @@ def _encoding(sent: object) -> EncodingFrame:
         "working": "",
         "done": 0,
         "total": 0,
-        "modules": [as_words(one) for one in _list(encoding.get("modules"))],
+        "modules": [as_words(module) for module in _list(encoding.get("modules"))],
         "segments": segments,
         "tokens": int(as_number(encoding.get("tokens")) or 0),
         "ms": as_time(encoding.get("ms")) if segments else None,
@@ -120,29 +120,29 @@ def _encoding(sent: object) -> EncodingFrame:
 
 
 def _comparison(sent: object, sides: Sides) -> ComparedSoFar:
-    compared, found = as_mapping(sent), dict[str, Any]()
-    ours, theirs = sides["cached"]["ttft_ms"], sides["uncached"]["ttft_ms"]
+    compared, comparison = as_mapping(sent), dict[str, Any]()
+    cached, uncached = sides["cached"]["ttft_ms"], sides["uncached"]["ttft_ms"]
     least, most = as_number(compared.get("least_speedup")), as_number(compared.get("most_speedup"))
-    if ours and theirs:
-        found["ttft_speedup"] = ratio = theirs / ours
+    if cached and uncached:
+        comparison["ttft_speedup"] = ratio = uncached / cached
         if least and most and _LEAST_RATIO <= least <= ratio * (1 + _NEAR) and most >= ratio * (1 - _NEAR):
-            found |= {"least_speedup": least, "most_speedup": most}
+            comparison |= {"least_speedup": least, "most_speedup": most}
     if (divergence := as_number(compared.get("kl_first_token"))) is not None:
-        found["kl_first_token"] = divergence
+        comparison["kl_first_token"] = divergence
     for name in ("first_token_agrees", "same_text"):
         if isinstance(agrees := compared.get(name), bool):
-            found[name] = agrees
-    return cast(ComparedSoFar, found)
+            comparison[name] = agrees
+    return cast(ComparedSoFar, comparison)
 
 
 def _payback(
     frame: Mapping[str, Any], sides: Sides, encoding: EncodingFrame, compared: ComparedSoFar
 ) -> Payback | None:
-    """From when on the cache pays off; shared files of the first versions said it in two fields."""
-    told, cached = as_mapping(frame.get("payback")), sides["cached"]["ttft_ms"]
+    """Returns when the cache pays off; early versions used two fields."""
+    payback_sent, cached = as_mapping(frame.get("payback")), sides["cached"]["ttft_ms"]
     if not frame.get("payback") or cached is None:
         return None
-    first = as_time(told.get("first_ms", frame.get("first_ms")))
+    first = as_time(payback_sent.get("first_ms", frame.get("first_ms")))
     if first is not None and first < (cached + (encoding["ms"] or 0)) * (1 - _NEAR):
         first = None
     encode_ms = None if first is None else first - cached
@@ -155,7 +155,7 @@ def _side(sent: object) -> SideFrame:
     shown, stages = as_time(side.get("ttft_ms")) or None, as_times(side.get("timeline_ms"))
     rate = as_number(side.get("tokens_per_second"))
     if shown is not None and abs(sum(stages.values()) - shown) > _NEAR * shown:
-        stages = {}  # of another time than the one that is shown
+        stages = {}  # they belong to another time
     return {
         "state": cast(State, state if state in STATES else "not run"),
         "waits": False,
@@ -175,41 +175,41 @@ def _side(sent: object) -> SideFrame:
 
 
 def _reuse(sent: object) -> ReuseFrame | None:
-    told = as_mapping(sent)
-    if not isinstance(told.get("why"), str):
+    reuse = as_mapping(sent)
+    if not isinstance(reuse.get("why"), str):
         return None
     return {
-        "scope": as_words(told.get("scope")),
-        "repair": as_words(told.get("repair")),
-        "why": as_words(told.get("why")),
-        "kl": as_number(told.get("kl")),
-        "checked": told.get("checked") is True,
-        "follows": False,  # a check is of the session that answered
-        "broken": told.get("broken") is True,
+        "scope": as_words(reuse.get("scope")),
+        "repair": as_words(reuse.get("repair")),
+        "why": as_words(reuse.get("why")),
+        "kl": as_number(reuse.get("kl")),
+        "checked": reuse.get("checked") is True,
+        "follows": False,  # a check belongs to its session
+        "broken": reuse.get("broken") is True,
     }
 
 
 def _samples(sent: object) -> list[float]:
-    return [number for one in _list(sent) if (number := as_time(one)) is not None]
+    return [number for sample in _list(sent) if (number := as_time(sample)) is not None]
 
 
 def _settings(frame: Mapping[str, Any]) -> Json:
-    """The settings; frames without a format had three of them beside the rest."""
-    found: Json = {}
+    """Returns the settings; frames without a format had three of them at top level."""
+    settings: Json = {}
     for name, value in _some(frame.get("settings")):
         if isinstance(value, str | bool) or value is None or as_number(value) is not None:
-            found[as_words(name)] = as_words(value) if isinstance(value, str) else value
+            settings[as_words(name)] = as_words(value) if isinstance(value, str) else value
         elif isinstance(value, list):
-            found[as_words(name)] = [as_words(one) for one in _list(value)]
+            settings[as_words(name)] = [as_words(value_sent) for value_sent in _list(value)]
     if "settings" not in frame:
         for name in ("scope", "repair", "placement"):
             if isinstance(value := frame.get(name), str):
-                found[name] = as_words(value)
-    return found
+                settings[name] = as_words(value)
+    return settings
 
 
 def as_mapping(sent: object) -> Mapping[str, Any]:
-    """A mapping, or an empty one."""
+    """Returns a mapping; empty if it is none."""
     return sent if isinstance(sent, dict) else {}
 
 
@@ -222,12 +222,12 @@ def _list(sent: object) -> list[Any]:
 
 
 def as_words(sent: object) -> str:
-    """A text, or ""; half of a surrogate pair becomes a question mark."""
+    """Returns a text, or ""; lone surrogates become question marks."""
     return sent[:LONGEST_WORDS].encode("utf-8", "replace").decode("utf-8") if isinstance(sent, str) else ""
 
 
 def _moment(sent: object) -> str:
-    """A time as ISO 8601; "" for what is none."""
+    """Returns a time as ISO 8601; "" if it is not valid."""
     words = as_words(sent)
     try:
         datetime.fromisoformat(words)
@@ -237,23 +237,23 @@ def _moment(sent: object) -> str:
 
 
 def as_number(sent: object) -> float | None:
-    """A number that JSON and a page can hold, and no less than 0."""
+    """Returns a number of at least 0 that JSON can represent."""
     if isinstance(sent, bool) or not isinstance(sent, int | float):
         return None
     return sent if 0 <= sent <= 2**53 and math.isfinite(sent) else None
 
 
 def as_numbers(sent: object) -> dict[str, float]:
-    """The numbers of a mapping."""
-    return {as_words(name): number for name, one in _some(sent) if (number := as_number(one)) is not None}
+    """Returns the numbers of a mapping."""
+    return {as_words(name): number for name, item in _some(sent) if (number := as_number(item)) is not None}
 
 
 def as_time(sent: object) -> float | None:
-    """A time in milliseconds: 0, or between a nanosecond and a year, so that every ratio of two is finite."""
+    """Returns milliseconds: 0, or from a nanosecond to a year, so every ratio is finite."""
     number = as_number(sent)
     return number if number is not None and (number == 0 or LEAST_MS <= number <= MOST_MS) else None
 
 
 def as_times(sent: object) -> dict[str, float]:
-    """The times of a mapping."""
+    """Returns the times of a mapping."""
     return {name: number for name, number in as_numbers(sent).items() if as_time(number) is not None}

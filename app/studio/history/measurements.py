@@ -1,4 +1,4 @@
-"""What a measurement of reuse found, as it is kept with a run, read from JSON of anybody's making."""
+"""Reads a stored fidelity measurement from untrusted JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOUND: Final = TypeAdapter(Fidelity)
 
 
 class FidelitySummary(TypedDict):
-    """A measurement in a list. KL in nats; `worst` is the module that suffers most, None without modules."""
+    """A measurement in a list. KL in nats; `worst` is the module with the largest effect, or None."""
 
     measured: str
     kl_mean: float
@@ -29,38 +29,38 @@ class FidelitySummary(TypedDict):
 
 
 def read_fidelity(sent: object) -> KeptFidelity | None:
-    """Returns a measurement with every field of its type; None for what is none.
+    """Returns a measurement with every field of its type; None if it is not valid.
 
     Args:
-        sent: what `KeptFidelity` says, of any making.
+        sent: untrusted JSON in the form of `KeptFidelity`.
     """
     if not isinstance(sent, dict) or not isinstance(measured := sent.get("measured"), str):
         return None
     try:
         datetime.fromisoformat(measured)
-        told = _FOUND.validate_python(sent.get("found")).to_json()
-        found = json.loads(json.dumps(told, allow_nan=False))  # lists, as it is read everywhere else
+        fidelity = _FOUND.validate_python(sent.get("found")).to_json()
+        copied = json.loads(json.dumps(fidelity, allow_nan=False))  # tuples become lists
     except (ValidationError, ValueError):
         return None
-    return {"measured": measured, "found": found}
+    return {"measured": measured, "found": copied}
 
 
 def summary_of(kept: KeptFidelity) -> FidelitySummary:
-    """Returns a measurement as a list shows it."""
-    found: Mapping[str, Any] = kept["found"]
+    """Returns the list form of a measurement."""
+    fidelity: Mapping[str, Any] = kept["found"]
     return {
         "measured": kept["measured"],
-        "kl_mean": found["kl_mean"],
-        "kl_first_token": found["kl_first_token"],
-        "first_token_agrees": found["first_token_agrees"],
-        "flips": len(found["flips"]),
-        "worst": found["worst"],
-        "advice": found["advice"],
+        "kl_mean": fidelity["kl_mean"],
+        "kl_first_token": fidelity["kl_first_token"],
+        "first_token_agrees": fidelity["first_token_agrees"],
+        "flips": len(fidelity["flips"]),
+        "worst": fidelity["worst"],
+        "advice": fidelity["advice"],
     }
 
 
 def read_summary_of(sent: object) -> FidelitySummary | None:
-    """Returns the measurement of a list's row; None for what is none."""
+    """Returns the measurement of a list's row; None if it is not valid."""
     try:
         return _SUMMARY.validate_python(sent)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""How a file of what is kept becomes one of this version: one function each, all in one transaction."""
+"""Migrates a database to the current version: one function each, all in one transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Migration = Callable[[sqlite3.Connection], None]
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Version 1: runs, and the documents that they share."""
+    """Version 1: runs, and shared documents."""
     connection.execute("create table texts (digest text primary key, text blob not null)")
     connection.execute(
         "create table runs (number integer primary key autoincrement, id text unique not null,"
@@ -25,13 +25,13 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def add_contained(connection: sqlite3.Connection) -> None:
-    """Version 2: schemas with what their files said; "" is the digest of none, as of all runs before."""
+    """Version 2: schemas with the files that they read; "" for schemas without, and for older runs."""
     connection.execute("alter table runs add column contained_digest text not null default ''")
     connection.execute("create index runs_by_contained on runs (contained_digest)")
 
 
 def add_measured(connection: sqlite3.Connection) -> None:
-    """Version 3: what a run belongs to, to find it by, and when its fidelity was measured; "" of none."""
+    """Version 3: what a run belongs to, for lookups, and when its fidelity was measured; "" if never."""
     connection.execute("alter table runs add column belongs text not null default ''")
     connection.execute("alter table runs add column measured text not null default ''")
     connection.execute("create index runs_by_belongs on runs (belongs)")
@@ -41,7 +41,7 @@ def add_measured(connection: sqlite3.Connection) -> None:
 
 
 def name_of(of: object) -> str:
-    """One name for all that a run belongs to; "" where it does not say all of it."""
+    """Returns one name for what a run belongs to; "" if incomplete."""
     parts = (
         [of.get(part) for part in ("schema", "prompt", "settings", "model")] if isinstance(of, dict) else []
     )
@@ -52,40 +52,40 @@ def name_of(of: object) -> str:
 def _is_object(frame: str) -> bool:
     try:
         return isinstance(json.loads(frame), dict)
-    except (ValueError, TypeError, RecursionError):  # damaged on the disk, and told so where it is read
+    except (ValueError, TypeError, RecursionError):  # damaged; reported by its reader
         return False
 
 
 MIGRATIONS: tuple[Migration, ...] = (create_tables, add_contained, add_measured)
-"""What leads from version n to n + 1, at place n. The version stands in SQLite's own user_version."""
+"""The migration from version n to n + 1 is at index n. SQLite's user_version stores the version."""
 
 VERSION = len(MIGRATIONS)
 
 
 def migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration], what: str) -> None:
-    """Brings a file to the version that all its migrations lead to.
+    """Migrates a database to the latest version.
 
     Args:
-        connection: the connection to it.
+        connection: the open database.
         path: the file, for messages.
-        migrations: what leads from version n to n + 1, at place n.
-        what: what it holds, for messages.
+        migrations: the migration from version n to n + 1 is at index n.
+        what: a name for its content, for messages.
 
     Raises:
-        PromptCacheError: it is of a newer version, and stays as it is.
+        PromptCacheError: the database is of a newer version; it is left unchanged.
     """
     version = len(migrations)
     if _version(connection) == version:
         return
     connection.execute("begin immediate")
     try:
-        found = _version(connection)  # another studio may have been faster
-        if found > version:
+        current = _version(connection)  # another studio may have migrated it
+        if current > version:
             raise PromptCacheError(
-                f"The {what} in {str(path)!r} were written by a newer version of the studio. Use that "
-                "one, or move the file away; it is left as it is, and nothing is kept meanwhile."
+                f"A newer version of the studio wrote the {what} in {str(path)!r}. Use that version, "
+                "or move the file away. The file is unchanged, and nothing is stored meanwhile."
             )
-        for migration in migrations[found:]:
+        for migration in migrations[current:]:
             migration(connection)
         connection.execute(f"pragma user_version = {version}")
         connection.execute("commit")

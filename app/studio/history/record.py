@@ -1,4 +1,4 @@
-"""One run as it is kept: its two documents, what it told, and what the user calls it."""
+"""A stored run: its two documents, its final frame, and the user's name and note."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ LONGEST_NOTE = 4000
 
 
 class StagesOfSides(TypedDict):
-    """What the time to the first token went into, on each side."""
+    """The stages of the time to first token, per side."""
 
     cached: dict[str, float]
     uncached: dict[str, float]
 
 
 class RunSummary(TypedDict):
-    """A run in a list. Times in milliseconds; `clear` where the timings of both sides do not overlap.
+    """A run in a list. Times in milliseconds; `clear` if the timings of both sides do not overlap.
 
-    `scope` and `repair` are those that the cached side took, `reuse` says why it took them under a promise.
-    `kl` is the mean per token in nats, measured by the user, else by a check behind the answer.
+    `scope` and `repair` are the cached side's; `reuse` is why the promise chose them. `kl` is the mean per
+    token in nats, from a measurement or else from a check.
     """
 
     id: str
@@ -63,16 +63,16 @@ class RunSummary(TypedDict):
 
 @dataclass(frozen=True)
 class Record:
-    """A run that is kept.
+    """A stored run.
 
     Attributes:
         schema: the schema's text.
         prompt: the prompt's text.
-        frame: what the run told last, as JSON.
+        frame: the run's final frame, as JSON.
         name: the user's name for it.
         note: the user's note on it.
-        origin: where the schema came from, as `Workspace` spells it; "" for a run of somebody else.
-        contained: the schema with what its files said when it was run; "" of one that reads none.
+        origin: the schema's source in the form of `Workspace.origin`; "" for an imported run.
+        contained: the schema with the files that it read; "" if it read none.
         id: 32 hexadecimal digits.
     """
 
@@ -87,40 +87,40 @@ class Record:
 
     @property
     def told(self) -> RunFrame:
-        """What the run told, with every field of its type."""
+        """The final frame, with every field of its type."""
         return read_frame(self.frame)
 
     @property
     def whole(self) -> str:
-        """The schema as it was run, whatever its files say by now."""
+        """The schema as it ran, independent of later file changes."""
         return self.contained or self.schema
 
     def summary(self) -> RunSummary:
-        """The run in a list."""
-        told = self.told
-        cached, uncached = told["sides"]["cached"], told["sides"]["uncached"]
-        reuse = told["reuse"]
-        fidelity = summary_of(told["fidelity"]) if told["fidelity"] else None
-        taken: Mapping[str, Any] = reuse or told["settings"]
+        """Returns the list form of the run."""
+        frame = self.told
+        cached, uncached = frame["sides"]["cached"], frame["sides"]["uncached"]
+        reuse = frame["reuse"]
+        fidelity = summary_of(frame["fidelity"]) if frame["fidelity"] else None
+        taken: Mapping[str, Any] = reuse or frame["settings"]
         checked = reuse["kl"] if reuse and reuse["checked"] else None
         return {
             "id": self.id,
-            "started": told["started"],
+            "started": frame["started"],
             "name": self.name,
             "note": self.note,
-            "schema": told["schema"],
-            "model": model_in_words(told["model"]),
-            "state": told["state"],
+            "schema": frame["schema"],
+            "model": model_in_words(frame["model"]),
+            "state": frame["state"],
             "scope": str(taken.get("scope", "")),
             "repair": str(taken.get("repair", "")),
             "reuse": reuse["why"] if reuse else "",
             "prompt": in_words(self.prompt),
             "cached_ms": cached["ttft_ms"],
             "uncached_ms": uncached["ttft_ms"],
-            "encode_ms": told["encoding"]["ms"],
-            "first_ms": told["payback"]["first_ms"] if told["payback"] else None,
-            "speedup": told["comparison"].get("ttft_speedup"),
-            "clear": apart(told["comparison"]),
+            "encode_ms": frame["encoding"]["ms"],
+            "first_ms": frame["payback"]["first_ms"] if frame["payback"] else None,
+            "speedup": frame["comparison"].get("ttft_speedup"),
+            "clear": apart(frame["comparison"]),
             "stages": {"cached": cached["timeline_ms"], "uncached": uncached["timeline_ms"]},
             "fidelity": fidelity,
             "kl": fidelity["kl_mean"] if fidelity else checked,
@@ -128,58 +128,58 @@ class Record:
 
 
 def read_summary(sent: object, run: str, name: str, note: str) -> RunSummary:
-    """A run in a list, every field of its type; of a row that cannot be read it says so."""
-    told = as_mapping(sent)
-    words = {field: as_words(told.get(field)) for field in _WORDS}
-    times = {field: as_time(told.get(field)) for field in _TIMES}
+    """Returns the list form of a run, with every field of its type, or a note that it is unreadable."""
+    fields = as_mapping(sent)
+    words = {field: as_words(fields.get(field)) for field in _WORDS}
+    times = {field: as_time(fields.get(field)) for field in _TIMES}
     both = times["cached_ms"] and times["uncached_ms"]
-    stages = as_mapping(told.get("stages"))
-    if not told:
+    stages = as_mapping(fields.get("stages"))
+    if not fields:
         words |= {"state": "failed", "prompt": "This run cannot be read. Delete it."}
-    found = {
+    summary = {
         "id": run,
         "name": name,
         "note": note,
         **words,
         **times,
-        "speedup": as_number(told.get("speedup")) if both else None,
-        "clear": told.get("clear") is not False,
+        "speedup": as_number(fields.get("speedup")) if both else None,
+        "clear": fields.get("clear") is not False,
         "stages": {side: as_times(stages.get(side)) for side in ("cached", "uncached")},
-        "fidelity": read_summary_of(told.get("fidelity")),
-        "kl": as_number(told.get("kl")),
+        "fidelity": read_summary_of(fields.get("fidelity")),
+        "kl": as_number(fields.get("kl")),
     }
-    return cast(RunSummary, found)
+    return cast(RunSummary, summary)
 
 
 def model_in_words(model: ModelOfRun) -> str:
-    """A model's name, and how its weights are rounded, if they are."""
+    """Returns a model's name, and the quantization of its weights."""
     rounded = model["weights"].startswith("int")
     return f"{model['name']} · {model['weights']} weights" if rounded else model["name"]
 
 
 def in_words(prompt: str) -> str:
-    """A prompt in a line: the beginning of its text, and the modules that it picks."""
-    found = gist(prompt)
-    return " · ".join(part for part in (found["words"], " + ".join(found["picked"])) if part)
+    """Returns a prompt in one line: the start of its text, and its modules."""
+    summary = gist(prompt)
+    return " · ".join(part for part in (summary["words"], " + ".join(summary["picked"])) if part)
 
 
 def contained(schema: Schema) -> str:
-    """A schema that reads no other files, which may be others by the time it is read again; "" of most."""
+    """Returns a schema with the files that it reads inlined; "" if it reads none."""
     whole = self_contained(schema)
     try:
         return "" if whole is schema else write_schema(whole)
-    except WriteError:  # then only what its files say by then can be shown; the answers stay
+    except WriteError:  # the run can then only be shown with the files' later content
         return ""
 
 
 def require_label(name: str | None, note: str | None) -> None:
-    """Refuses a name or a note that is too long.
+    """Checks the length of a name and a note.
 
     Raises:
-        PromptCacheError: it is.
+        PromptCacheError: one of them is too long.
     """
-    for what, text, most in (("name", name, LONGEST_NAME), ("note", note, LONGEST_NOTE)):
+    for label, text, most in (("name", name, LONGEST_NAME), ("note", note, LONGEST_NOTE)):
         if text is not None and len(text) > most:
             raise PromptCacheError(
-                f"A {what} has at most {most} characters, and this one has {len(text)}. Shorten it."
+                f"A {label} has at most {most} characters, but this one has {len(text)}. Shorten it."
             )

@@ -1,4 +1,4 @@
-"""The page that runs are shared as: read without the studio, without scripts and references."""
+"""Renders runs as a standalone HTML page without scripts and external references."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 class Html(str):
-    """Markup; a text that is none is escaped where it becomes part of markup."""
+    """Markup. Other text is escaped when inserted."""
 
     __slots__ = ()
 
 
 def element(tag: str, *children: str | None, **attributes: str | None) -> Html:
-    """An element; `class_` is spelled so. Children that are no `Html` are texts; None is left out."""
+    """Returns an element; write `class_` for class. Text children are escaped, None is left out."""
     named = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"'
         for name, value in attributes.items()
         if value is not None
     )
-    inner = "".join(one if isinstance(one, Html) else escape(one) for one in children if one is not None)
+    inner = "".join(node if isinstance(node, Html) else escape(node) for node in children if node is not None)
     return Html(f"<{tag}{named}>{inner}</{tag}>")
 
 
 def report(records: Sequence[Record], data: str) -> str:
-    """A page of runs.
+    """Returns an HTML page of runs.
 
     Args:
-        records: the runs, in the order in which they are shown.
-        data: what the studio reads when the page is imported, as JSON.
+        records: the runs in display order.
+        data: JSON for the studio's import.
     """
     title = _title(records[0]) if len(records) == 1 else f"{len(records)} runs"
     style = (files("assets") / "studio" / "report.css").read_text(encoding="utf-8")
-    stored = Html(data.replace("<", "\\u003c"))  # ends no script, begins no comment
+    stored = Html(data.replace("<", "\\u003c"))  # cannot end a script or begin a comment
     body = element(
         "main",
         element("h1", title),
         element(
             "p",
-            "Prompts that were answered with their modules from the cache, and without it. To work with "
-            "these runs, import this file on the Runs page of Prompt Cache Studio.",
+            "Prompts answered with cached modules and without the cache. To work with these runs, "
+            "import this file on the Runs page of Prompt Cache Studio.",
             class_="soft",
         ),
         _table(records) if len(records) > 1 else None,
@@ -68,8 +68,8 @@ def report(records: Sequence[Record], data: str) -> str:
 
 
 def _title(record: Record) -> str:
-    told = record.told
-    return record.name or f"{told['schema'] or 'Untitled'}, {_moment(told)}"
+    frame = record.told
+    return record.name or f"{frame['schema'] or 'Untitled'}, {_moment(frame)}"
 
 
 def _moment(told: RunFrame) -> str:
@@ -97,30 +97,30 @@ def _table(records: Sequence[Record]) -> Html:
     titles = ("Run", "Schema", "Model", "First time", "From the cache", "Without the cache", "")
     rows = []
     for record in records:
-        told = record.told
-        sides = told["sides"]
+        frame = record.told
+        sides = frame["sides"]
         cells = (
-            _time(_first(told)),
+            _time(_first(frame)),
             _time(sides["cached"]["ttft_ms"]),
             _time(sides["uncached"]["ttft_ms"]),
         )
-        words = (_title(record), told["schema"], model_in_words(told["model"]))
+        words = (_title(record), frame["schema"], model_in_words(frame["model"]))
         rows.append(
             element(
                 "tr",
-                *(element("td", one) for one in words),
-                *(element("td", one, class_="number") for one in (*cells, _ratio(told))),
+                *(element("td", cell) for cell in words),
+                *(element("td", cell, class_="number") for cell in (*cells, _ratio(frame))),
             )
         )
     head = element(
-        "tr", *(element("th", one, class_="number" if n > 2 else None) for n, one in enumerate(titles))
+        "tr", *(element("th", cell, class_="number" if n > 2 else None) for n, cell in enumerate(titles))
     )
     return element("div", element("table", element("thead", head), element("tbody", *rows)), class_="all")
 
 
 def _article(record: Record) -> Html:
-    told = record.told
-    cached, uncached = told["sides"]["cached"], told["sides"]["uncached"]
+    frame = record.told
+    cached, uncached = frame["sides"]["cached"], frame["sides"]["uncached"]
     both = bool(cached["text"] and uncached["text"])
     pieces = difference(cached["text"], uncached["text"]) if both else None
     return element(
@@ -128,21 +128,21 @@ def _article(record: Record) -> Html:
         element("h2", _title(record)),
         element(
             "p",
-            f"{told['schema']} · {told['model'].get('name', '')} · {_moment(told)} · {told['state']}",
+            f"{frame['schema']} · {frame['model'].get('name', '')} · {_moment(frame)} · {frame['state']}",
             class_="soft",
         ),
         element("p", record.note, class_="text") if record.note else None,
-        *(element("p", one) for one in (told["message"], *told["warnings"]) if one),
-        _bars(told),
+        *(element("p", message) for message in (frame["message"], *frame["warnings"]) if message),
+        _bars(frame),
         element(
             "div",
             _answer("From the cache", cached, pieces[0] if pieces else None),
             _answer("Without the cache", uncached, pieces[1] if pieces else None),
             class_="answers",
         ),
-        _fidelity(told["fidelity"]),
-        _facts("Settings", told["settings"]),
-        _facts("Model", told["model"]),
+        _fidelity(frame["fidelity"]),
+        _facts("Settings", frame["settings"]),
+        _facts("Model", frame["model"]),
         _document("Prompt", record.prompt, is_open=True),
         _document("Schema with the text of its files" if record.contained else "Schema", record.whole),
     )
@@ -176,13 +176,13 @@ def _bars(told: RunFrame) -> Html:
 
 
 def _answer(title: str, side: SideFrame, pieces: Pieces | None) -> Html:
-    text = [element("mark", one) if differs else one for one, differs in pieces or [(side["text"], False)]]
+    text = [element("mark", item) if differs else item for item, differs in pieces or [(side["text"], False)]]
     tokens = side["tokens"].get("generated")
     facts = [side["state"], f"{tokens:g} tokens" if tokens else "", _rate(side)]
     return element(
         "section",
         element("h3", title),
-        element("p", " · ".join(one for one in facts if one), class_="soft"),
+        element("p", " · ".join(item for item in facts if item), class_="soft"),
         element("p", *text, class_="text"),
     )
 
@@ -190,20 +190,21 @@ def _answer(title: str, side: SideFrame, pieces: Pieces | None) -> Html:
 def _fidelity(kept: KeptFidelity | None) -> Html | None:
     if kept is None:
         return None
-    found: Mapping[str, Any] = kept["found"]
-    agrees = "the same" if found["first_token_agrees"] else "another"
+    fidelity: Mapping[str, Any] = kept["found"]
+    agrees = "the same" if fidelity["first_token_agrees"] else "another"
     modules = [
-        (one["path"] or "fixed text", nats(one["harm"]), str(one["mends"])) for one in found["modules"]
+        (row["path"] or "fixed text", nats(row["harm"]), str(row["mends"])) for row in fidelity["modules"]
     ]
-    tried = [(one["what"], nats(one["kl_mean"]), str(one["flips"])) for one in found["remedies"]]
+    tried = [(row["what"], nats(row["kl_mean"]), str(row["flips"])) for row in fidelity["remedies"]]
     return element(
         "section",
         element("h3", "What reuse changed"),
-        element("p", found["advice"], class_="text"),
+        element("p", fidelity["advice"], class_="text"),
         element(
             "p",
-            f"Measured {kept['measured'].replace('T', ' ')[:16]}. The cached side finds {agrees} first token "
-            f"likeliest (KL {nats(found['kl_first_token'])}). KL per token: {nats(found['kl_mean'])}.",
+            f"Measured {kept['measured'].replace('T', ' ')[:16]}. The cached side predicts {agrees} "
+            f"first token (KL {nats(fidelity['kl_first_token'])}). KL per token: "
+            f"{nats(fidelity['kl_mean'])}.",
             class_="soft",
         ),
         _rows(("Module", "Harm", "Flips"), modules),
@@ -214,7 +215,7 @@ def _fidelity(kept: KeptFidelity | None) -> Html | None:
 def _rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
     def line(tag: str, cells: Sequence[str]) -> Html:
         return element(
-            "tr", *(element(tag, one, class_="number" if n else None) for n, one in enumerate(cells))
+            "tr", *(element(tag, cell, class_="number" if n else None) for n, cell in enumerate(cells))
         )
 
     body = element("tbody", *(line("td", row) for row in rows))

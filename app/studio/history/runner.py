@@ -1,6 +1,6 @@
-"""Runs of one prompt: what is missing is encoded first, then the sides are timed in turns.
+"""Runs a prompt: encodes missing segments, then times both sides in turns.
 
-The engine works in the job's own thread, so a slow browser never slows the clock.
+The engine works in the job's thread, so a slow browser does not affect timings.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NOT_STORED = "What was computed is held in memory at most, as the budget of the cache is 0."
-NOT_KEPT = "The answer is complete, but the run is not kept on disk."
+NOT_STORED = "Segments are in memory at most, because the budget of the cache is 0."
+NOT_KEPT = "The answer is complete, but the run could not be saved."
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What the page asks for: the texts of this moment, and how to run them.
+    """The current texts, and how to run them.
 
     Attributes:
-        engine: computes the answers, one step at a time; the schema is its own.
-        mode: which sides run.
+        engine: computes the answers one step at a time; prepared the schema.
+        mode: the sides to run.
         texts: digests of schema and prompt.
-        source: the schema's text, and `origin` where it came from, for whoever keeps the run.
+        source: the schema's text; `origin` is its source.
     """
 
     key: str
@@ -54,11 +54,11 @@ class RunRequest:
 
 
 class Runs:
-    """Starts runs, and remembers those of this session.
+    """Starts runs and remembers those of this session.
 
     Args:
-        jobs: the register where the runs can be asked about and stopped.
-        kept: the runs on disk; each that got as far as a first token is added when it is over.
+        jobs: the register of background work.
+        kept: the stored runs. A run that reaches a first token is added when it ends.
     """
 
     def __init__(self, jobs: Jobs, kept: RunStore | None = None) -> None:
@@ -69,16 +69,16 @@ class Runs:
 
     @property
     def history(self) -> tuple[Run, ...]:
-        """The runs that got as far as a first token, in order."""
+        """The runs that reached a first token, in order."""
         with self._lock:
             return tuple(self._history)
 
     def find(self, number: int) -> Run | None:
-        """The run with this number."""
+        """Returns the run with this number."""
         return next((run for run in self.history if run.number == number), None)
 
     def start(self, request: RunRequest) -> Job:
-        """Begins to run the sides, one after the other; what a stopped run has produced stays."""
+        """Starts to run the sides in turn. A stopped run keeps its output."""
         engine = request.engine
         run = Run(
             request.schema.name,
@@ -117,20 +117,20 @@ class Runs:
                 self._run_once(job, run, request, clock)
         except CancelledError:
             pass
-        except Exception as error:  # the page shows it, beside what came before
+        except Exception as error:  # the page shows it with the earlier output
             with job.changing():
                 run.state, run.message = "failed", _sentence(error)
         with job.changing():
             run.conclude()
-            found = run.encoding.found
-            if found is not None and found.segments and not request.engine.store.settings.budget:
+            encoding = run.encoding.found
+            if encoding is not None and encoding.segments and not request.engine.store.settings.budget:
                 run.warnings = with_warnings(run.warnings, [NOT_STORED])
             self._remember(run)
         self._keep(job, run, request)
         return run
 
     def _keep(self, job: Job, run: Run, request: RunRequest) -> None:
-        """Writes the run to the disk; its clocks have stopped, and the page has seen how it ended."""
+        """Stores a run after its clocks have stopped and the page has shown its end."""
         if self._kept is None or not run.number:
             return
         frame = cast(dict[str, Any], run.frame())
@@ -140,12 +140,12 @@ class Runs:
             self._kept.keep(record)
             run.kept = record.id
         except Exception as error:  # the answer is complete without it
-            logger.warning("A run was not kept", exc_info=not isinstance(error, PromptCacheError))
+            logger.warning("A run was not stored", exc_info=not isinstance(error, PromptCacheError))
             with job.changing():
                 run.warnings = with_warnings(run.warnings, [f"{NOT_KEPT} {error}"])
 
     def _encode(self, job: Job, run: Run, request: RunRequest) -> None:
-        """Computes what is missing, in a step of its own."""
+        """Encodes missing segments in a step of its own."""
 
         def turn(_: Side) -> None:
             with job.changing():
@@ -205,10 +205,10 @@ class Runs:
         return prompt.stream(settings, mode=mode, order=order, listener=listener, check=check)
 
     def _checked(self, run: Run, found: ReuseTaken) -> None:
-        """Is told what a check found, when the run is long over."""
-        run.reuse, told = found, told_of(found)
-        if self._kept is not None and run.kept and told is not None:
-            self._kept.note_reuse(run.kept, told)
+        """Adds a check's result to a finished run."""
+        run.reuse, frame = found, told_of(found)
+        if self._kept is not None and run.kept and frame is not None:
+            self._kept.note_reuse(run.kept, frame)
 
     def _remember(self, run: Run) -> None:
         if run.number == 0 and any(side.timelines for side in run.sides.values()):
@@ -218,7 +218,7 @@ class Runs:
 
 
 def model_of(engine: Engine) -> ModelOfRun:
-    """What a run says of the model that answers."""
+    """Returns a run's description of its model."""
     model = engine.model
     return {
         "name": model.name,

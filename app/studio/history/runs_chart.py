@@ -1,4 +1,4 @@
-"""The chart of kept runs: their times to first token, from the cache, without it, and the first time."""
+"""The chart of stored runs: times to first token cached, uncached, and on the first run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.studio.web.chart import CACHED, ENCODED, UNCACHED, framed
 from engine.base.stopwatch import milliseconds
 
 FIRST = "first time"
-FEW = 40  # runs that have room for large marks, lines between them, and a third time
+FEW = 40  # runs with large marks, lines, and the first-run time
 TICKS = [digit * 10.0**power for power in range(-2, 7) for digit in (1, 2, 5)]  # milliseconds
 
 Time = Callable[[RunSummary], float | None]
@@ -38,7 +38,7 @@ _WAYS: Final[tuple[tuple[str, str, str, Time, Stages], ...]] = (
 
 
 def runs_chart(runs: Sequence[RunSummary]) -> go.Figure:
-    """The figure of these runs, oldest first; each mark carries its run's id as `customdata`."""
+    """Returns the chart of these runs, oldest first; each mark has its run's id as `customdata`."""
     figure = go.Figure()
     few = len(runs) <= FEW
     for name, colour, symbol, time, stages in _WAYS:
@@ -68,13 +68,13 @@ def runs_chart(runs: Sequence[RunSummary]) -> go.Figure:
 
 
 def _first(run: RunSummary) -> Mapping[str, float]:
-    """What the first time went into: the encoding ahead, and the rest."""
+    """Returns the stages of the first run: encoding, and the rest."""
     encoded, first = run["encode_ms"], run["first_ms"]
     return {"encoded ahead": encoded, "the rest": first - encoded} if encoded and first else {}
 
 
 def _hover(run: RunSummary, name: str, ms: float, stages: Mapping[str, float]) -> str:
-    """What a mark says; plotly reads markup in it, so words of others are escaped."""
+    """Returns a mark's hover text, escaped because plotly reads markup."""
     started = run["started"].replace("T", " ")[:16]
     lines = [
         f"<b>{_safe(run['name'] or run['schema'])}</b>, {_safe(started)}",
@@ -102,5 +102,5 @@ def _style(figure: go.Figure, runs: int) -> None:
 
 
 def _safe(words: str) -> str:
-    """Words as plotly shows them: it reads tags and the entities of `<`, `>` and `&`, and no others."""
+    """Escapes text for plotly, which reads tags and the entities of `<`, `>` and `&` only."""
     return escape(words, quote=False)

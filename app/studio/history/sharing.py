@@ -1,4 +1,4 @@
-"""Runs as one file for somebody else: JSON, or a page that opens without the studio and holds that JSON."""
+"""Exports runs as JSON, or as an HTML page that includes this JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.studio.web.digests import reads_files
 from engine.base.errors import PromptCacheError
 
 WHAT = "prompt_cache_studio"
-WHOLE = "schema_with_files"  # earlier studios leave it out, and pass over it
+WHOLE = "schema_with_files"  # earlier versions ignore it
 VERSION = 1
 LONGEST_FILE = 16 << 20
 MOST_RUNS = 1000
@@ -26,14 +26,14 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 def for_others(record: Record) -> Record:
-    """A run as it is shared: without what only this machine knows, such as the folder of the model."""
-    told = record.told
-    model = {**told["model"], "name": _last(told["model"]["name"])}
-    return replace(record, frame={**told, "model": model}, origin="")
+    """Returns a run without private data, such as the model's folder."""
+    frame = record.told
+    model = {**frame["model"], "name": _last(frame["model"]["name"])}
+    return replace(record, frame={**frame, "model": model}, origin="")
 
 
 def to_json(records: Sequence[Record]) -> str:
-    """Runs as JSON; `from_text` reads them again."""
+    """Returns runs as JSON for `from_text`."""
     runs = [
         {
             "id": record.id,
@@ -50,23 +50,23 @@ def to_json(records: Sequence[Record]) -> str:
 
 
 def to_html(records: Sequence[Record]) -> str:
-    """Runs as a page without scripts and references; `from_text` reads them again."""
+    """Returns runs as a standalone HTML page for `from_text`."""
     return report([for_others(record) for record in records], to_json(records))
 
 
 def from_text(text: str, name: str) -> list[Record]:
-    """Reads the runs of a file that anybody may have written.
+    """Reads runs from an untrusted file.
 
     Args:
-        text: content of the file, JSON or a page.
-        name: its name, for what there is to say.
+        text: the file's content, JSON or HTML.
+        name: the file's name, for messages.
 
     Raises:
-        PromptCacheError: it is too large, holds no runs, or one of them is none.
+        PromptCacheError: the file is too large, has no runs, or a run is not valid.
     """
     if len(text) > LONGEST_FILE:
         raise PromptCacheError(
-            f"{name!r} is larger than the {LONGEST_FILE >> 20} MiB that are read. Share fewer runs in a file."
+            f"{name!r} is larger than the limit of {LONGEST_FILE >> 20} MiB. Share fewer runs in a file."
         )
     if text.lstrip().startswith("<"):
         _, opening, rest = text.partition(_OPENING)
@@ -83,11 +83,11 @@ def from_text(text: str, name: str) -> list[Record]:
     version = sent.get("version")
     if version != VERSION:
         raise PromptCacheError(
-            f"{name!r} is of version {reprlib.repr(version)}, and this studio reads {VERSION}. "
+            f"{name!r} has version {reprlib.repr(version)}, but this studio reads version {VERSION}. "
             "Use a newer studio."
         )
     if len(runs) > MOST_RUNS:
-        raise PromptCacheError(f"{name!r} holds {len(runs)} runs; {MOST_RUNS} are read at most.")
+        raise PromptCacheError(f"{name!r} has {len(runs)} runs, but at most {MOST_RUNS} can be imported.")
     return [_record(run, f"Run {number} of {name!r}") for number, run in enumerate(runs, 1)]
 
 
@@ -96,23 +96,23 @@ def _record(sent: object, which: str) -> Record:
     for field in ("schema", WHOLE, "prompt", "name", "note"):
         text = run.get(field, None if field in ("schema", "prompt") else "")
         if not isinstance(text, str):
-            raise PromptCacheError(f"{which} has no {field} that is a text. Nothing was imported.")
-        if len(text) > LONGEST_TEXT and field != WHOLE:  # which no single file has to hold
+            raise PromptCacheError(f"{which} has no {field} that is text. Nothing was imported.")
+        if len(text) > LONGEST_TEXT and field != WHOLE:  # the schema with files may be longer than one file
             raise PromptCacheError(f"The {field} of {which} is too long. Nothing was imported.")
     name, note = run.get("name", ""), run.get("note", "")
     try:
         require_label(name, note)
     except PromptCacheError as error:
         raise PromptCacheError(f"{which}: {error} Nothing was imported.") from None
-    told = Record(run["schema"], run["prompt"], run.get("frame") or {}).told
+    frame = Record(run["schema"], run["prompt"], run.get("frame") or {}).told
     contained = run.get(WHOLE, "") if reads_files(run["schema"]) else ""
-    found = Record(run["schema"], run["prompt"], dict(told), name, note, contained=contained)
-    given = run.get("id")
-    return replace(found, id=given) if isinstance(given, str) and _ID.fullmatch(given) else found
+    record = Record(run["schema"], run["prompt"], dict(frame), name, note, contained=contained)
+    run_id = run.get("id")
+    return replace(record, id=run_id) if isinstance(run_id, str) and _ID.fullmatch(run_id) else record
 
 
 def _last(name: str) -> str:
-    """The last part of a path, or a name as it is."""
+    """Returns the last part of a path."""
     return PurePath(name).name if PurePath(name).is_absolute() else name
 
 
@@ -122,6 +122,6 @@ def _no_number(name: str) -> NoReturn:
 
 def _refuse(name: str) -> NoReturn:
     raise PromptCacheError(
-        f"{name!r} holds no runs of the studio. Choose a file that Share made, JSON or HTML. Nothing was "
-        "imported."
+        f"{name!r} has no runs of the studio. Choose a file that Share created, JSON or HTML. Nothing "
+        "was imported."
     )

@@ -1,4 +1,4 @@
-"""A kept run as the panes show it, as it was told when it was over; its schema as it can be opened again."""
+"""Shows a stored run in the panes, and reopens its schema."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.studio.web.digests import digest, digest_of_schema, reads_files
 from engine.pml import parse_schema
 from engine.pml.edit.writer import self_contained, written_alike
 
-_GONE = "The files that this schema takes parts from are not here, or cannot be read"
-_CHANGED = "The files that this schema takes parts from have changed since this run"
-_AS_THEN = "What is open is the text of the run: the schema with what they said then."
+_GONE = "The files that this schema reads are missing or unreadable"
+_CHANGED = "The files that this schema reads have changed since this run"
+_AS_THEN = "The schema opens with the text that the files had then."
 
 
 class Reopened(NamedTuple):
-    """The schema of a kept run as it is opened: its text, its origin, and what there is to say of it."""
+    """The schema of a stored run: its text, its origin, and a note for the user."""
 
     schema: str
     origin: str
@@ -26,32 +26,32 @@ class Reopened(NamedTuple):
 
 
 def shown(record: Record, open_schema: str = "") -> RunFrame:
-    """The last frame of a run, with what is not kept as it follows from the rest.
+    """Returns a run's final frame with recomputed fields.
 
     Args:
         record: the run.
-        open_schema: the schema that stands in the editor; the run belongs to it as well where it is the run's
-            own with the text of its files.
+        open_schema: the schema in the editor. The run also belongs to it if it equals the run's schema with
+            files inlined.
     """
-    told = record.told
-    cached, uncached = (told["sides"][side]["text"] for side in ("cached", "uncached"))
-    of = told["of"]
+    frame = record.told
+    cached, uncached = (frame["sides"][side]["text"] for side in ("cached", "uncached"))
+    of = frame["of"]
     schema = of["schema"] or digest(record.schema)
     if record.contained and open_schema == record.contained:
         schema = digest_of_schema(open_schema, parse_schema(open_schema).tree)
     return {
-        **told,
+        **frame,
         "of": {**of, "schema": schema, "prompt": of["prompt"] or digest(record.prompt)},
         "difference": word_difference(cached, uncached) if cached and uncached else None,
     }
 
 
 def reopened(record: Record, base: Path | None) -> Reopened:
-    """The schema of a run: as it was written where its files say what they said then, else with their text.
+    """Returns a run's schema: the original if its files are unchanged, else with files inlined.
 
     Args:
         record: the run.
-        base: the folder that its files are read from; None where there is none.
+        base: the folder of its files; None if there is none.
     """
     written = Reopened(record.schema, record.origin)
     if not reads_files(record.schema):
@@ -67,4 +67,4 @@ def reopened(record: Record, base: Path | None) -> Reopened:
     of = record.told["of"]["schema"]
     if not of or (today.ok and of == digest_of_schema(record.schema, today.tree)):
         return written
-    return written._replace(told=f"{why}, and what they said then was not kept.")
+    return written._replace(told=f"{why}, and their earlier text was not stored.")

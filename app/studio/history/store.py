@@ -1,7 +1,7 @@
-"""The runs of this user: added, found, named and deleted, within bounds.
+"""The database of runs: adds, finds, names and deletes runs.
 
-Beyond the bounds the oldest runs go, first those that have no name and no note. Documents that several runs
-share are kept once. What is deleted is overwritten.
+Beyond the limits the oldest runs are deleted, those without name and note first. Shared documents are stored
+once. Deleted data is overwritten.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WHOLE = f"select id, name, note, origin, frame, s.text, p.text, c.text{_WITH_TE
 
 
 class RunsHeld(TypedDict):
-    """How full the file is, and where it lies; sentences about what is wrong with it."""
+    """The size and path of the database, and its problems."""
 
     runs: int
     bytes: int
@@ -46,40 +46,40 @@ class RunsHeld(TypedDict):
 
 
 class RunStore:
-    """The runs of this user, on disk. Safe to use from several threads and several studios.
+    """The stored runs. Safe to use from several threads and several studios.
 
     Args:
-        folder: holds the file; made if it is missing, for its owner alone.
-        most_runs: runs that are kept at most.
-        most_bytes: bytes of the file that hold something, at most.
+        folder: the folder of the database; created if missing, readable by its owner only.
+        most_runs: the maximum number of runs.
+        most_bytes: the maximum bytes in use.
     """
 
     def __init__(self, folder: Path, most_runs: int = MOST_RUNS, most_bytes: int = MOST_BYTES) -> None:
-        self._file = KeptFile(folder / FILE, MIGRATIONS, "kept runs")
+        self._file = KeptFile(folder / FILE, MIGRATIONS, "stored runs")
         self._most_runs, self._most_bytes = most_runs, most_bytes
 
     def close(self) -> None:
-        """Closes the file; the next question opens it again."""
+        """Closes the database; the next call opens it again."""
         self._file.close()
 
     def keep(self, record: Record) -> None:
-        """Adds a run, with what was measured of it, and lets the oldest go where there is no room.
+        """Adds a run with its measurement; deletes the oldest runs to make room.
 
         Raises:
-            PromptCacheError: it cannot be written, or is too large.
+            PromptCacheError: the run cannot be written, or is too large.
         """
         with self._file.changing() as connection:
             _insert(connection, _with_measurement(connection, record))
             self._make_room(connection, record.id)
 
     def keep_fidelity(self, record: Record) -> None:
-        """Keeps a measurement: with the newest run that belongs to the same, or as a run of its own.
+        """Stores a measurement with the newest matching run, or as a run of its own.
 
         Args:
-            record: what was measured; its frame has the state "measured".
+            record: the measurement; its frame has the state "measured".
 
         Raises:
-            PromptCacheError: it cannot be written, or is too large.
+            PromptCacheError: the record cannot be written, or is too large.
         """
         with self._file.changing() as connection:
             row = connection.execute(
@@ -97,10 +97,10 @@ class RunStore:
             self._make_room(connection, newest)
 
     def note_reuse(self, run: str, reuse: ReuseFrame) -> None:
-        """Writes what a check has found of a run's answer; nothing where it is not kept any more.
+        """Adds a check's result to a run, if the run is still stored.
 
         Raises:
-            PromptCacheError: it cannot be written.
+            PromptCacheError: the database cannot be written.
         """
         with self._file.changing() as connection:
             row = connection.execute(f"{_WHOLE} where id = ?", [run]).fetchone()
@@ -109,23 +109,23 @@ class RunStore:
                 _replace(connection, replace(known, frame={**known.frame, "reuse": reuse}))
 
     def measured(self, of: Belongs) -> RunFrame | None:
-        """The run with the latest measurement of these texts, settings and model; None where there is none.
+        """Returns the run with the latest measurement of these texts, settings and model, or None.
 
         Raises:
-            PromptCacheError: the file cannot be read.
+            PromptCacheError: the database cannot be read.
         """
         with self._file.reading() as connection:
             row = _measured(connection, of)
             return None if row is None else read_frame(_read(row[3]))
 
     def bring(self, records: Sequence[Record]) -> int:
-        """Adds runs of a file, all or none; those that are here already stay as they are.
+        """Imports runs, all or none; existing runs are left unchanged.
 
         Returns:
-            How many were added.
+            The number of new runs.
 
         Raises:
-            PromptCacheError: there is no room for them, or they cannot be written.
+            PromptCacheError: there is no room, or the database cannot be written.
         """
         with self._file.changing() as connection:
             before = _count(connection)
@@ -135,50 +135,51 @@ class RunStore:
             after = _count(connection)
             if after > self._most_runs or used_bytes(connection) > self._most_bytes:
                 raise PromptCacheError(
-                    f"There is no room for {after - before} more runs beside the {before} that are kept: "
-                    f"{self._bounds()} Delete some, then import the file again. Nothing was imported."
+                    f"There is no room for {after - before} more runs besides the {before} stored "
+                    f"ones: {self._bounds()} Delete some, then import the file again. Nothing was "
+                    "imported."
                 )
             return after - before
 
     def summaries(self) -> list[RunSummary]:
-        """All runs, the newest first."""
+        """Returns all runs, newest first."""
         with self._file.reading() as connection:
             rows = connection.execute("select id, name, note, summary from runs order by number desc")
-            found = [_summary(*row) for row in rows]
-        return sorted(found, key=lambda one: _moment(one["started"]), reverse=True)
+            runs = [_summary(*row) for row in rows]
+        return sorted(runs, key=lambda run: _moment(run["started"]), reverse=True)
 
     def find(self, ids: Sequence[str]) -> list[Record]:
-        """Runs by their ids, in that order.
+        """Returns runs by their ids, in that order.
 
         Raises:
-            PromptCacheError: one is not kept any more.
+            PromptCacheError: there is no such run.
         """
         with self._file.reading() as connection:
-            found = []
-            for one in ids:
+            records = []
+            for run in ids:
                 row = connection.execute(
                     f"{_WHOLE} where id = ?",
-                    [plain(one)],
+                    [plain(run)],
                 ).fetchone()
                 if row is None:
                     raise PromptCacheError(
-                        "That run is not kept any more. It was deleted, or newer ones took its place."
+                        "That run no longer exists. It was deleted, or newer runs replaced it."
                     )
-                found.append(_record(row))
-            return found
+                records.append(_record(row))
+            return records
 
     def holding(self, words: Sequence[str]) -> list[str]:
-        """The ids of runs in whose documents or answers all words stand, in upper or lower case."""
-        wanted = [word.lower() for word in words if word]
+        """Returns the ids of runs whose documents or answers contain all words, in any case."""
+        needles = [word.lower() for word in words if word]
         with self._file.reading() as connection:
             rows = connection.execute(f"select id, frame, s.text, p.text, c.text{_WITH_TEXTS}")
-            return [row[0] for row in rows if _holds(wanted, *row[1:])]
+            return [row[0] for row in rows if _holds(needles, *row[1:])]
 
     def label(self, run: str, *, name: str | None = None, note: str | None = None) -> None:
-        """Gives a run a name, a note, or both; None leaves what is there.
+        """Sets a run's name, note, or both; None leaves the current value.
 
         Raises:
-            PromptCacheError: the words are too long, or it is not kept any more.
+            PromptCacheError: a text is too long, or there is no such run.
         """
         require_label(name, note)
         with self._file.changing() as connection:
@@ -187,19 +188,19 @@ class RunStore:
                 [_plain(name), _plain(note), plain(run)],
             ).rowcount
         if not changed:
-            raise PromptCacheError("That run is not kept any more, so nothing was written.")
+            raise PromptCacheError("That run no longer exists, so nothing was written.")
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Deletes runs, for good; returns how many there were."""
+        """Deletes runs permanently; returns their number."""
         with self._file.changing() as connection:
-            found = (connection.execute("delete from runs where id = ?", [plain(one)]) for one in ids)
-            gone = sum(one.rowcount for one in found)
+            cursors = (connection.execute("delete from runs where id = ?", [plain(item)]) for item in ids)
+            count = sum(item.rowcount for item in cursors)
             _drop_orphans(connection)
         self._file.empty_log()
-        return gone
+        return count
 
     def held(self) -> RunsHeld:
-        """How full the file is; never fails."""
+        """Returns the size of the database; never fails."""
         runs, used, warnings = 0, 0, []
         try:
             with self._file.reading() as connection:
@@ -216,7 +217,7 @@ class RunStore:
         }
 
     def _bounds(self) -> str:
-        return f"{self._most_runs} runs and {self._most_bytes >> 20} MiB are kept at most."
+        return f"{self._most_runs} runs and {self._most_bytes >> 20} MiB are stored at most."
 
     def _make_room(self, connection: sqlite3.Connection, newest: str) -> None:
         while _count(connection) > self._most_runs or used_bytes(connection) > self._most_bytes:
@@ -224,7 +225,7 @@ class RunStore:
                 f"select id from runs where id != ? order by {_LEAST_FIRST} limit 1", [newest]
             ).fetchone()
             if row is None:
-                raise PromptCacheError(f"It is larger than all that may be kept: {self._bounds()}")
+                raise PromptCacheError(f"It is larger than the limit: {self._bounds()}")
             connection.execute("delete from runs where id = ?", row)
             _drop_orphans(connection)
 
@@ -243,29 +244,29 @@ def _insert(connection: sqlite3.Connection, record: Record) -> None:
 
 
 def _measured(connection: sqlite3.Connection, of: object) -> tuple[Any, ...] | None:
-    """Id, name, note and frame of the run with the latest measurement that belongs to the same."""
-    found: tuple[Any, ...] | None = connection.execute(
+    """Returns id, name, note and frame of the matching run with the latest measurement."""
+    rows: tuple[Any, ...] | None = connection.execute(
         "select id, name, note, frame from runs where belongs != '' and belongs = ? and measured != ''"
         " order by measured desc limit 1",
         [name_of(of)],
     ).fetchone()
-    return found
+    return rows
 
 
 def _with_measurement(connection: sqlite3.Connection, record: Record) -> Record:
-    """A new run with the measurement that there is of it; one that was kept by itself becomes part of it."""
+    """Returns a new run with its stored measurement; a measurement of its own is merged into it."""
     row = _measured(connection, record.frame.get("of"))
     if row is None or record.frame.get("fidelity"):
         return record
     run, name, note, frame = row
-    told = read_frame(_read(frame))
-    if told["state"] == "measured" and not name and not note:
+    measurement = read_frame(_read(frame))
+    if measurement["state"] == "measured" and not name and not note:
         connection.execute("delete from runs where id = ?", [run])
-    return replace(record, frame={**record.frame, "fidelity": told["fidelity"]})
+    return replace(record, frame={**record.frame, "fidelity": measurement["fidelity"]})
 
 
 def _replace(connection: sqlite3.Connection, record: Record) -> None:
-    """Writes what a kept run tells by now."""
+    """Updates a run's row."""
     connection.execute(
         "update runs set frame = ?, summary = ?, belongs = ?, measured = ? where id = ?",
         [*_told(record), record.id],
@@ -273,9 +274,9 @@ def _replace(connection: sqlite3.Connection, record: Record) -> None:
 
 
 def _told(record: Record) -> list[str]:
-    """What a row says of a run: its frame, its summary, what it belongs to, and when it was measured."""
+    """Returns a row's values: frame, summary, what it belongs to, and the time of measurement."""
     summary, frame = record.summary(), dict(record.frame)
-    frame.pop("difference", None)  # follows from the texts
+    frame.pop("difference", None)  # derived from the texts
     measured = summary["fidelity"]["measured"] if summary["fidelity"] else ""
     return [
         *(json.dumps(frame), json.dumps(summary, allow_nan=False)),
@@ -293,13 +294,13 @@ def _drop_orphans(connection: sqlite3.Connection) -> None:
 
 def _record(row: tuple[Any, ...]) -> Record:
     run, name, note, origin, frame, *texts = row
-    told = _read(frame)
-    if not isinstance(told, dict):
+    content = _read(frame)
+    if not isinstance(content, dict):
         raise PromptCacheError(
             f"The run {name or run!r} was damaged on the disk and cannot be read. Delete it."
         )
     schema, prompt, contained = ((text or b"").decode("utf-8", "surrogatepass") for text in texts)
-    return Record(schema, prompt, told, name, note, origin, contained, run)
+    return Record(schema, prompt, content, name, note, origin, contained, run)
 
 
 def _summary(run: str, name: str, note: str, summary: str) -> RunSummary:
@@ -307,7 +308,7 @@ def _summary(run: str, name: str, note: str, summary: str) -> RunSummary:
 
 
 def _read(text: str) -> object:
-    """What a row says; None where it was damaged."""
+    """Parses a row; None if it is damaged."""
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError):
@@ -318,15 +319,15 @@ def _holds(words: Sequence[str], frame: str, *documents: bytes | None) -> bool:
     sides = as_mapping(as_mapping(_read(frame)).get("sides")).values()
     answers = [str(as_mapping(side).get("text", "")) for side in sides]
     texts = [(document or b"").decode("utf-8", "replace") for document in documents]
-    found = "\n".join([*texts, *answers]).lower()
-    return all(word in found for word in words)
+    text = "\n".join([*texts, *answers]).lower()
+    return all(word in text for word in words)
 
 
 def _moment(started: str) -> datetime:
-    """When a run began; what is no time is long ago."""
+    """Returns a run's start; an invalid time counts as long ago."""
     try:
-        found = datetime.fromisoformat(started)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        moment = datetime.fromisoformat(started)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return datetime.min.replace(tzinfo=UTC)
 

@@ -1,1 +1,1 @@
-"""The loaded model of the studio, and the programs that use it."""
+"""The studio's loaded model, and the programs that use it."""

@@ -1,7 +1,7 @@
-"""The server for other programs, on the studio's own port and with its model.
+"""The API server for other programs, on the studio's port and with its model.
 
-Its routes have a door of their own (`app/server/http/access.py`); all else is the page's, behind the guard.
-It is imported with the engine, when the page is there already: who asks before waits that long.
+Its routes have their own auth middleware (`app/server/http/access.py`); the guard protects the page. It is
+imported with the engine, after the page starts; earlier requests wait.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ LAST_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Offer:
-    """How other programs are served; as the options of `pml serve`.
+    """API options; see `pml serve`.
 
     Attributes:
-        keys: secrets, one of which a request must bring; empty where all may come.
+        keys: API keys; empty if none is needed.
         origins: sites whose pages may send requests.
-        largest: the most bytes of a request's body.
-        parallel: requests that are answered at once.
-        waiting: requests that may wait besides.
+        largest: the maximum bytes of a request body.
+        parallel: requests answered at once.
+        waiting: further requests in the queue.
         aliases: further names of the model.
-        longest: tokens of an answer where a request does not say it; None as the model's makers have it.
-        isolate: whether clients of different keys share nothing.
-        strict: whether what is marked is forgotten once its time to live has ended.
-        least: tokens that a marked prefix must have to be kept.
-        grace: seconds that answers under way have to end.
-        operators: secrets with which what tells of all clients can be asked for, and nothing else.
-        hosts: further names that a request may call the server by, in small letters.
-        promise: settings of reuse that hold for every request, by name.
+        longest: the default maximum tokens of an answer; None takes the model's default.
+        isolate: whether clients with different keys share no cache.
+        strict: whether marked prefixes are evicted when their time to live ends.
+        least: the minimum tokens of a marked prefix.
+        grace: seconds for running answers on shutdown.
+        operators: keys for the metrics of all clients only.
+        hosts: further host names of the server, in lower case.
+        promise: reuse settings of every request, by name.
     """
 
     keys: tuple[str, ...] = ()
@@ -69,10 +69,10 @@ class Offer:
 
 
 class Api:
-    """Answers other programs beside the page; follows the studio from one model to the next.
+    """Answers other programs alongside the page, across model switches.
 
     Args:
-        offer: how they are served.
+        offer: the options.
     """
 
     def __init__(self, offer: Offer) -> None:
@@ -82,26 +82,26 @@ class Api:
         self._app: Application | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
-        self._computing: list[Engine | None] = []  # one for each request: the engine when it came
+        self._computing: list[Engine | None] = []  # each request's engine
 
     @property
     def service(self) -> Service | None:
-        """What is behind the routes; None until the engine's libraries are loaded."""
+        """The service behind the routes; None until the engine's libraries are loaded."""
         return self._service
 
     @property
     def on(self) -> bool:
-        """Whether requests are taken in."""
+        """Whether the API accepts requests."""
         return self._on
 
     def switch(self, on: bool) -> None:
-        """Takes requests in from now on, or none; those under way go on. A new start begins with it on."""
+        """Accepts or rejects new requests; running ones continue. A restart switches it on."""
         self._on = on
         if self._service is not None:
             self._service.off = not on
 
     def build(self) -> None:
-        """Makes the routes; until there is a model they say that it is being loaded."""
+        """Builds the routes; until a model is loaded they answer that it is loading."""
         from app.server.application import application, behind_the_door
         from app.server.core.service import Limits, Service
         from app.server.http.access import LOOPBACK, Access
@@ -121,7 +121,7 @@ class Api:
         self._app = behind_the_door(application(self._service), access)
 
     def beside(self, page: Application) -> Application:
-        """Returns an application that answers other programs by these routes, and all else by the page."""
+        """Returns an application that serves these routes and passes everything else to the page."""
 
         async def application(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http" and is_of_programs(str(scope.get("path", ""))):
@@ -148,7 +148,7 @@ class Api:
                 count()
             return message
 
-        if scope.get("method") not in WITH_BODY:  # else nothing is computed before all of its body is there
+        if scope.get("method") not in WITH_BODY:  # wait for the whole body first
             count()
         try:
             await self._app(scope, received, send)
@@ -159,33 +159,33 @@ class Api:
     # The studio's model (`switching.Listener`)
 
     def expect(self, choice: ModelChoice) -> Callable[[Engine], None]:
-        """Is told what will be loaded; returns what is called with the engine once it answers."""
+        """Prepares for a model; returns a function to call with its engine."""
         del choice
 
-        def there(engine: Engine) -> None:
+        def loaded(engine: Engine) -> None:
             if self._service is not None:
                 self._service.opened(engine)
             self._engine = engine
 
-        return there
+        return loaded
 
     def leave(self) -> None:
-        """Answers that the model is being loaded until there is one again; requests under way go on."""
+        """Answers that the model is loading until the next one; running requests continue."""
         if self._service is not None:
             self._service.closed()
 
     def busy(self, engine: Engine) -> int:
-        """How many requests an engine still computes."""
-        return sum(one is engine for one in self._computing)
+        """Returns the number of running requests of an engine."""
+        return sum(running is engine for running in self._computing)
 
     def stop(self, engine: Engine) -> None:
-        """Ends the requests that an engine still computes."""
+        """Stops the running requests of an engine."""
         if self._service is not None and self._loop is not None and self.busy(engine):
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._service.drain_now)
 
     def drain(self) -> None:
-        """Takes nothing in any more, and lets answers under way end; an interrupt ends them at once."""
+        """Rejects new requests and waits for running answers; an interrupt stops them at once."""
         service, loop = self._service, self._loop
         if service is None or loop is None or loop.is_closed():
             return

@@ -1,7 +1,4 @@
-"""The engine of a studio: to come while its model is loaded, there, and replaced by another model's.
-
-Knows neither how a model is loaded nor who waits for the end of what the former one computes.
-"""
+"""The studio's engine: loading, loaded, or replaced."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ from engine.base.errors import PromptCacheError
 if TYPE_CHECKING:
     from engine import Engine
 
-PATIENCE_SECONDS = 15.0  # less than what the page waits for an answer
+PATIENCE_SECONDS = 15.0  # less than the page's timeout
 
 
 class Opening:
-    """An engine, or one to come.
+    """An engine, possibly still loading.
 
     Args:
-        engine: where it is there already.
-        patience: seconds that who needs it waits for it.
+        engine: an engine that is already loaded.
+        patience: seconds to wait for the engine.
     """
 
     def __init__(self, engine: Engine | None = None, patience: float = PATIENCE_SECONDS) -> None:
@@ -31,11 +28,11 @@ class Opening:
         self._changed = threading.Condition()
 
     def progress(self, done: int, total: int, what: str) -> None:
-        """Is told how much of a model's files is read."""
+        """Reports how much of the model's files is read."""
         self._done, self._total, self._what = done, total, what
 
     def finish(self, engine: Engine) -> Engine | None:
-        """Is given the engine that answers from now on; returns the one that did so far."""
+        """Sets the current engine; returns the previous one."""
         with self._changed:
             former, self._engine = self._engine, engine
             self._number += 1
@@ -44,30 +41,30 @@ class Opening:
         return former
 
     def leave(self) -> Engine:
-        """Gives the engine away, before another one is there; who asks for one waits again.
+        """Removes and returns the engine before another is loaded; callers wait again.
 
         Raises:
-            PromptCacheError: none is there.
+            PromptCacheError: no engine is loaded.
         """
         with self._changed:
             if self._engine is None:
-                raise PromptCacheError("The model is still being loaded. Try again in a moment.")
+                raise PromptCacheError("The model is still loading. Try again in a moment.")
             former, self._engine = self._engine, None
         return former
 
     @property
     def there(self) -> bool:
-        """Whether an engine is there."""
+        """Whether an engine is loaded."""
         return self._engine is not None
 
     @property
     def number(self) -> int:
-        """How many engines there have been: another number is another engine."""
+        """Counts engines: a new number is a new engine."""
         return self._number
 
     @property
     def words(self) -> str:
-        """What is being done, in a few words; "" where the engine is there."""
+        """The loading progress in words; "" once the engine is loaded."""
         if self.there:
             return ""
         share = f", {100 * self._done // self._total} %" if self._total else ""
@@ -75,13 +72,13 @@ class Opening:
 
     @property
     def engine(self) -> Engine:
-        """The engine; who asks for it waits for it for some seconds.
+        """The engine; waits some seconds for it.
 
         Raises:
-            PromptCacheError: the model is still being loaded.
+            PromptCacheError: the model is still loading.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._engine is not None, self._patience)
             if self._engine is None:
-                raise PromptCacheError("The model is still being loaded. Try again in a moment.")
+                raise PromptCacheError("The model is still loading. Try again in a moment.")
             return self._engine

@@ -1,8 +1,7 @@
-"""Another model in the place of the one that answers, without a restart.
+"""Switches the model without a restart.
 
-It is loaded while the former one goes on answering, and takes its place once it is there. What the former one
-computes then ends first, or is stopped; then it is closed and its memory given back. Where both do not fit
-into memory together, the former goes first, and comes back if the other cannot be loaded.
+The previous model answers until the new one is loaded. Its runs then finish or stop, and its memory is freed.
+If both do not fit into memory, the previous one is closed first and reloaded if the new one fails.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.05
-PATIENCE_SECONDS = 3.0  # that the end of the studio waits for the end of a switch
+PATIENCE_SECONDS = 3.0  # wait for a running switch when the studio stops
 Running = Literal["finish", "stop"]
 _FIELDS = {
     "quantize": "Rounding",
@@ -59,7 +58,7 @@ _IN_PAGE_WORDS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
 
 
 class Switched(TypedDict):
-    """The model that answers now; seconds that it took to be there."""
+    """The current model, and the seconds it took to load."""
 
     model: str
     device: str
@@ -69,86 +68,86 @@ class Switched(TypedDict):
 
 @dataclass(frozen=True)
 class SwitchedTo:
-    """What comes of a switch."""
+    """The result of a switch."""
 
     told: Switched
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for the page."""
+        """Returns the result for the page."""
         return dict(self.told)
 
 
 class Listener(Protocol):
-    """Who outside of the pages has the engine compute: runs that are handed over, requests of programs."""
+    """A user of the engine outside the pages: runs from the command line, or API requests."""
 
     def expect(self, choice: ModelChoice) -> Callable[[Engine], None]:
-        """Is told what will be loaded; returns what is called with the engine once it answers."""
+        """Prepares for a model; returns a function to call with its engine."""
         ...
 
     def leave(self) -> None:
-        """Begins nothing more with the engine that answers."""
+        """Starts no more work with the current engine."""
         ...
 
     def busy(self, engine: Engine) -> int:
-        """How many runs it still computes."""
+        """Returns the number of running runs of an engine."""
         ...
 
     def stop(self, engine: Engine) -> None:
-        """Ends what it still computes, before it is closed."""
+        """Stops an engine's runs before it is closed."""
         ...
 
 
 @dataclass(frozen=True)
 class Everybody:
-    """Several who have the engine compute, or nobody.
+    """Several listeners as one.
 
     Attributes:
-        listeners: who they are.
+        listeners: the listeners.
     """
 
     listeners: tuple[Listener, ...] = ()
 
     def expect(self, choice: ModelChoice) -> Callable[[Engine], None]:
-        """Tells them what will be loaded; returns what tells them that it answers."""
-        told = [one.expect(choice) for one in self.listeners]
+        """Prepares all for a model; returns a function to call with its engine."""
+        callbacks = [item.expect(choice) for item in self.listeners]
 
-        def there(engine: Engine) -> None:
-            for one in told:
-                one(engine)
+        def loaded(engine: Engine) -> None:
+            for item in callbacks:
+                item(engine)
 
-        return there
+        return loaded
 
     def leave(self) -> None:
-        """Has them begin nothing more."""
-        for one in self.listeners:
-            one.leave()
+        """Starts no more work with the current engine."""
+        for listener in self.listeners:
+            listener.leave()
 
     def busy(self, engine: Engine) -> int:
-        """How many runs it still computes for them."""
-        return sum(one.busy(engine) for one in self.listeners)
+        """Returns the number of running runs of an engine."""
+        return sum(listener.busy(engine) for listener in self.listeners)
 
     def stop(self, engine: Engine) -> None:
-        """Ends what it still computes for them."""
-        for one in self.listeners:
-            one.stop(engine)
+        """Stops an engine's runs."""
+        for listener in self.listeners:
+            listener.stop(engine)
 
 
 @dataclass(eq=False)
 class Switching:
-    """Loads models and puts them in the place of others, one at a time.
+    """Switches models, one at a time.
 
     Args:
-        opening: where the engine is that answers.
+        opening: the current engine.
         jobs: the work that may use it.
-        tokenizing: held by whoever uses the engine for a moment.
+        tokenizing: the lock for short uses of the engine.
 
     Attributes:
-        choice: the model that answers, as it was asked for.
-        kept: options of `Engine.open` that stay whatever the model is: the store, memory, the date.
-        bounds: further options of `Engine.open`, which change no answer.
-        listener: who is told.
+        choice: the current model as requested.
+        kept: options of `Engine.open` for every model: the store, memory, the date.
+        bounds: further options of `Engine.open` that change no answer.
+        listener: the users of the engine outside the pages.
         recent: the models that were loaded before.
-        job: the switch that goes on, or the last one.
+        job: the running or last switch.
     """
 
     opening: Opening
@@ -164,44 +163,42 @@ class Switching:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begun(self, engine: Engine, choice: ModelChoice, kept: Mapping[str, Any]) -> None:
-        """Is given the first engine, and how it was opened."""
+        """Sets the first engine and its options."""
         self.choice, self.kept = choice, dict(kept)
         self.recent.add(choice)
         self.opening.finish(engine)
 
     @property
     def under_way(self) -> Job | None:
-        """The switch that goes on."""
+        """The running switch."""
         return self.job if self.job is not None and not self.job.over else None
 
     @property
     def beside(self) -> tuple[str, int, int]:
-        """The model that answers: its name, the bytes that go with it, and the most of segments in memory."""
+        """The current model: its name, its bytes, and the maximum bytes of segments in memory."""
         from engine.quantize.memory_fit import weight_sizes
 
         engine = self.opening.engine
-        held = weight_sizes(engine.model.network.module).bytes + engine.memory_tier.bytes
-        return engine.model.name, held, engine.memory_tier.budget
+        used = weight_sizes(engine.model.network.module).bytes + engine.memory_tier.bytes
+        return engine.model.name, used, engine.memory_tier.budget
 
     def start(self, key: str, wanted: ModelChoice, running: Running, *, apart: bool = False) -> Job:
-        """Begins to switch.
+        """Starts a switch.
 
         Args:
-            key: by which the page asks how far it is.
-            wanted: the model that is to answer.
-            running: whether what the former one computes ends first, or is stopped.
-            apart: whether the former one goes before the other is loaded.
+            key: the job's key for the page.
+            wanted: the model to load.
+            running: whether runs of the previous model finish or stop.
+            apart: whether to close the previous model before the new one is loaded.
 
         Raises:
-            PromptCacheError: another switch goes on, or the first model is still being loaded.
+            PromptCacheError: a switch is running, or the first model is still loading.
         """
         with self._lock:
             if self.under_way is not None:
-                raise PromptCacheError(
-                    "Another model is being loaded. Wait until it is there, or stop that first."
-                )
+                raise PromptCacheError("Another model is loading. Wait until it is loaded, or stop it first.")
             if not self.opening.there:
-                raise PromptCacheError("The model is still being loaded. Try again in a moment.")
+                raise PromptCacheError("The model is still loading. Try again in a moment.")
 
             def work(job: Job) -> SwitchedTo:
                 begun = time.monotonic()
@@ -209,21 +206,21 @@ class Switching:
                 engine = load(job, wanted, running)
                 self.recent.add(wanted)
                 model = engine.model
-                told: Switched = {
+                result: Switched = {
                     "model": model.name,
                     "device": model.device,
                     "dtype": model.dtype,
                     "seconds": time.monotonic() - begun,
                 }
-                return SwitchedTo(told)
+                return SwitchedTo(result)
 
             self.job = self.jobs.start(Job(key, work, "switch", f"loading {wanted.name}"))
             return self.job
 
     def close(self) -> None:
-        """Stops the switch that goes on, and waits a while for its end, lest torch computes beyond ours.
+        """Stops a running switch and waits briefly, so that torch does not compute after shutdown.
 
-        What the former model still computes is not waited for.
+        Runs of the previous model are not awaited.
         """
         self._closing.set()
         job = self.under_way
@@ -234,10 +231,10 @@ class Switching:
                 time.sleep(STEP_SECONDS)
 
     def load_beside(self, job: Job, wanted: ModelChoice, running: Running) -> Engine:
-        """Loads a model while the former one answers."""
-        there = self.listener.expect(wanted)
+        """Loads a model while the previous one answers."""
+        loaded = self.listener.expect(wanted)
         engine = self._opened(job, wanted)
-        former = self._placed(engine, wanted, there)
+        former = self._placed(engine, wanted, loaded)
         if former is not None:
             self._let_go(former, running, job)
         del former
@@ -245,8 +242,8 @@ class Switching:
         return engine
 
     def _apart(self, job: Job, wanted: ModelChoice, running: Running) -> Engine:
-        """Loads a model after the former one has gone; that comes back where the other cannot be loaded."""
-        back, there = self.choice, self.listener.expect(wanted)
+        """Loads a model after the previous one is closed, or reloads that if loading fails."""
+        back, loaded = self.choice, self.listener.expect(wanted)
         before = self.listener.expect(back)
         self.listener.leave()
         with self.tokenizing:
@@ -263,15 +260,15 @@ class Switching:
 
             self._placed(self._reopened(back, again), back, before)
             raise
-        self._placed(engine, wanted, there)
+        self._placed(engine, wanted, loaded)
         return engine
 
     def _opened(self, job: Job, wanted: ModelChoice) -> Engine:
-        """The engine of a model.
+        """Returns the engine of a model.
 
         Raises:
             ModelError: it cannot be loaded.
-            StoppedError: somebody stopped the work.
+            StoppedError: the switch was stopped.
         """
 
         def read(done: int, total: int, what: str) -> None:
@@ -282,7 +279,7 @@ class Switching:
         try:
             engine = self._reopened(wanted, read)
         except Exception as error:
-            if job.stopping:  # whatever the loader has made of that
+            if job.stopping:  # whatever the loader made of it
                 raise StoppedError from None
             if isinstance(error, PromptCacheError):
                 raise PromptCacheError(in_page_words(str(error))) from error
@@ -306,40 +303,40 @@ class Switching:
 
     def _placed(self, engine: Engine, choice: ModelChoice, there: Callable[[Engine], None]) -> Engine | None:
         if self.opening.there:
-            with self.tokenizing:  # nobody is half through a question
+            with self.tokenizing:  # no request is half done
                 former = self.opening.finish(engine)
-        else:  # who asks holds that lock while it waits
+        else:  # requests hold that lock while they wait
             former = self.opening.finish(engine)
         self.choice = choice
         there(engine)
         return former
 
     def _let_go(self, former: Engine, running: Running, job: Job) -> None:
-        """Closes an engine that nobody gets any more, once what it computes has ended."""
-        others = [one for one in self.jobs.under_way if one is not job]
+        """Closes an engine after its runs end."""
+        others = [other for other in self.jobs.under_way if other is not job]
         if running == "stop":
-            for one in others:
-                one.stop()
+            for other in others:
+                other.stop()
             self.listener.stop(former)
         while not self._closing.is_set() and (
-            any(not one.over for one in others) or (running == "finish" and self.listener.busy(former))
+            any(not other.over for other in others) or (running == "finish" and self.listener.busy(former))
         ):
-            left = sum(not one.over for one in others) + self.listener.busy(former)
-            job.tell(0, 0, f"waiting for {left} run{'s' * (left != 1)} of the former model to end")
+            left = sum(not other.over for other in others) + self.listener.busy(former)
+            job.tell(0, 0, f"waiting for {left} run{'s' * (left != 1)} of the previous model to end")
             time.sleep(STEP_SECONDS)
         former.close()
 
 
 def in_page_words(sentence: str) -> str:
-    """Returns a refusal with the fields of the Models page in the place of options of the command line."""
+    """Returns an error with fields of the Models page instead of command-line options."""
     for pattern, words in _IN_PAGE_WORDS:
         sentence = re.sub(pattern, words, sentence)
     return sentence[:1].upper() + sentence[1:]
 
 
 def give_back_memory() -> None:
-    """Frees what nobody holds any more, and gives it back to the system."""
-    gc.unfreeze()  # a start has the collector pass by what was loaded then, the former model too
+    """Frees unused memory and returns it to the system."""
+    gc.unfreeze()  # startup froze its objects, including the previous model
     gc.collect()
     gc.freeze()
     torch = sys.modules.get("torch")

@@ -1,4 +1,4 @@
-"""Tells this user's commands what the studio computes with, from one model to the next."""
+"""Publishes the studio's current engine to this user's commands."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ if TYPE_CHECKING:
 
 
 class Announcing:
-    """Keeps the presence file of a studio true.
+    """Updates the studio's presence file.
 
     Args:
-        port: of the studio.
-        handed: answers the runs that are handed over.
-        kept: options of `Engine.open` that stay whatever the model is.
+        port: the studio's port.
+        handed: answers runs from the command line.
+        kept: options of `Engine.open` for every model.
     """
 
     def __init__(self, port: int, handed: Handed, kept: Mapping[str, Any]) -> None:
         self._port, self._handed, self._kept = port, handed, kept
-        self._code = code_stamp()  # of what is loaded, whatever the files are later
+        self._code = code_stamp()  # of the loaded code, not of later files
         self._told = contextlib.ExitStack()
 
     def expect(self, choice: ModelChoice) -> Callable[[Engine], None]:
-        """Looks at a model's files before they are loaded; returns what is called once it answers."""
+        """Stamps a model's files before loading; returns a function to call once it is loaded."""
         terms = replace(Terms.of(choice.name, **choice.options, **self._kept), code=self._code)
         ends = endings(choice.name)
 
-        def there(engine: Engine) -> None:
-            held = Held(
+        def loaded(engine: Engine) -> None:
+            identity = Held(
                 *(terms, engine.model.device, engine.model.dtype, engine.model.fingerprint),
-                # a model that was fetched is there now
+                # a downloaded model has files now
                 *(ends or endings(choice.name), folder_stamp(terms.cache_dir)),
             )
             self.leave()
-            presence = Presence(self._port, held)
+            presence = Presence(self._port, identity)
             self._handed.open(engine, presence)
             self._told.enter_context(presence.told())
 
-        return there
+        return loaded
 
     def leave(self) -> None:
-        """Takes no more runs until there is a model again."""
+        """Rejects runs until the next model."""
         self._told.close()
         self._handed.close()
 
     def busy(self, engine: Engine) -> int:
-        """How many runs that were handed over are still computed by an engine."""
+        """Returns the number of command-line runs of an engine."""
         return self._handed.busy(engine)
 
     def stop(self, engine: Engine) -> None:
-        """Leaves runs that were handed over alone: they hear of the end when the engine is closed."""
+        """Does nothing: these runs end when the engine is closed."""
         del engine

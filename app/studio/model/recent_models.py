@@ -1,4 +1,4 @@
-"""The models that this user had before, latest first, in one file of the data folder."""
+"""The user's recent models, latest first, in one file of the data folder."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from engine.files import atomic
 logger = logging.getLogger(__name__)
 
 KEPT = 12
-LARGEST = 256 << 10  # bytes of the file
+LARGEST = 256 << 10  # maximum bytes of the file
 _FORMAT = 1
 
 
 class RecentModels:
-    """Folders and ids that were loaded before. A damaged file is an empty list.
+    """Folders and ids of recent models. A damaged file counts as empty.
 
     Args:
-        folder: where the file is.
+        folder: the file's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,41 +33,41 @@ class RecentModels:
         self._lock = threading.Lock()
 
     def kept(self) -> tuple[ModelChoice, ...]:
-        """Returns them, latest first."""
+        """Returns the models, latest first."""
         try:
             with (self._folder / self._name).open("rb") as file:
-                held: Any = json.loads(file.read(LARGEST))
-            rows = held["models"] if held["format"] == _FORMAT else []
-            return tuple(one for row in rows if (one := _read(row)) is not None)[:KEPT]
+                content: Any = json.loads(file.read(LARGEST))
+            rows = content["models"] if content["format"] == _FORMAT else []
+            return tuple(choice for row in rows if (choice := _read(row)) is not None)[:KEPT]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return ()
 
     def add(self, choice: ModelChoice) -> None:
-        """Puts one first; those that are always offered are left out."""
+        """Puts a model first, unless the studio always offers it."""
         if choice.name == BUNDLED or choice.name.startswith(RANDOM):
             return
         folder = local_folder(choice.name)
-        if folder is not None and folder.is_file():  # the hub's cache has links to files without a name
+        if folder is not None and folder.is_file():  # the hub's cache links to files without suffix
             folder = folder.parent.resolve() / folder.name
-        found = (
+        added = (
             choice
             if folder is None
             else replace(choice, name=str(folder.resolve() if folder.is_dir() else folder))
         )
         with self._lock:
-            self._write([found, *(one for one in self.kept() if one.name != found.name)])
+            self._write([added, *(recent for recent in self.kept() if recent.name != added.name)])
 
     def remove(self, name: str) -> None:
-        """Takes one away."""
+        """Removes a model."""
         with self._lock:
-            self._write([one for one in self.kept() if one.name != name])
+            self._write([recent for recent in self.kept() if recent.name != name])
 
     def _write(self, choices: list[ModelChoice]) -> None:
-        kept = {"format": _FORMAT, "models": [asdict(one) for one in choices[:KEPT]]}
+        content = {"format": _FORMAT, "models": [asdict(choice) for choice in choices[:KEPT]]}
         try:
             with atomic.writing(self._folder, self._name) as file:
-                file.write(json.dumps(kept, ensure_ascii=True).encode())
-        except OSError as error:  # the model is there all the same
+                file.write(json.dumps(content, ensure_ascii=True).encode())
+        except OSError as error:  # the model works without it
             logger.warning("the model was not remembered in %s: %s", self._folder, error)
 
 

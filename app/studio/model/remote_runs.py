@@ -1,6 +1,6 @@
-"""Runs that this user's command line hands to the studio, answered line by line while they go on.
+"""Answers runs of this user's command line, streamed line by line.
 
-Only who knows the secret of the studio's presence file is answered; a page cannot read that file.
+Requests need the secret of the studio's presence file, which pages cannot read.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 8  # runs that are computed at a time; the others wait, first come, first served
-MOST = 128  # runs that are computed or wait; who comes then computes it himself
+AT_ONCE = 8  # concurrent runs; others wait in order
+MOST = 128  # running and waiting runs; the command computes further ones itself
 
 
 class HandedRun(TypedDict):
-    """A run as the command line hands it over."""
+    """A run from the command line."""
 
     schema: str
     prompt: str
@@ -53,60 +53,60 @@ _GREETING = TypeAdapter(Greeting)
 
 
 class Handed:
-    """Answers runs that are handed over, by the model that is there."""
+    """Answers the command line's runs with the current model."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._presence: Presence | None = None
-        self._computing: list[Engine] = []  # one for each run, those that wait included
+        self._computing: list[Engine] = []  # one per run, running or waiting
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     def open(self, engine: Engine, presence: Presence) -> None:
-        """Begins to answer.
+        """Starts to answer.
 
         Args:
             engine: computes the answers.
-            presence: knows the secret.
+            presence: checks the secret.
         """
         self._engine, self._presence = engine, presence
 
     def close(self) -> None:
-        """Begins no more runs; those under way go on."""
+        """Rejects new runs; running ones continue."""
         self._engine = self._presence = None
 
     def busy(self, engine: Engine) -> int:
-        """How many runs an engine still computes, or will."""
-        return sum(one is engine for one in self._computing)
+        """Returns the number of running and waiting runs of an engine."""
+        return sum(running is engine for running in self._computing)
 
     def routes(self) -> list[Route]:
-        """Returns where it is asked."""
+        """Returns the HTTP routes."""
         return [Route(GREETING, self.greet, methods=["POST"]), Route(RUN, Streamed(self.answer))]
 
     async def greet(self, request: Request) -> Response:
-        """Proves that this is the studio which the presence file tells of."""
+        """Proves that this studio wrote the presence file."""
         greeting = await _read(request, _GREETING)
         if self._presence is None or greeting is None:
-            return PlainTextResponse("Refused: no greeting.\n", 400)
+            return PlainTextResponse("Refused: this is not a greeting.\n", 400)
         return JSONResponse({"proof": self._presence.proof(greeting["challenge"])})
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Computes a run and sends its lines; it stops when nobody listens any more."""
+        """Computes a run and streams its lines; stops if the client disconnects."""
         request = Request(scope, receive)
         engine, presence = self._engine, self._presence
-        given = request.headers.get("authorization", "")
+        authorization = request.headers.get("authorization", "")
         if (
             engine is None
             or presence is None
-            or not compare_digest(given.encode(), f"Bearer {presence.secret}".encode())
+            or not compare_digest(authorization.encode(), f"Bearer {presence.secret}".encode())
         ):
-            await PlainTextResponse("Refused: the secret is another one.\n", 403)(scope, receive, send)
+            await PlainTextResponse("Refused: the secret is wrong.\n", 403)(scope, receive, send)
             return
         run = await _read(request, _RUN)
         if run is None:
-            await PlainTextResponse("Refused: this is no run.\n", 400)(scope, receive, send)
+            await PlainTextResponse("Refused: this is not a run.\n", 400)(scope, receive, send)
             return
         if len(self._computing) >= MOST:
-            await PlainTextResponse("Refused: too many runs wait already.\n", FULL)(scope, receive, send)
+            await PlainTextResponse("Refused: too many runs are waiting.\n", FULL)(scope, receive, send)
             return
         self._computing.append(engine)
         try:
@@ -123,20 +123,20 @@ async def _read(request: Request, reader: TypeAdapter[Any]) -> Any:
 
 
 def computed(engine: Engine, run: HandedRun) -> Iterator[Line]:
-    """Returns the lines of a run, a fault, what could not be stored, its check, and the end included."""
-    told = []  # what the check needs
+    """Yields the lines of a run, including errors, storage warnings, its check and the end."""
+    lines = []  # for the check
     try:
         settings = RunSettings.read(run["settings"])
         prompt = engine.schema(run["schema"]).prompt(run["prompt"])
         for line in answering(engine, prompt, settings, run["mode"], check=False):
             if line["event"] in ("finished", "reuse"):
-                told.append(line)
+                lines.append(line)
             yield line
         if run["mode"] != "uncached" and (unsaved := engine.segment_cache.unsaved()):
             yield {"event": "unsaved", "warning": f"The answer is complete, but {unsaved}"}
-        yield from checking(prompt, settings, told)
+        yield from checking(prompt, settings, lines)
     except Exception as error:  # the command shows it
-        logger.info("a run that was handed over ended: %r", error)
+        logger.info("a run of the command line ended: %r", error)
         yield of_fault(error)
     else:
         yield {"event": "over"}

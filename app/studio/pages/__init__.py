@@ -1,4 +1,4 @@
-"""The pages of the studio, in the order of the rail: one entry, module, script and style sheet for each."""
+"""The studio's pages in navigation order, each with a module, script and style sheet."""
 
 from app.studio.pages.author import AuthorPage
 from app.studio.pages.batch import BatchPage

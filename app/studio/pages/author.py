@@ -1,4 +1,4 @@
-"""The Author page: checks, edits and sizes of the two documents, runs, and what reuse changed."""
+"""The Author page: checks, edits and sizes of both documents, runs and fidelity."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _REPORT = JsonOf(named="engine.cache.schema_encoding:EncodeReport")
 
 
 class Basis(TypedDict):
-    """The schema that the prompt was checked against; its tree where the page does not know it."""
+    """The schema that the prompt was checked against, with its tree if the page does not have it."""
 
     digest: str
     stale: bool
@@ -73,7 +73,7 @@ class Basis(TypedDict):
 
 
 class CheckedSchema(TypedDict):
-    """Marks of the schema; its name, "" where it has none."""
+    """Marks of the schema, and its name or ""."""
 
     diagnostics: list[Mark]
     name: str
@@ -82,21 +82,21 @@ class CheckedSchema(TypedDict):
 
 
 class CheckedPrompt(TypedDict):
-    """Marks of the prompt; the name of the schema that it is written for."""
+    """Marks of the prompt, and the name of its schema."""
 
     diagnostics: list[Mark]
     name: str
 
 
 class DigestsOfBoth(TypedDict):
-    """Short names for both documents, as a run says which it belongs to."""
+    """Digests of both documents, as runs store them."""
 
     schema: str
     prompt: str
 
 
 class CheckedTexts(TypedDict):
-    """One look at both documents, which `texts` names."""
+    """The check of both documents; `texts` has their digests."""
 
     texts: DigestsOfBoth
     schema: CheckedSchema
@@ -106,7 +106,7 @@ class CheckedTexts(TypedDict):
 
 
 class ModuleSize(TypedDict):
-    """Tokens of a module, its own and all it holds; bytes of its keys and values, and where they are."""
+    """Tokens of a module without and with its contents; bytes and tier of its keys and values."""
 
     tokens: int
     total: int
@@ -115,9 +115,9 @@ class ModuleSize(TypedDict):
 
 
 class Piece(TypedDict):
-    """A part of the prompt along its positions; `document` and `at` are where the first of it is written.
+    """A part of the prompt along its positions; `document` and `at` locate its start.
 
-    `why` says why text of the schema is computed; it is empty elsewhere.
+    `why` explains why schema text is computed; it is empty otherwise.
     """
 
     kind: Literal["anonymous", "module", "argument", "text"]
@@ -149,7 +149,7 @@ class MarksOfBoth(TypedDict):
 
 
 class Measured(TypedDict):
-    """Sizes by module path, and what only a tokenizer can see."""
+    """Sizes by module path, and diagnostics that need a tokenizer."""
 
     sizes: dict[str, ModuleSize]
     positions: NotRequired[int]
@@ -161,7 +161,7 @@ class Measured(TypedDict):
 
 
 class FoundModules(TypedDict):
-    """Paths of modules, the best first."""
+    """Paths of modules, best first."""
 
     paths: list[str]
 
@@ -186,7 +186,7 @@ class Counted(TypedDict):
 
 @request
 class OwnRuns:
-    """The kept runs of a schema.
+    """The stored runs of a schema.
 
     Attributes:
         schema: the schema's name.
@@ -197,10 +197,10 @@ class OwnRuns:
 
 @request
 class OneKeptRun:
-    """A run that is kept, by its id.
+    """The id of a stored run.
 
     Attributes:
-        schema: what stands in the editor of the schema.
+        schema: the schema in the editor.
     """
 
     id: Words
@@ -208,7 +208,7 @@ class OneKeptRun:
 
 
 class DrawnRuns(Drawn):
-    """The chart of runs; the runs, the newest first."""
+    """The chart of runs, and the runs, newest first."""
 
     runs: list[RunSummary]
 
@@ -234,7 +234,7 @@ class AuthorPage(Page):
 
     @endpoint
     def check(self, request: Check) -> CheckedTexts:
-        """Faults of both documents, the picks, and the module tree if it is not the one the page `known`s."""
+        """Returns diagnostics of both documents, the picks, and the module tree if the page needs it."""
         schema, prompt = request.schema, request.prompt
         checked = self._documents.check(schema, prompt, fallback=request.fallback, base=self._base(request))
         tree = checked.basis.tree
@@ -261,7 +261,7 @@ class AuthorPage(Page):
 
     @endpoint
     def measure(self, request: Measure) -> Measured:
-        """Tokens of every module, of the prompt along its positions, and faults that need a tokenizer."""
+        """Returns tokens of modules and of the prompt by position, and diagnostics that need a tokenizer."""
         schema, prompt, base = request.schema, request.prompt, self._base(request)
         parsed = self._documents.schema(schema, base)
         tree = parsed.tree
@@ -273,8 +273,8 @@ class AuthorPage(Page):
             try:
                 prepared = engine.schema(schema, base=base)
             except PromptError as error:
-                found = diagnostics_json(error.diagnostics, schema)
-                return {"sizes": {}, "strip": None, "diagnostics": {"schema": found, "prompt": []}}
+                marks = diagnostics_json(error.diagnostics, schema)
+                return {"sizes": {}, "strip": None, "diagnostics": {"schema": marks, "prompt": []}}
             layout = prepared.layout(scope=settings.scope)
             in_schema = prepared.check(scope=settings.scope)
             in_prompt, strip = _measured(prepared, schema, prompt, settings)
@@ -301,7 +301,7 @@ class AuthorPage(Page):
 
     @endpoint
     def read_prompt(self, request: Read) -> Reads:
-        """The text that a model reads, passage by passage, or why there is none."""
+        """Returns the model's input by passages, or an error."""
         schema, base = request.schema, self._base(request)
         parsed = self._documents.schema(schema, base)
         if not parsed.ok:
@@ -316,23 +316,21 @@ class AuthorPage(Page):
 
     @endpoint
     def find_modules(self, request: Find) -> FoundModules:
-        """The modules whose texts have words of the search field; none where the schema is none."""
+        """Returns modules that match a search; none if the schema is not valid."""
         tree = self._documents.schema(request.schema, self._base(request)).tree
         return {"paths": list(self._finder.find(tree, request.words)) if tree else []}
 
     @endpoint
     def edit_prompt(self, request: EditPrompt) -> Prompted:
-        """The prompt after one change in the picker."""
+        """Returns the prompt after one change in the picker."""
         tree = self._documents.schema(request.schema, self._base(request)).tree
         if tree is None or tree.module(request.edit.path) is None:
-            raise PromptCacheError(
-                "The schema has no such module any more. The picker is brought up to date."
-            )
+            raise PromptCacheError("The schema no longer has this module. The picker was updated.")
         return {"prompt": documents.edited_prompt(tree, request.prompt, request.edit)}
 
     @endpoint
     def fix_document(self, request: FixDocument) -> Written:
-        """A document after a quick fix of one of its faults."""
+        """Returns a document after a quick fix."""
         base = self._base(request)
 
         def diagnose(text: str) -> tuple[Diagnostic, ...]:
@@ -349,25 +347,25 @@ class AuthorPage(Page):
 
     @endpoint
     def format_document(self, request: OneText) -> Written:
-        """A document in its canonical form."""
+        """Returns a document in its canonical format."""
         return {"text": documents.formatted(request.text)}
 
     @endpoint
     def export_as(self, request: Export) -> Exported:
-        """The schema, or the prompt, in another form."""
+        """Returns the schema or the prompt in another form."""
         base = self._base(request)
         checked = self._documents.check(request.schema, request.prompt, base=base)
         return documents.exported(request.form, checked, base)
 
     @endpoint
     def count_tokens(self, request: OneText) -> Counted:
-        """How many tokens a text has."""
+        """Returns the number of tokens of a text."""
         with self._tokenizing:
             return {"tokens": self._parts.engine.count_tokens(request.text) if request.text else 0}
 
     @endpoint
     def add_scaffold(self, request: AddScaffold) -> Written:
-        """The schema with one more scaffold."""
+        """Adds a scaffold to the schema."""
         base = self._library.base_of(request.origin)
         return {"text": add_scaffold(request.schema, list(request.modules), base)}
 
@@ -375,46 +373,46 @@ class AuthorPage(Page):
 
     @endpoint
     def run_prompt(self, request: Work) -> JobState[Annotated[Json, JsonOf(RunFrame)]]:
-        """Begins to run the prompt."""
+        """Starts a run of the prompt."""
         with self._parts.taken() as engine:
             return self._runs.start(self._wanted(request, engine)).state()
 
     @endpoint
     def draw_own_runs(self, request: OwnRuns) -> DrawnRuns:
-        """The kept runs of a schema, and their chart."""
+        """Returns the stored runs of a schema, and their chart."""
         runs = [run for run in self._parts.kept.summaries() if run["schema"] == request.schema]
         return {"figure": sent(runs_chart(runs[::-1])), "runs": runs}
 
     @endpoint
     def show_run(self, request: OneRun) -> OldRun:
-        """One earlier run of this session, as its last frame."""
+        """Returns a run of this session."""
         run = self._runs.find(request.number)
         if run is None:
             raise PromptCacheError(
-                "That run is not kept any more: the studio was restarted since. Run the prompt again."
+                "That run no longer exists: the studio was restarted since. Run the prompt again."
             )
         return {"run": run.frame()}
 
     @endpoint
     def show_kept_run(self, request: OneKeptRun) -> OldRun:
-        """A run that is kept, as its last frame."""
+        """Returns a stored run."""
         return {"run": shown(self._parts.kept.find([request.id])[0], request.schema)}
 
     @endpoint
     def measure_fidelity(self, request: Work) -> JobState[Annotated[Json, JsonOf(MeasuredFidelity)]]:
-        """Begins to measure how faithful the cached answer is, and through which module it is not."""
+        """Starts to measure fidelity, by module."""
         with self._parts.taken() as engine:
             return self._measurements.start(self._wanted(request, engine)).state()
 
     @endpoint
     def find_fidelity(self, request: OfNow) -> KnownFidelity:
-        """The kept measurement of what is open, or the work that measures it."""
+        """Returns the stored or running measurement of the open documents."""
         settings = PageSettings.read(request.settings)
         return self._measurements.find((request.schema, request.prompt), settings, self._parts.engine)
 
     @endpoint
     def encode_all(self, request: Work) -> JobState[Annotated[Json, _REPORT]]:
-        """Begins to encode every module of the schema that is not there yet; the prompt is not looked at."""
+        """Starts to encode all missing modules of the schema, regardless of the prompt."""
         base = self._base(request)
         fault = first_error(self._documents.schema(request.schema, base).diagnostics)
         if fault is not None:
@@ -440,8 +438,8 @@ class AuthorPage(Page):
         prepared = engine.schema(request.schema, base=base)
         texts = digest_of_schema(request.schema, checked.schema.tree), digest(request.prompt)
         sources = request.schema, request.origin
-        given = request.prompt, settings, request.mode, texts, *sources
-        return RunRequest(request.key, engine, prepared, *given)
+        arguments = request.prompt, settings, request.mode, texts, *sources
+        return RunRequest(request.key, engine, prepared, *arguments)
 
     def _base(self, request: Texts) -> Path | None:
         return self._library.base_of(request.origin)
@@ -450,7 +448,7 @@ class AuthorPage(Page):
 def _measured(
     schema: PreparedSchema, source: str, prompt: str, settings: RunSettings
 ) -> tuple[tuple[Diagnostic, ...], Strip | None]:
-    """Faults of a prompt that need a tokenizer, and the prompt along its positions if it has none."""
+    """Returns diagnostics that need a tokenizer, and the prompt by position if there are no errors."""
     parsed = parse_prompt(prompt)
     if parsed.tree is None or not parsed.ok:
         return (), None

@@ -1,4 +1,4 @@
-"""The Batch page: rows of a table or a grid over the open workspace, answered and held against checks."""
+"""The Batch page: rows of a table or grid over the open workspace, with checks."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
     from engine import Engine, PreparedSchema
 
 FAULTS_SHOWN = 50
-LOOKED_SECONDS = 3.0  # for which rows are looked at before a run; the others say at their turn what is wrong
+LOOKED_SECONDS = 3.0  # time limit for checking rows in advance; later rows report errors when they run
 
 
 @request
 class BatchSince:
-    """What a page knows of a batch.
+    """The rows of a batch that a page knows.
 
     Attributes:
         key: the batch's key; "" for the latest.
-        known: how many of its ended rows it knows; -1 where it knows none of its rows.
-        only: whether that batch is wanted, also where another was begun since.
+        known: the number of finished rows that the page has; -1 to get all rows.
+        only: whether to return this batch even if another was started since.
     """
 
     key: Words = ""
@@ -67,14 +67,14 @@ class BatchSince:
 
 @request
 class SomeBatches:
-    """Batches by their keys."""
+    """Keys of batches."""
 
     keys: tuple[Words, ...]
 
 
 @request
 class NameBatch:
-    """What the user calls a batch; "" for nothing."""
+    """The user's name for a batch; "" removes it."""
 
     key: Words
     name: Words
@@ -90,7 +90,7 @@ class OneRow:
 
 @request
 class OpenRow(Shelve):
-    """A row of a batch, to be opened as the workspace."""
+    """A row of a batch, to open as the workspace."""
 
     key: Words
     number: Count
@@ -98,7 +98,7 @@ class OpenRow(Shelve):
 
 @request
 class BatchFile:
-    """A batch's results as a file."""
+    """A batch to export as a file."""
 
     key: Words
     form: Literal["csv", "json"]
@@ -106,20 +106,20 @@ class BatchFile:
 
 @request
 class BatchForm:
-    """What is filled in on the page."""
+    """The form values of the page."""
 
     form: Mapping[str, Any]
 
 
 class CheckKind(TypedDict):
-    """What can be expected of an answer, and what that means."""
+    """A kind of check, and its meaning."""
 
     name: str
     meaning: str
 
 
 class BatchFormKept(TypedDict):
-    """What was filled in on the page the last time, and what can be."""
+    """The page's last form values, and its options."""
 
     form: Json
     kinds: list[CheckKind]
@@ -127,9 +127,9 @@ class BatchFormKept(TypedDict):
 
 
 class RowsRead(TypedDict):
-    """Rows as they were read; of the first `looked` of them every fault was looked for.
+    """Parsed rows; the first `looked` of them were fully checked.
 
-    `repeated` more of a grid ask for what another one asks, and are left out.
+    `repeated` duplicate rows of a grid were removed.
     """
 
     rows: int
@@ -140,13 +140,12 @@ class RowsRead(TypedDict):
 
 
 class BatchState(TypedDict):
-    """A batch so far, and the rows that the page does not know yet.
+    """A batch so far, and the rows that are new to the page.
 
     Attributes:
-        state: how far it is; `left` where its studio ended before it did, `elsewhere` where another one
-            answers it.
-        unkept: why not all of it is on disk, in words; "" where all is.
-        working: the key of the batch that is being answered, which may be another.
+        state: the progress; `left` if its studio ended first, `elsewhere` if another studio runs it.
+        unkept: why some rows could not be stored; "" if all are stored.
+        working: the key of the running batch, possibly another one.
     """
 
     key: str
@@ -169,13 +168,13 @@ class BatchState(TypedDict):
 
 
 class LatestBatch(TypedDict):
-    """The latest batch; none where there was none."""
+    """The latest batch, or None."""
 
     batch: NotRequired[BatchState]
 
 
 class CheckVerdict(TypedDict):
-    """One check of a row: why a side does not meet it, "" where it does, None where it was not judged."""
+    """One check of a row: why a side fails it, "" if it passes, None if it was not checked."""
 
     check: str
     cached: str | None
@@ -194,7 +193,7 @@ class SideWhole(TypedDict):
 
 
 class RowWhole(TypedDict):
-    """A row with all that came of it."""
+    """A row with its whole results."""
 
     row: RowShown
     prompt: str
@@ -206,11 +205,11 @@ class RowWhole(TypedDict):
 
 
 class Kept(TypedDict):
-    """It was kept."""
+    """Confirms that the values were saved."""
 
 
 class KeptBatches(TypedDict):
-    """Every batch on disk, the newest first; how full their file is; which one is being answered."""
+    """Every stored batch, newest first; the database's size; the key of the running batch."""
 
     batches: list[BatchKept]
     held: BatchesHeld
@@ -218,7 +217,7 @@ class KeptBatches(TypedDict):
 
 
 class DeletedBatches(TypedDict):
-    """How many batches went."""
+    """The number of deleted batches."""
 
     deleted: int
 
@@ -235,19 +234,19 @@ class BatchPage(Page):
 
     @endpoint
     def batch_form(self, _request: Nothing) -> BatchFormKept:
-        """What was filled in on the page the last time, and what can be."""
+        """Returns the page's last form values, and its options."""
         kinds: list[CheckKind] = [{"name": name, "meaning": meaning} for name, meaning in KINDS.items()]
         return {"form": self._parts.drafts.form("batch"), "kinds": kinds, "most": MOST_ROWS}
 
     @endpoint
     def batch_keep(self, request: BatchForm) -> Kept:
-        """Keeps what is filled in on the page."""
+        """Saves the page's form values."""
         self._parts.drafts.keep_form("batch", dict(request.form))
         return {}
 
     @endpoint
     def batch_read(self, request: RowsWanted) -> RowsRead:
-        """Reads rows, and looks for what is wrong with them; nothing is computed."""
+        """Parses rows and checks them without computing."""
         rows = rows_of(request)
         faults: list[RowFault] = []
         faulty = looked = 0
@@ -266,8 +265,8 @@ class BatchPage(Page):
 
     @endpoint
     def batch_start(self, request: BatchWanted) -> JobState[Json]:
-        """Begins to answer the rows in the background; each is on disk before it is shown."""
-        checks = tuple(check_of(number, one) for number, one in enumerate(request.checks, 1))
+        """Starts a batch in the background. Each row is stored before the page shows it."""
+        checks = tuple(check_of(number, check) for number, check in enumerate(request.checks, 1))
         rows = rows_of(request)
         with self._parts.taken() as engine:
             plan, schema = self._plan(request, rows, engine)
@@ -283,7 +282,7 @@ class BatchPage(Page):
 
     @endpoint
     def batch_state(self, request: BatchSince) -> LatestBatch:
-        """How far the latest batch is, or what came of another, with the rows that the page does not know."""
+        """Returns the latest or another batch, with the rows that are new to the page."""
         shown = self._book.find(request.key) if request.only else self._book.latest()
         if shown is None:
             return {}
@@ -316,28 +315,28 @@ class BatchPage(Page):
 
     @endpoint
     def list_batches(self, _request: Nothing) -> KeptBatches:
-        """Every batch on disk; where the file cannot be read, what there is to say of it."""
-        held = self._book.store.held()
+        """Returns every stored batch, or the problem with the database."""
+        usage = self._book.store.held()
         try:
-            found = self._book.listed()
-        except PromptCacheError:  # `held` says it
-            found = []
-        return {"batches": found, "held": held, "working": self._book.working}
+            batches = self._book.listed()
+        except PromptCacheError:  # `held` reports it
+            batches = []
+        return {"batches": batches, "held": usage, "working": self._book.working}
 
     @endpoint
     def name_batch(self, request: NameBatch) -> Kept:
-        """Writes what the user calls a batch."""
+        """Renames a batch."""
         self._book.rename(request.key, request.name)
         return {}
 
     @endpoint
     def delete_batches(self, request: SomeBatches) -> DeletedBatches:
-        """Deletes batches for good."""
+        """Deletes batches permanently."""
         return {"deleted": self._book.delete(request.keys)}
 
     @endpoint
     def batch_row(self, request: OneRow) -> RowWhole:
-        """A row with its whole answers, what differs between them, and the verdict of each check."""
+        """Returns a row with whole answers, their differences, and the result of each check."""
         batch, row = self._row(request.key, request.number)
         result = batch.results.get(request.number)
         sides = result.sides if result is not None else {}
@@ -355,11 +354,11 @@ class BatchPage(Page):
         judged = {name: side.judged.faults for name, side in sides.items() if side.judged is not None}
         checks: list[CheckVerdict] = [
             {
-                "check": str(one),
+                "check": str(check),
                 "cached": judged["cached"][at] if "cached" in judged else None,
                 "uncached": judged["uncached"][at] if "uncached" in judged else None,
             }
-            for at, one in enumerate(batch.expectations(row))
+            for at, check in enumerate(batch.expectations(row))
         ]
         both = len(sides) > 1
         return {
@@ -374,7 +373,7 @@ class BatchPage(Page):
 
     @endpoint
     def batch_open(self, request: OpenRow) -> Opened:
-        """The prompt of a row instead of the open workspace, which goes to the shelf."""
+        """Opens a row's prompt; the open workspace becomes a version."""
         batch, row = self._row(request.key, request.number)
         workspace = batch.workspace
         prompt = batch.plan.source(row)
@@ -387,7 +386,7 @@ class BatchPage(Page):
 
     @endpoint
     def batch_file(self, request: BatchFile) -> Exported:
-        """The results of a batch as a file."""
+        """Returns the results of a batch as a file."""
         batch = self._book.find(request.key).batch
         return batch_csv(batch) if request.form == "csv" else batch_json(batch)
 
@@ -419,7 +418,7 @@ class BatchPage(Page):
         return BatchPlan(rows, schema.tree, over, settings, "both"), schema
 
     def _known_choices(self, *of: str | None) -> dict[Chosen, str | None]:
-        """What is known of the choices over these texts; of others it is forgotten."""
+        """Returns the known choices for these texts, and forgets all others."""
         if self._choices[0] != of:
             self._choices = of, {}
         return self._choices[1]
@@ -441,7 +440,7 @@ def _settings(batch: Batch, row: Row) -> Json:
 
 
 def row_own_settings(batch: Batch, row: Row) -> Json:
-    """The settings that a row has of its own."""
+    """Returns the settings of the row itself."""
     settings = _settings(batch, row)
-    found = {name: settings[name] for name in row.settings if name in settings}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    own = {name: settings[name] for name in row.settings if name in settings}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}

@@ -1,4 +1,4 @@
-"""The Benchmark page: sweeps are measured, saved, drawn and exported."""
+"""The Benchmark page: sweeps as in `python -m benchmarks sweep`, with charts and stored reports."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from engine.model.model import Model
 
 ALONE = (
-    "A benchmark is being measured, by itself, so that nothing else is in its times. Wait for its end, or "
-    "stop it on the Benchmark page."
+    "A benchmark is running alone, so that nothing else affects its times. Wait for its end, or stop "
+    "it on the Benchmark page."
 )
-LOADED = "loaded"  # in the place of a model's name: the one that answers
-_PATIENCE_SECONDS = 1.0  # that an estimate waits for the turn to compute
+LOADED = "loaded"  # stands for the current model's name
+_PATIENCE_SECONDS = 1.0  # wait for the engine when estimating
 _BASIS = ("estimated from this machine's speed", "estimated from the last sweep here")
-_SOON = 0.02  # share of a sweep from which on the time left is told by what it took so far
+_SOON = 0.02  # share of a sweep after which its own speed gives the time left
 
 
 @request
 class WantedSweep:
-    """A sweep as it is asked for.
+    """A sweep to measure.
 
     Attributes:
         model: "loaded", or "random:SHAPE".
-        values: its points, as somebody wrote them; none for the usual ones.
+        values: its points as text; "" for the default points.
     """
 
     model: Words = LOADED
@@ -55,25 +55,25 @@ class WantedSweep:
     repeats: Whole = 3
 
     def sweep(self) -> Sweep:
-        """Returns what is measured.
+        """Parses the sweep.
 
         Raises:
-            PromptCacheError: something that cannot be measured.
+            PromptCacheError: the sweep cannot be measured.
         """
         from engine.checkpoint.synthetic import shapes
 
         if self.model != LOADED and self.model.removeprefix(RANDOM) not in shapes():
-            raise PromptCacheError("There is no such model to measure. Choose one from the list.")
+            raise PromptCacheError("There is no such model. Choose one from the list.")
         values = parsed_values(self.axis, self.values)
         return Sweep(self.axis, values, self.cached, self.modules, self.new, self.repeats)
 
 
 @request
 class StartSweep(WantedSweep):
-    """A sweep that begins.
+    """A sweep to start.
 
     Attributes:
-        key: key of the work that begins.
+        key: the key of the new job.
     """
 
     key: Words
@@ -81,18 +81,18 @@ class StartSweep(WantedSweep):
 
 @request
 class NamedReport:
-    """A report that is kept."""
+    """A stored report."""
 
     name: Words
 
 
 @request
 class DrawnReport:
-    """What the chart shows.
+    """The chart's content.
 
     Attributes:
-        name: name of a report that is kept; "" for what is being measured.
-        view: times by way, or what they went into.
+        name: the name of a stored report; "" for the running sweep.
+        view: times by way, or their stages.
     """
 
     name: Words
@@ -100,7 +100,7 @@ class DrawnReport:
 
 
 class AxisWords(TypedDict):
-    """What a sweep changes: its name, what it means, and its usual points."""
+    """A sweep's axis: its name, its meaning, and its default points."""
 
     name: Axis
     meaning: str
@@ -108,7 +108,7 @@ class AxisWords(TypedDict):
 
 
 class ShapeWords(TypedDict):
-    """A model that can be measured: its name, and what it is in words."""
+    """A model shape: its name and a description."""
 
     name: str
     words: str
@@ -128,7 +128,7 @@ class Result(TypedDict):
 
 
 class ReportedSweep(TypedDict):
-    """What was measured."""
+    """The measurements of a sweep."""
 
     axis: Axis
     values: list[int | str]
@@ -140,7 +140,7 @@ class ReportedSweep(TypedDict):
 
 
 class ShownReport(TypedDict):
-    """A report as the page reads it: facts of the model and the machine are objects of words and numbers."""
+    """A report for the page: objects of words and numbers describe the model and the machine."""
 
     sweep: ReportedSweep
     model: Annotated[Json, JsonOf(dict[str, str | int])]
@@ -152,7 +152,7 @@ class ShownReport(TypedDict):
 
 
 class MeasuredSweep(TypedDict):
-    """A sweep so far, the name of its report once it is kept, and about how many seconds are left."""
+    """A sweep so far, the name of its report once stored, and the estimated seconds left."""
 
     name: str
     left_seconds: float | None
@@ -160,7 +160,7 @@ class MeasuredSweep(TypedDict):
 
 
 class Benchmarks(TypedDict):
-    """What can be measured, what was, and the key of what is being measured, "" where nothing is."""
+    """The options, the stored reports, and the key of the running sweep or ""."""
 
     axes: list[AxisWords]
     models: list[ShapeWords]
@@ -169,20 +169,20 @@ class Benchmarks(TypedDict):
 
 
 class KeptReports(TypedDict):
-    """The reports that are kept."""
+    """The stored reports."""
 
     kept: list[KeptReport]
 
 
 class NamedAndShown(TypedDict):
-    """A report that is kept."""
+    """A stored report."""
 
     name: str
     report: Annotated[Json, JsonOf(ShownReport)]
 
 
 class Expected(TypedDict):
-    """About how many seconds a sweep takes, None where nobody can say; how many points it has."""
+    """The estimated seconds of a sweep, None if unknown, and its number of points."""
 
     seconds: float | None
     points: int
@@ -198,12 +198,12 @@ class ReportFiles(TypedDict):
 
 
 class Measuring:
-    """A sweep while it is measured: what a job shows.
+    """A running sweep, as its job shows it.
 
     Attributes:
-        report: what was measured so far; None before the model is there.
-        name: the name under which it is kept.
-        left: about how many seconds are left.
+        report: the measurements so far; None before the model is loaded.
+        name: the stored report's name.
+        left: estimated seconds left.
     """
 
     def __init__(self, left: float | None) -> None:
@@ -211,7 +211,7 @@ class Measuring:
         self.name, self.left = "", left
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for the page."""
+        """Returns the sweep for the page."""
         return {"name": self.name, "left_seconds": self.left, "report": self.report}
 
 
@@ -229,13 +229,13 @@ class BenchmarkPage(Page):
         self._measuring: Measuring | None = None
 
     def build(self) -> None:
-        """Puts the form with the chart, and the table, into the column."""
+        """Adds the form with the chart, and the table."""
         host(self.name)
         host("sweep-table")
 
     @endpoint
     def benchmarks(self, _request: Nothing) -> Benchmarks:
-        """What can be measured, and what was."""
+        """Returns the options and the stored reports."""
         job = self._job
         return {
             "axes": [
@@ -249,20 +249,20 @@ class BenchmarkPage(Page):
 
     @endpoint
     def expect_sweep(self, request: WantedSweep) -> Expected:
-        """About how long a sweep takes."""
+        """Estimates how long a sweep takes."""
         sweep = request.sweep()
         seconds, basis = self._expected(self._parts.engine, request.model, sweep)
         return {"seconds": seconds, "points": len(sweep.values), "basis": basis}
 
     @endpoint
     def start_sweep(self, request: StartSweep) -> JobState[Annotated[Json, JsonOf(MeasuredSweep)]]:
-        """Begins to measure, alone."""
+        """Starts a sweep; no other work runs meanwhile."""
         from app.models.model_fit import require_room
         from app.studio.sweeps.measuring import require_fit
 
         sweep = request.sweep()
         with self._parts.taken() as engine, self._lock:
-            if request.model == LOADED:  # a shape is asked once it is loaded
+            if request.model == LOADED:  # a shape is checked once it is loaded
                 require_fit(engine.model, sweep)
             else:
                 require_room(request.model)
@@ -277,24 +277,24 @@ class BenchmarkPage(Page):
 
     @endpoint
     def show_report(self, request: NamedReport) -> NamedAndShown:
-        """A report that is kept."""
+        """Returns a stored report."""
         return {"name": request.name, "report": self._kept.report(request.name)}
 
     @endpoint
     def remove_report(self, request: NamedReport) -> KeptReports:
-        """Forgets a report."""
+        """Deletes a report."""
         self._kept.remove(request.name)
         return {"kept": self._kept.listed()}
 
     @endpoint
     def report_files(self, request: NamedReport) -> ReportFiles:
-        """A report as the files that the command line writes."""
+        """Returns a report as the files that the command line writes."""
         report = self._kept.report(request.name)
         return {"name": request.name, "json": json.dumps(report, indent=2) + "\n", "csv": as_csv(report)}
 
     @endpoint
     def draw_sweep(self, request: DrawnReport) -> Drawn:
-        """The chart of a report, or of what is being measured; empty while there is none."""
+        """Returns the chart of a report or of the running sweep; empty if there is none."""
         if request.name:
             return {"figure": sent(sweep_chart(self._kept.report(request.name), request.view))}
         measured = self._measuring.report if self._measuring is not None else None
@@ -303,17 +303,17 @@ class BenchmarkPage(Page):
     def _models(self) -> list[ShapeWords]:
         from engine.checkpoint.synthetic import shapes
 
-        found: list[ShapeWords] = [{"name": LOADED, "words": ""}]
+        models: list[ShapeWords] = [{"name": LOADED, "words": ""}]
         if self._parts.opening.there:
             model = self._parts.engine.model
-            found = [{"name": LOADED, "words": f"{model.name}, {model.dtype}, on {model.device}"}]
+            models = [{"name": LOADED, "words": f"{model.name}, {model.dtype}, on {model.device}"}]
         for name, shape in shapes().items():
             size = f"{shape.parameters / 1e9:.1f} billion weights, {shape.bytes / 2**30:.1f} GiB of memory"
-            found.append({"name": f"{RANDOM}{name}", "words": size})
-        return found
+            models.append({"name": f"{RANDOM}{name}", "words": size})
+        return models
 
     def _measure(self, job: Job, engine: Engine, name: str, sweep: Sweep, measuring: Measuring) -> Measuring:
-        """Measures to the end, or until it is stopped; what was measured is kept in either case."""
+        """Measures until the end or a stop; the measurements are stored in either case."""
         from app.studio.sweeps.measuring import Sweeping
 
         began = 0.0
@@ -349,7 +349,7 @@ class BenchmarkPage(Page):
         return load(name)
 
     def _expected(self, engine: Engine, name: str, sweep: Sweep) -> tuple[float | None, str]:
-        """Seconds, and what they go by, in words."""
+        """Returns the estimated seconds, and the basis of the estimate in words."""
         from app.studio.sweeps.measuring import pace, pace_of_shape, total, width
         from engine.checkpoint.synthetic import shapes
 
@@ -363,6 +363,6 @@ class BenchmarkPage(Page):
         if known is None:
             with engine.computing.step(_PATIENCE_SECONDS) as came:
                 if not came:
-                    return None, "other work goes on just now"
+                    return None, "other work is running"
                 known = self._paces[model.fingerprint] = pace(model)
         return total(width(model), sweep) / known, _BASIS[measured]

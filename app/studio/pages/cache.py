@@ -1,4 +1,4 @@
-"""The Cache page: the store as it is, and the same functions as `pml cache`."""
+"""The Cache page: the store's state, and the functions of `pml cache`."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from engine.store.index.listing import Sums, Wanted
 
 STORE = "engine.store"
-ROWS = 100  # segments on a page of the list
+ROWS = 100  # segments per page of the list
 MODULES_SHOWN = 300  # in the map of bytes
-LATEST = 50  # of what went, of what was missing, and of what would go next
+LATEST = 50  # evictions, misses and next evictions to list
 Policy = Literal["lru", "cost"]
 Order = Literal["schema", "path", "scope", "model", "tokens", "bytes", "tier", "hits", "last_used"]
 
 
 @request
 class WantedSegments:
-    """Segments that have all of the words.
+    """Segments that match all words.
 
     Attributes:
-        schema: of these schemas only, as a row names them; None for any.
-        path: of these modules only, likewise.
+        schema: only segments of this schema; None for any.
+        path: only segments of this module; None for any.
     """
 
     words: tuple[Words, ...] = ()
@@ -47,7 +47,7 @@ class SegmentPage(WantedSegments):
     """A page of the list.
 
     Attributes:
-        start: how many segments come before it.
+        start: the number of segments before it.
     """
 
     order: Order = "last_used"
@@ -57,14 +57,14 @@ class SegmentPage(WantedSegments):
 
 @request
 class DeleteSegments:
-    """Segments by their keys."""
+    """Keys of segments."""
 
     keys: tuple[Words, ...]
 
 
 @request
 class PinSchema:
-    """A schema whose segments stay, or need not stay any more."""
+    """A schema to pin or unpin."""
 
     schema: Words
     pinned: Flag
@@ -79,10 +79,10 @@ class StoreSize:
 
 @request
 class VerifyStore:
-    """Whether what is damaged is set right.
+    """A verification, with or without repair.
 
     Attributes:
-        key: key of the work that begins, or of what goes on already.
+        key: the key of the new or running job.
     """
 
     key: Words
@@ -90,7 +90,7 @@ class VerifyStore:
 
 
 class SegmentRow(TypedDict):
-    """A segment of the store. Times in seconds since 1970; `seconds` is how long computing it took."""
+    """A segment of the store. Times in seconds since 1970; `seconds` is its computing time."""
 
     key: str
     schema: str
@@ -107,7 +107,7 @@ class SegmentRow(TypedDict):
 
 
 class SegmentSums(TypedDict):
-    """What segments come to; `seconds` is how long computing them took."""
+    """Totals of segments; `seconds` is their computing time."""
 
     segments: int
     bytes: int
@@ -117,7 +117,7 @@ class SegmentSums(TypedDict):
 
 
 class SegmentList(TypedDict):
-    """A page of the list, and what all of the list come to."""
+    """A page of the list, and the totals of the whole list."""
 
     rows: list[SegmentRow]
     all: SegmentSums
@@ -131,7 +131,7 @@ class SegmentKeys(TypedDict):
 
 
 class Weighed(TypedDict):
-    """What segments come to; keys of those that a pin keeps, and the schemas that are pinned."""
+    """Totals of segments, the keys of pinned ones, and the pinned schemas."""
 
     all: SegmentSums
     pinned: list[str]
@@ -139,7 +139,7 @@ class Weighed(TypedDict):
 
 
 class ModuleBytes(TypedDict):
-    """A module in the map of bytes; without a path all that are too small to be drawn."""
+    """A module in the map of bytes; without path, all modules that are too small to draw."""
 
     schema: str
     path: str | None
@@ -148,7 +148,7 @@ class ModuleBytes(TypedDict):
 
 
 class Missing(TypedDict):
-    """A segment that was asked for and not there, why, and when it had gone where that is known."""
+    """A missing segment, the reason, and the time of its eviction if known."""
 
     at: float
     key: str
@@ -162,7 +162,7 @@ class Missing(TypedDict):
 
 
 class NextOut(TypedDict):
-    """A segment that would go."""
+    """A segment that would be evicted."""
 
     key: str
     schema: str | None
@@ -174,9 +174,9 @@ class NextOut(TypedDict):
 
 
 class WouldGo(TypedDict):
-    """What would go for some bytes more: all of it, and the first of it in the order of its going.
+    """Evictions for a given number of further bytes: totals, and the first of them in order.
 
-    `spare` bytes of the budget are free now; `missing` are lacking even when all of it is gone.
+    `spare` bytes of the budget are free; `missing` bytes lack even after all evictions.
     """
 
     total: Annotated[Json, JsonOf(named=f"{STORE}:Removed")]
@@ -188,14 +188,14 @@ class WouldGo(TypedDict):
 
 
 class MemoryUse(TypedDict):
-    """Bytes in memory, and the most of them."""
+    """Bytes in memory, and the maximum."""
 
     bytes: int
     budget: int
 
 
 class Eviction(TypedDict):
-    """A segment that went, and why."""
+    """An evicted segment, and the reason."""
 
     at: float
     key: str
@@ -206,7 +206,7 @@ class Eviction(TypedDict):
 
 
 class StoreState(TypedDict):
-    """The store as it is."""
+    """The store's state."""
 
     modules: Annotated[list[Json], JsonOf(list[ModuleBytes])]
     schemas: list[str]
@@ -221,20 +221,20 @@ class StoreState(TypedDict):
 
 
 class Gone(TypedDict):
-    """What was removed."""
+    """Removed segments."""
 
     removed: Annotated[Json, JsonOf(named=f"{STORE}:Removed")]
 
 
 class Surplus(TypedDict):
-    """What a budget would evict now, and the bytes of what pins keep."""
+    """What a budget would evict now, and the bytes of pinned segments."""
 
     surplus: Annotated[Json, JsonOf(named=f"{STORE}:Removed")]
     pinned: int
 
 
 class Pins(TypedDict):
-    """The schemas whose segments stay, and when that ends, in seconds since 1970, where it does."""
+    """The pinned schemas, and the end of each pin in seconds since 1970, if any."""
 
     pins: list[str]
     pinned_until: dict[str, float]
@@ -248,12 +248,12 @@ class CachePage(Page):
     def __init__(self, parts: Parts) -> None:
         self._parts, self._jobs = parts, parts.jobs
         self._verifying: Job | None = None
-        self._repairing = False  # whether that sets right what is damaged
+        self._repairing = False  # whether the running verification repairs
         self._lock = threading.Lock()
 
     @endpoint
     def cache_state(self, _request: Nothing) -> StoreState:
-        """Totals, bytes by module, pins, what went, what was missing, and what does not fit."""
+        """Returns totals, bytes by module, pins, evictions, misses, and segments that do not fit."""
         engine = self._parts.engine
         store, memory_tier = engine.store, engine.memory_tier
         engine.segment_cache.count_answers()
@@ -274,16 +274,16 @@ class CachePage(Page):
 
     @endpoint
     def cache_list(self, request: SegmentPage) -> SegmentList:
-        """A page of the segments, each with the tier that it is in."""
-        store, held = self._parts.engine.store, self._parts.engine.memory_tier.keys()
+        """Returns a page of segments with their tiers."""
+        store, in_memory = self._parts.engine.store, self._parts.engine.memory_tier.keys()
         store.finish_writing()
-        found = store.listing.page(
+        page = store.listing.page(
             self._wanted(request),
             request.order,
             down=request.down,
             start=request.start,
             limit=ROWS,
-            held=held,
+            held=in_memory,
         )
         rows: list[SegmentRow] = [
             {
@@ -300,19 +300,19 @@ class CachePage(Page):
                 "pinned": row.pinned,
                 "tier": row.tier,
             }
-            for row in found.rows
+            for row in page.rows
         ]
-        return {"rows": rows, "all": _sums(found.all), "most": ROWS}
+        return {"rows": rows, "all": _sums(page.all), "most": ROWS}
 
     @endpoint
     def cache_keys(self, request: WantedSegments) -> SegmentKeys:
-        """The keys of all segments that have the words, on whatever page they are."""
-        wanted, held = self._wanted(request), self._parts.engine.memory_tier.keys()
-        return {"keys": self._parts.engine.store.listing.keys(wanted, held)}
+        """Returns the keys of all segments that match, on every page."""
+        query, in_memory = self._wanted(request), self._parts.engine.memory_tier.keys()
+        return {"keys": self._parts.engine.store.listing.keys(query, in_memory)}
 
     @endpoint
     def cache_weigh(self, request: DeleteSegments) -> Weighed:
-        """What deleting segments takes away, and which of them somebody has pinned."""
+        """Returns the totals of segments to delete, and the pinned ones among them."""
         from engine.store.index.listing import Sums
 
         store = self._parts.engine.store
@@ -327,15 +327,15 @@ class CachePage(Page):
 
     @endpoint
     def cache_next(self, request: StoreSize) -> WouldGo:
-        """What the budget would evict for so many bytes more, in its order; nothing is removed."""
-        found = self._parts.engine.store.next_out(int(request.bytes), LATEST)
+        """Returns what the budget would evict for further bytes, in order; removes nothing."""
+        next_out = self._parts.engine.store.next_out(int(request.bytes), LATEST)
         return {
-            "total": found.total.to_json(),
-            "first": list(found.first),
-            "budget": found.budget,
-            "spare": found.spare,
-            "missing": found.missing,
-            "policy": found.policy,
+            "total": next_out.total.to_json(),
+            "first": list(next_out.first),
+            "budget": next_out.budget,
+            "spare": next_out.spare,
+            "missing": next_out.missing,
+            "policy": next_out.policy,
         }
 
     @staticmethod
@@ -346,19 +346,19 @@ class CachePage(Page):
 
     @endpoint
     def cache_delete(self, request: DeleteSegments) -> Gone:
-        """Deletes segments, pinned ones too; a prompt that needs them computes them again."""
+        """Deletes segments, including pinned ones; prompts recompute them."""
         removed = self._parts.engine.store.remove(request.keys)
         self._parts.engine.memory_tier.drop(request.keys)
         return {"removed": removed.to_json()}
 
     @endpoint
     def cache_pin(self, request: PinSchema) -> Pins:
-        """Pins the segments of a schema, or takes the pin away."""
+        """Pins or unpins the segments of a schema."""
         store = self._parts.engine.store
         if not request.schema:
-            raise PromptCacheError("Name the schema whose segments should stay.")
+            raise PromptCacheError("Name the schema to pin.")
         if request.pinned:
-            store.finish_writing()  # what the latest answer uses is written down behind it
+            store.finish_writing()  # segments of the latest answer are written after it
             store.settings.pin(request.schema)
         else:
             store.settings.unpin(request.schema)
@@ -371,27 +371,27 @@ class CachePage(Page):
 
     @endpoint
     def cache_surplus(self, request: StoreSize) -> Surplus:
-        """What a budget of this size would evict; nothing is removed."""
+        """Returns what a budget of this size would evict; removes nothing."""
         store = self._parts.engine.store
         removed = store.surplus(int(request.bytes))
         return {"surplus": removed.to_json(), "pinned": store.settings.pinned_bytes}
 
     @endpoint
     def cache_budget(self, request: StoreSize) -> Gone:
-        """Sets the most that the store may take, for good."""
+        """Sets the store's budget permanently."""
         return self._gone(self._parts.engine.store.set_budget(int(request.bytes)))
 
     def _gone(self, removed: Removed) -> Gone:
-        """What was evicted from the disk goes from memory too, so that it is stored again when it is used."""
-        held = self._parts.engine.memory_tier.keys()
-        self._parts.engine.memory_tier.drop(held - self._parts.engine.store.contains(held))
+        """Removes segments evicted from disk from memory too, so that the next use stores them again."""
+        in_memory = self._parts.engine.memory_tier.keys()
+        self._parts.engine.memory_tier.drop(in_memory - self._parts.engine.store.contains(in_memory))
         return {"removed": removed.to_json()}
 
     @endpoint
     def cache_verify(
         self, request: VerifyStore
     ) -> JobState[Annotated[Json, JsonOf(named=f"{STORE}:Verified")]]:
-        """Begins to read every file and compare it with the index, or joins who does so already."""
+        """Starts to compare every file with the index, or joins a running verification."""
         store, repair = self._parts.engine.store, request.repair
 
         def verify(job: Job) -> Verified:
@@ -403,7 +403,7 @@ class CachePage(Page):
                 self._repairing = repair
             elif repair and not self._repairing:
                 raise PromptCacheError(
-                    "The cache is being verified, without repair. Wait for its end, or stop it; then repair."
+                    "A verification without repair is running. Wait for its end, or stop it; then repair."
                 )
             else:
                 self._jobs.join(request.key, self._verifying)
@@ -430,6 +430,6 @@ def _missing(row: dict[str, Any]) -> Missing:
         "bytes": row["bytes"],
         "ms": row["ms"],
         "reason": row["reason"],
-        "meaning": known.meaning if known is not None else "The store does not know why",
+        "meaning": known.meaning if known is not None else "Unknown reason",
         "gone_at": row["gone_at"],
     }

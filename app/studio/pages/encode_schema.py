@@ -1,4 +1,4 @@
-"""Every module of a schema, encoded as work that the page follows and stops."""
+"""Encodes every module of a schema as a background job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EncodedAll:
-    """What encoding a schema took, as work tells it."""
+    """The result of encoding a schema."""
 
     report: EncodeReport
 
@@ -26,17 +26,17 @@ class EncodedAll:
 
 
 def encode_all(job: Job, schema: PreparedSchema, scope: Scope) -> EncodedAll:
-    """Computes and stores every segment of a schema that is not there yet.
+    """Computes and stores every missing segment of a schema.
 
     Args:
-        job: is told how far it is, and stops it.
+        job: reports progress and stops the work.
         schema: the schema to encode.
-        scope: what modules see while they are encoded.
+        scope: the attention scope of modules.
 
     Raises:
-        StoppedError: somebody asked the work to stop; what was computed before stays.
+        StoppedError: the job was stopped; finished segments remain.
         PromptError: a module does not fit the context window.
-        SettingsError: under the scope `scaffold` nothing can be encoded without a prompt.
+        SettingsError: the scope `scaffold` needs a prompt.
     """
     listener = Listener(stopped=lambda: job.stopping)
     try:

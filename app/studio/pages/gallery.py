@@ -1,4 +1,4 @@
-"""The Gallery: the samples, each ready to run."""
+"""The Gallery: samples that are ready to run."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class GalleryPage(Page):
 
     @endpoint
     def list_samples(self, _request: Nothing) -> Gallery:
-        """The samples with their prompts in a few words."""
+        """Returns the samples with summaries of their prompts."""
         return {"samples": self._library.gallery()}

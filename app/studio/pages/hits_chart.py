@@ -1,4 +1,4 @@
-"""The chart of requests: what of each prompt was read, written and computed, and what of all was read."""
+"""The chart of requests: cached, written and computed tokens of each prompt, and the cached share."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from app.server.core.usage import Usage
 from app.studio.web.chart import CACHED, MID_GREY, NEW, framed
 from engine.base.stopwatch import milliseconds
 
-ROOM = 12  # requests for which there is room at least: a single one is no wall
-FEW = 40  # that have room for a border between them
-TICKS = 5  # times at the axis at most, which fit on a telephone
-COMPUTED: Final = "rgba(118,128,143,.38)"  # the grey of what is not cached, behind the line
-RUNNING: Final = "read of all so far"
+ROOM = 12  # minimum slots, so that a single bar stays narrow
+FEW = 40  # bars with a line between them
+TICKS = 5  # maximum time labels; they fit on a phone
+COMPUTED: Final = "rgba(118,128,143,.38)"  # grey for tokens that are not cached
+RUNNING: Final = "cached share so far"
 _PARTS: Final[tuple[tuple[str, str, Callable[[Usage], int]], ...]] = (
     ("read", CACHED, lambda usage: usage.read),
-    ("written: computed and kept", NEW, lambda usage: usage.written),
-    ("computed, not kept", COMPUTED, lambda usage: usage.rest),
+    ("written: computed and stored", NEW, lambda usage: usage.written),
+    ("computed, not stored", COMPUTED, lambda usage: usage.rest),
 )
-"""What each colour says, as the legend of the page has it; told apart by who sees no red, green or blue."""
+"""The meaning of each colour as in the page's legend, distinct for colour-blind readers."""
 
 
 def hits_chart(requests: Sequence[Request]) -> go.Figure:
-    """The figure of these requests, oldest first; those whose tokens are not known are left out."""
+    """Returns the chart of these requests, oldest first, without those of unknown tokens."""
     figure = go.Figure()
-    known = [(one, usage) for one in requests if (usage := one.usage) is not None and usage.prompt]
+    known = [(bar, usage) for bar in requests if (usage := bar.usage) is not None and usage.prompt]
     if not known:
         return figure
     places = list(range(1, len(known) + 1))
-    told = [_hover(one, usage) for one, usage in known]
+    texts = [_hover(bar, usage) for bar, usage in known]
     for name, colour, of in _PARTS:
         figure.add_bar(
             name=name,
             x=places,
             y=[100 * of(usage) / usage.prompt for _, usage in known],
             marker={"color": colour, "line": {"width": 0}},
-            hovertext=told,
+            hovertext=texts,
             hovertemplate="%{hovertext}<extra></extra>",
         )
     read = prompt = 0
@@ -61,12 +61,12 @@ def hits_chart(requests: Sequence[Request]) -> go.Figure:
         hovertext=words,
         hovertemplate="%{hovertext}<extra></extra>",
     )
-    _style(figure, [one for one, _ in known])
+    _style(figure, [bar for bar, _ in known])
     return figure
 
 
 def _hover(one: Request, usage: Usage) -> str:
-    """What a bar says; plotly reads markup in it, so words of others are escaped."""
+    """Returns a bar's hover text, escaped because plotly reads markup."""
     share = f"of {usage.prompt:,} tokens {usage.read:,} read ({100 * usage.read / usage.prompt:.0f}%)"
     parts = f"{share}, {usage.written:,} written, {usage.rest:,} computed"
     first = [] if one.ttft_ms is None else [f"first token {milliseconds(one.ttft_ms)}"]

@@ -1,4 +1,4 @@
-"""The Models page: the loaded model, and another in its place."""
+"""The Models page: the loaded model, and the switch to another one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.model.model_info import Look
 
 DTYPES = {
-    "auto": "what suits the model and the device",
+    "auto": "chosen for the model and the device",
     "fp32": "32 bits",
     "bf16": "16 bits, the range of fp32",
     "fp16": "16 bits, half precision",
@@ -42,7 +42,7 @@ DTYPES = {
 
 @request
 class WantedModel:
-    """A model as it is asked for.
+    """A model to load.
 
     Attributes:
         name: "demo", "random:SHAPE", a folder or a GGUF file, or a Hugging Face id.
@@ -55,7 +55,7 @@ class WantedModel:
     quantize: Literal["none", "int8", "int4"] = "none"
 
     def choice(self) -> ModelChoice:
-        """Returns it as models are opened.
+        """Returns the model's options.
 
         Raises:
             PromptCacheError: there is no name.
@@ -70,13 +70,13 @@ class WantedModel:
 
 @request
 class SwitchModel(WantedModel):
-    """A model that is to answer.
+    """A model to switch to.
 
     Attributes:
-        key: key of the work that begins.
-        running: whether what the former one computes ends first, or is stopped.
-        apart: whether the former one may go before the other is loaded.
-        fetch: whether files may be fetched from the Hugging Face hub.
+        key: the key of the new job.
+        running: whether runs of the previous model finish or stop.
+        apart: whether the previous model may be closed before the new one is loaded.
+        fetch: whether to download files from the Hugging Face hub.
     """
 
     key: Words
@@ -87,10 +87,10 @@ class SwitchModel(WantedModel):
 
 @request
 class LookAtModel(WantedModel):
-    """A model that may be loaded.
+    """A model to inspect.
 
     Attributes:
-        ask: whether the Hugging Face hub is asked about it.
+        ask: whether to query the Hugging Face hub.
     """
 
     ask: Flag = False
@@ -98,19 +98,19 @@ class LookAtModel(WantedModel):
 
 @request
 class ForgetModel:
-    """A model that was loaded before."""
+    """A recent model to remove from the list."""
 
     name: Words
 
 
 class RecentList(TypedDict):
-    """The models that were loaded before, latest first."""
+    """The recent models, latest first."""
 
     recent: list[Annotated[Json, JsonOf(ModelChoice)]]
 
 
 class Option(TypedDict):
-    """A value that can be chosen: what it means, and why it cannot be chosen here, "" where it can."""
+    """An option: its meaning, and why it is unavailable here or ""."""
 
     value: str
     meaning: str
@@ -118,7 +118,7 @@ class Option(TypedDict):
 
 
 class ModelOptions(TypedDict):
-    """What can be chosen besides the model."""
+    """The options besides the model."""
 
     device: list[Option]
     dtype: list[Option]
@@ -127,7 +127,7 @@ class ModelOptions(TypedDict):
 
 
 class CatalogueModel(TypedDict):
-    """A real model that can be fetched by its name; `bytes` are those of its file."""
+    """A real model that can be downloaded by name; `bytes` is its file size."""
 
     name: str
     title: str
@@ -139,9 +139,9 @@ class CatalogueModel(TypedDict):
 
 
 class ModelsState(TypedDict):
-    """The loaded model, what can be chosen, the switch that goes on, and other work that does.
+    """The loaded model, the options, the running switch, and other running work.
 
-    Without a first model nothing can be chosen yet.
+    There are no options before the first model is loaded.
     """
 
     loaded: ModelDetails | None
@@ -155,7 +155,7 @@ class ModelsState(TypedDict):
 
 
 class Looked(TypedDict):
-    """What was found under a name; no `look` where it cannot be loaded, or only the hub may know it."""
+    """The model of a name; no `look` if it cannot be loaded, or the hub must be queried."""
 
     look: ModelLook | None
     absent: bool
@@ -169,7 +169,7 @@ class KnownTable(TypedDict):
 
 
 class SchemaModule(TypedDict):
-    """A module's own tokens and bytes, and where its segments are."""
+    """A module's own tokens and bytes, and the tiers of its segments."""
 
     path: str
     tokens: int
@@ -178,7 +178,7 @@ class SchemaModule(TypedDict):
 
 
 class SchemaSizes(TypedDict):
-    """What a schema takes in the loaded model, every module once; budgets of memory and of the disk."""
+    """The size of a schema in the loaded model, each module once; the budgets of memory and disk."""
 
     model: str
     name: str
@@ -201,71 +201,71 @@ class ModelsPage(Page):
 
     @endpoint
     def models_state(self, _request: Nothing) -> ModelsState:
-        """The loaded model, what can be chosen, and the switch that goes on."""
+        """Returns the loaded model, the options, and the running switch."""
         parts = self._parts
         switch, begun = parts.switching.under_way, parts.opening.number > 0
         return {
             "loaded": details(parts.engine.model) if parts.opening.there else None,
             "wanted": asdict(parts.switching.choice),
-            "options": offered() if begun else None,  # torch is there by then
+            "options": offered() if begun else None,  # torch is loaded by then
             "switching": switch.state() if switch is not None else None,
             "running": sum(job is not switch for job in parts.jobs.under_way),
-            "recent": [asdict(one) for one in parts.switching.recent.kept()],
+            "recent": [asdict(choice) for choice in parts.switching.recent.kept()],
             "catalogue": catalogue() if begun else [],
             "shapes": shapes() if begun else [],
         }
 
     @endpoint
     def look_at_model(self, request: LookAtModel) -> Looked:
-        """What is under a name and whether it fits; the hub is asked only where that is wanted."""
+        """Inspects a model and whether it fits; queries the hub only on request."""
         self._require_begun()
         from engine.model.model_info import AbsentError
 
         try:
-            look, found = self._fit(request.choice(), ask=request.ask)
+            look, fit = self._fit(request.choice(), ask=request.ask)
         except AbsentError as absent:
             return {"look": None, "absent": True, "sentence": str(absent)}
         except ModelError as error:
             return {"look": None, "absent": False, "sentence": in_page_words(str(error))}
-        return {"look": look_json(look, found), "absent": False, "sentence": found.sentence}
+        return {"look": look_json(look, fit), "absent": False, "sentence": fit.sentence}
 
     @endpoint
     def switch_model(self, request: SwitchModel) -> JobState[Annotated[Json, JsonOf(Switched)]]:
-        """Begins to load another model; it answers once it is there."""
+        """Starts to load another model; it answers once it is loaded."""
         self._require_begun()
         from engine.model.model_info import AbsentError
 
         choice = request.choice()
         try:
             try:
-                _, found = self._fit(choice, ask=False)
+                _, fit = self._fit(choice, ask=False)
             except AbsentError:
                 if not request.fetch:
                     raise
-                _, found = self._fit(choice, ask=True)
+                _, fit = self._fit(choice, ask=True)
         except ModelError as error:
             raise PromptCacheError(in_page_words(str(error))) from error
-        if found.verdict == "refused" or (found.verdict == "apart" and not request.apart):
-            raise PromptCacheError(found.sentence)
-        apart = found.verdict == "apart"
+        if fit.verdict == "refused" or (fit.verdict == "apart" and not request.apart):
+            raise PromptCacheError(fit.sentence)
+        apart = fit.verdict == "apart"
         job: Job = self._parts.switching.start(request.key, choice, request.running, apart=apart)
         return job.state()
 
     @endpoint
     def forget_model(self, request: ForgetModel) -> RecentList:
-        """Takes a model out of the recent ones; nothing of it is deleted."""
+        """Removes a model from the recent ones; its files remain."""
         self._parts.switching.recent.remove(request.name)
-        return {"recent": [asdict(one) for one in self._parts.switching.recent.kept()]}
+        return {"recent": [asdict(choice) for choice in self._parts.switching.recent.kept()]}
 
     @endpoint
     def known_models(self, _request: Nothing) -> KnownTable:
-        """What one token takes in well-known models."""
+        """Returns the bytes per token in well-known models."""
         self._require_begun()
         return {"models": known_rows()}
 
     @endpoint
     def schema_sizes(self, request: Texts) -> SchemaSizes:
-        """What the schema takes in the loaded model, every module once."""
+        """Returns the schema's size in the loaded model, each module once."""
         base = self._parts.library.base_of(request.origin)
         if not self._parts.documents.schema(request.schema, base).ok:
             raise PromptCacheError("The schema has errors. Fix them on the Author page, then try again.")
@@ -278,8 +278,8 @@ class ModelsPage(Page):
             "model": engine.model.name,
             "name": prepared.name,
             "modules": [
-                {"path": one.path, "tokens": one.tokens, "bytes": one.bytes, "cached": one.cached}
-                for one in layout.modules
+                {"path": size.path, "tokens": size.tokens, "bytes": size.bytes, "cached": size.cached}
+                for size in layout.modules
             ],
             "anonymous_tokens": layout.anonymous_tokens,
             "tokens": tokens,
@@ -290,56 +290,56 @@ class ModelsPage(Page):
         }
 
     def _require_begun(self) -> None:
-        """Refuses what needs torch, which comes with the first model."""
+        """Rejects requests that need torch, which loads with the first model."""
         if not self._parts.opening.number:
-            raise PromptCacheError("The model is still being loaded. Try again in a moment.")
+            raise PromptCacheError("The model is still loading. Try again in a moment.")
 
     def _fit(self, choice: ModelChoice, *, ask: bool) -> tuple[Look, Fit]:
         from app.models.model_fit import Beside, fit
         from engine.model.model_info import look, look_up
 
         find = look_up if ask else look
-        found = find(choice.name, device=choice.device, dtype=choice.dtype, quantize=choice.quantize)
-        there = self._parts.opening.there
-        return found, fit(found, Beside(*self._parts.switching.beside) if there else None)
+        model = find(choice.name, device=choice.device, dtype=choice.dtype, quantize=choice.quantize)
+        loaded = self._parts.opening.there
+        return model, fit(model, Beside(*self._parts.switching.beside) if loaded else None)
 
 
 def catalogue() -> list[CatalogueModel]:
-    """Real models that can be fetched, and whether they are here."""
+    """Returns real models to download, and whether their files are present."""
     from engine.checkpoint.model_catalogue import CATALOGUE, here
 
     return [
         {
-            "name": one.name,
-            "title": one.title,
-            "bytes": one.bytes,
-            "format": one.format,
-            "licence": one.licence,
-            "about": one.about,
-            "here": here(one.name) is not None,
+            "name": model.name,
+            "title": model.title,
+            "bytes": model.bytes,
+            "format": model.format,
+            "licence": model.licence,
+            "about": model.about,
+            "here": here(model.name) is not None,
         }
-        for one in CATALOGUE.values()
+        for model in CATALOGUE.values()
     ]
 
 
 def shapes() -> list[str]:
-    """Names of models of random weights."""
+    """Returns names of models with random weights."""
     from engine.checkpoint.synthetic import shapes as named
 
-    return [f"{RANDOM}{one}" for one in named()]
+    return [f"{RANDOM}{shape}" for shape in named()]
 
 
 def offered() -> ModelOptions:
-    """What can be chosen besides the model, and what this machine cannot do."""
+    """Returns the options besides the model, with those that this machine lacks."""
     from engine.model.devices import missing
 
     lacking = missing()
     return {
         "device": [
-            {"value": one, "meaning": words, "why_not": lacking.get(one, "")}
-            for one, words in DEVICES.items()
+            {"value": key, "meaning": words, "why_not": lacking.get(key, "")}
+            for key, words in DEVICES.items()
         ],
-        "dtype": [{"value": one, "meaning": words, "why_not": ""} for one, words in DTYPES.items()],
-        "weights": [{"value": one, "meaning": words, "why_not": ""} for one, words in WEIGHTS.items()],
-        "quantize": [{"value": one, "meaning": words, "why_not": ""} for one, words in QUANTIZATIONS.items()],
+        "dtype": [{"value": key, "meaning": words, "why_not": ""} for key, words in DTYPES.items()],
+        "weights": [{"value": key, "meaning": words, "why_not": ""} for key, words in WEIGHTS.items()],
+        "quantize": [{"value": key, "meaning": words, "why_not": ""} for key, words in QUANTIZATIONS.items()],
     }

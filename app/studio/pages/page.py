@@ -1,4 +1,4 @@
-"""What a page of the studio is, and the elements that its scripts fill."""
+"""The base class of pages, and the elements that their scripts fill."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from app.studio.workspace.page_state import Parts
 
 
 class Page(Endpoints):
-    """One page. Its script is `assets/studio/pages/NAME.js`, its style sheet `NAME.css` beside it.
+    """One page. Its script is `assets/studio/pages/NAME.js`, its style sheet `NAME.css` in the same folder.
 
     Attributes:
-        name: the page's name in its address, and that of its files.
-        title: the title in the rail.
+        name: the page's name in URLs and file names.
+        title: the title in the navigation.
     """
 
     name: ClassVar[str]
@@ -26,12 +26,12 @@ class Page(Endpoints):
     def __init__(self, parts: Parts) -> None: ...
 
     def build(self) -> None:
-        """Puts its elements into the page's column."""
+        """Adds the page's elements to its column."""
         host(self.name)
 
 
 def host(part: str, *, told: str = "", **options: Any) -> gr.HTML:
-    """An element that our JavaScript fills. Its template never changes, so Gradio never renders it again.
+    """Returns an element that our JavaScript fills. Its template is constant, so Gradio never re-renders it.
 
     Args:
         part: the element's name.

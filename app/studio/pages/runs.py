@@ -1,4 +1,4 @@
-"""The Runs page: every run of this user, found again, named, compared, shared and opened."""
+"""The Runs page: finds, names, compares, shares and opens the user's runs."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ MOST_BESIDE = 8
 
 @request
 class SomeRuns:
-    """Runs by their ids."""
+    """Ids of runs."""
 
     ids: tuple[Words, ...]
 
 
 @request
 class ShareRuns(SomeRuns):
-    """Runs for somebody else, in one file."""
+    """Runs to export in one file."""
 
     form: Literal["html", "json"]
 
 
 @request
 class LabelRun:
-    """What the user calls a run, and notes on it; what is left out stays."""
+    """A run's new name or note; None leaves the current value."""
 
     id: Words
     name: Words | None = None
@@ -49,14 +49,14 @@ class LabelRun:
 
 @request
 class FindRuns:
-    """Words that stand in the documents or answers of a run."""
+    """Words to find in the documents or answers of runs."""
 
     words: Words
 
 
 @request
 class ImportRuns:
-    """A file of runs, as the browser has read it."""
+    """A file of runs that the browser read."""
 
     name: Words
     text: Words
@@ -64,13 +64,13 @@ class ImportRuns:
 
 @request
 class RestoreRun(Shelve):
-    """A run whose documents and settings are to be open."""
+    """A run whose documents and settings to open."""
 
     id: Words
 
 
 class KeptRuns(TypedDict):
-    """Every run of this user, the newest first; how full their file is."""
+    """Every run of this user, newest first; the size of the database."""
 
     runs: list[RunSummary]
     held: RunsHeld
@@ -83,13 +83,13 @@ class FoundRuns(TypedDict):
 
 
 class RunsBeside(TypedDict):
-    """Runs side by side."""
+    """Compared runs."""
 
     runs: list[RunBeside]
 
 
 class DeletedRuns(TypedDict):
-    """How many runs went."""
+    """The number of deleted runs."""
 
     deleted: int
 
@@ -103,14 +103,14 @@ class SharedRuns(TypedDict):
 
 
 class ImportedRuns(TypedDict):
-    """How many runs a file holds, and how many of them are new here."""
+    """The number of runs in a file, and how many of them are new."""
 
     read: int
     added: int
 
 
 class Labelled(TypedDict):
-    """The run is called so now."""
+    """Confirms the new name or note."""
 
     run: NotRequired[RunSummary]
 
@@ -124,48 +124,48 @@ class RunsPage(Page):
         self._kept, self._drafts, self._library = parts.kept, parts.drafts, parts.library
 
     def build(self) -> None:
-        """Puts the filter with the chart, and the list, into the column."""
+        """Adds the filter with the chart, and the list."""
         host(self.name)
         host("runslist")
 
     @endpoint
     def draw_runs(self, request: SomeRuns) -> Drawn:
-        """The chart of some runs; those that are not kept any more are left out."""
+        """Returns the chart of some runs, without deleted ones."""
         ids = set(request.ids)
         return {"figure": sent(runs_chart([run for run in self._kept.summaries() if run["id"] in ids][::-1]))}
 
     @endpoint
     def list_runs(self, _request: Nothing) -> KeptRuns:
-        """Every run that is kept; where the file cannot be read, what there is to say of it."""
-        held = self._kept.held()
-        return {"runs": self._kept.summaries() if held["runs"] else [], "held": held}
+        """Returns every stored run, or the problem with the database."""
+        usage = self._kept.held()
+        return {"runs": self._kept.summaries() if usage["runs"] else [], "held": usage}
 
     @endpoint
     def find_runs(self, request: FindRuns) -> FoundRuns:
-        """The runs in whose documents or answers all of the words stand."""
+        """Returns the runs whose documents or answers contain all words."""
         return {"ids": self._kept.holding(request.words.split())}
 
     @endpoint
     def label_run(self, request: LabelRun) -> Labelled:
-        """Writes a name or a note."""
+        """Sets a name or a note."""
         self._kept.label(request.id, name=request.name, note=request.note)
         return {"run": self._kept.find([request.id])[0].summary()}
 
     @endpoint
     def compare_runs(self, request: SomeRuns) -> RunsBeside:
-        """Runs side by side, the first as what the others are compared with."""
+        """Compares the first run with the others."""
         if not 1 <= len(request.ids) <= MOST_BESIDE:
-            raise PromptCacheError(f"At most {MOST_BESIDE} runs fit side by side. Choose fewer.")
+            raise PromptCacheError(f"At most {MOST_BESIDE} runs can be compared. Choose fewer.")
         return {"runs": beside(self._kept.find(request.ids))}
 
     @endpoint
     def delete_runs(self, request: SomeRuns) -> DeletedRuns:
-        """Deletes runs for good."""
+        """Deletes runs permanently."""
         return {"deleted": self._kept.delete(request.ids)}
 
     @endpoint
     def share_runs(self, request: ShareRuns) -> SharedRuns:
-        """Runs as one file."""
+        """Exports runs as one file."""
         records = self._kept.find(request.ids)
         if not records:
             raise PromptCacheError("Choose the runs to share first.")
@@ -176,13 +176,13 @@ class RunsPage(Page):
 
     @endpoint
     def import_runs(self, request: ImportRuns) -> ImportedRuns:
-        """Adds the runs of a file, all or none of them."""
+        """Imports the runs of a file, all or none."""
         records = from_text(request.text, request.name)
         return {"read": len(records), "added": self._kept.bring(records)}
 
     @endpoint
     def restore_run(self, request: RestoreRun) -> Opened:
-        """The documents and settings of a run instead of the open ones, which go to the shelf."""
+        """Opens a run's documents and settings; the open ones become a version."""
         record = self._kept.find([request.id])[0]
         again = reopened(record, self._library.base_of(record.origin))
         self._drafts.save(request.page.workspace(), base=request.page.base, force=True)
@@ -193,15 +193,15 @@ class RunsPage(Page):
 
 
 def workspace_of(record: Record, again: Reopened) -> Workspace:
-    """The workspace of a run with its schema as it is opened; settings that are none today are left out.
+    """Returns a run's workspace with its reopened schema and without obsolete settings.
 
-    What a file of the user's was like is not known any more, so it is not written over unasked.
+    It has no file stamp, so saving over the user's file needs a confirmation.
     """
-    told, known = record.told, declarations()
+    frame, known = record.told, declarations()
     settings = {
-        name: value for name, value in told["settings"].items() if name in known and known[name].takes(value)
+        name: value for name, value in frame["settings"].items() if name in known and known[name].takes(value)
     }
-    name = record.name or f"{told['schema'] or 'Untitled'}, run of {told['started'].replace('T', ' ')[:16]}"
+    name = record.name or f"{frame['schema'] or 'Untitled'}, run of {frame['started'].replace('T', ' ')[:16]}"
     return Workspace(
         name=name, schema=again.schema, prompt=record.prompt, origin=again.origin, settings=settings
     )

@@ -1,4 +1,4 @@
-"""The Serve page: where other programs find the engine, what they write, and what they have asked."""
+"""The Serve page: the API's address, code for clients, and recent requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from app.server.core.metrics import Request
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
-LAST = 4  # characters of a long key that tell it from others
+LAST = 4  # final characters that identify a long key
 LONG = 16
 
 State = Literal["ok", "loading", "draining", "off"]
@@ -37,10 +37,10 @@ Way = Literal["inline", "kept", "messages"]
 
 @request
 class Since:
-    """What is new of the requests.
+    """A query for changed requests.
 
     Attributes:
-        change: the last change that the page knows; 0 for none.
+        change: the last change that the page has; 0 for none.
     """
 
     change: Count = 0
@@ -48,20 +48,20 @@ class Since:
 
 @request
 class SwitchApi:
-    """Whether requests are taken in."""
+    """Whether the API accepts requests."""
 
     on: Flag
 
 
 @request
 class WriteSnippet(Texts):
-    """A program that asks for the answer of the prompt.
+    """A program to generate for the open prompt.
 
     Attributes:
-        client: in whose words.
-        way: whether a request brings the schema, names it, or says the same as messages.
-        address: where the page reaches the server.
-        settings: settings of a run.
+        client: the client library.
+        way: whether requests contain the schema, name it, or send messages instead.
+        address: the server's address as the page sees it.
+        settings: run settings.
     """
 
     client: Client
@@ -71,7 +71,7 @@ class WriteSnippet(Texts):
 
 
 class TokensOfRequest(TypedDict):
-    """The tokens of a request; `rest` are those of the prompt that were neither read nor written."""
+    """The tokens of a request; `rest` are prompt tokens neither read nor written."""
 
     prompt: int
     read: int
@@ -81,7 +81,7 @@ class TokensOfRequest(TypedDict):
 
 
 class ServedRequest(TypedDict):
-    """A request of another program; see `app.server.core.metrics.Request`."""
+    """An API request; see `app.server.core.metrics.Request`."""
 
     number: int
     at: float
@@ -99,7 +99,7 @@ class ServedRequest(TypedDict):
 
 
 class ServedNow(TypedDict):
-    """How other programs are served; the requests that changed, the oldest first, and the last change."""
+    """The API's state; the changed requests, oldest first, and the last change."""
 
     state: State
     model: str
@@ -111,7 +111,7 @@ class ServedNow(TypedDict):
 
 
 class Snippet(TypedDict):
-    """A program, and which of its lines are folded; `fault` says why it is not of the open prompt."""
+    """A program, and its folded lines; `fault` says why it does not use the open prompt."""
 
     text: str
     folded: list[Folded]
@@ -130,18 +130,18 @@ class ServePage(Page):
 
     @endpoint
     def served(self, request: Since) -> ServedNow:
-        """How other programs are served now, and what has changed of their requests."""
+        """Returns the API's state, and the changed requests."""
         return self._now(request.change)
 
     @endpoint
     def switch_api(self, request: SwitchApi) -> ServedNow:
-        """Takes requests in from now on, or none."""
+        """Switches the API on or off."""
         self._api.switch(request.on)
         return self._now(0)
 
     @endpoint
     def draw_hits(self, _request: Nothing) -> Drawn:
-        """The chart of the latest requests."""
+        """Returns the chart of the latest requests."""
         if (service := self._api.service) is None:
             return {"figure": {"data": [], "layout": {}}}
         from app.studio.pages.hits_chart import hits_chart
@@ -150,28 +150,28 @@ class ServePage(Page):
 
     @endpoint
     def write_snippet(self, request: WriteSnippet) -> Snippet:
-        """A program that asks for the answer of the open prompt; a plain one where that has faults."""
+        """Returns a program for the open prompt, or a plain sample if the prompt has errors."""
         base = self._parts.library.base_of(request.origin)
         checked = self._documents.check(request.schema, request.prompt, base=base)
         settings, client = PageSettings.read(request.settings), request.client
-        given = request.address, self._model or "MODEL", bool(self._api.offer.keys), settings
+        common = request.address, self._model or "MODEL", bool(self._api.offer.keys), settings
         fault, tree = _fault(request, checked), checked.schema.tree
         fault = fault or self._counted_fault(request, checked, base, settings)
         if fault or tree is None:
-            plain = snippet(client, Sought(*given, body=HELLO))
+            plain = snippet(client, Sought(*common, body=HELLO))
             return {"text": plain, "folded": [], "notes": [], "schema": "", "fault": fault}
         notes = notes_on(client, settings)
         if request.way == "messages":
             body, said = _messages(client, tree, checked)
-            sought = Sought(*given, body=body)
+            content = Sought(*common, body=body)
         else:
             whole, said = _whole(request.schema, tree, base)
-            kept = tree.name if request.way == "kept" and NAME.fullmatch(tree.name or "") else ""
-            sought = Sought(*given, schema=whole, prompt=request.prompt, kept=kept)
-        text = snippet(client, sought)
+            name = tree.name if request.way == "kept" and NAME.fullmatch(tree.name or "") else ""
+            content = Sought(*common, schema=whole, prompt=request.prompt, kept=name)
+        text = snippet(client, content)
         return {
             "text": text,
-            "folded": folded(client, sought, text),
+            "folded": folded(client, content, text),
             "notes": [*notes, *said],
             "schema": tree.name or "",
         }
@@ -179,7 +179,7 @@ class ServePage(Page):
     def _counted_fault(
         self, request: WriteSnippet, checked: Checked, base: Path | None, settings: PageSettings
     ) -> str:
-        """What only a tokenizer sees, of documents without other faults; "" where there is no model yet."""
+        """Returns an error that only a tokenizer finds; "" if there is none or no model."""
         if not self._parts.opening.there or checked.prompt.tree is None:
             return ""
         try:
@@ -189,7 +189,7 @@ class ServePage(Page):
                 of_prompt = schema.prompt(checked.prompt.tree).check(scope=settings.scope)
         except PromptError as error:
             of_schema, of_prompt = (), error.diagnostics
-        return _sentence(of_schema, [one for one in of_prompt if one not in of_schema])
+        return _sentence(of_schema, [diagnostic for diagnostic in of_prompt if diagnostic not in of_schema])
 
     @property
     def _model(self) -> str:
@@ -198,7 +198,7 @@ class ServePage(Page):
     def _now(self, change: int) -> ServedNow:
         service, offer = self._api.service, self._api.offer
         last, changed = (0, []) if service is None else service.figures.since(change)
-        if change > last:  # of another start of the studio
+        if change > last:  # the number is from an earlier start of the studio
             last, changed = (0, []) if service is None else service.figures.since(0)
         names = _names(offer.keys)
         return {
@@ -207,27 +207,27 @@ class ServePage(Page):
             "aliases": list(offer.aliases),
             "keys": len(offer.keys),
             "origins": sorted(offer.origins),
-            "requests": [_told(one, names) for one in changed],
+            "requests": [_told(request, names) for request in changed],
             "change": last,
         }
 
 
 def _fault(request: WriteSnippet, checked: Checked) -> str:
-    """Why there is no request for the prompt, and what to do; "" where there is one."""
+    """Returns why the prompt has no request, and the fix; "" if it has one."""
     if not request.schema.strip():
-        return "No schema is open. Open a sample in the gallery, or write one on the page Author."
+        return "No schema is open. Open a sample from the gallery, or write one on the Author page."
     return _sentence(checked.schema.diagnostics, checked.of_prompt)
 
 
 def _sentence(of_schema: Iterable[Diagnostic], of_prompt: Iterable[Diagnostic]) -> str:
     for kind, found in (("schema", of_schema), ("prompt", of_prompt)):
-        if (one := first_error(found)) is not None:
-            return f"The {kind} has an error in line {one.line}: {one.message} Mend it on the page Author."
+        if (first := first_error(found)) is not None:
+            return f"The {kind} has an error in line {first.line}: {first.message} Fix it on the Author page."
     return ""
 
 
 def _messages(client: Client, schema: Schema, checked: Checked) -> tuple[dict[str, Any], list[str]]:
-    """The prompt as messages with the marks of a vendor, and notes.
+    """Returns the prompt as messages with a vendor's cache marks, and notes.
 
     Raises:
         ExchangeError: the prompt is empty.
@@ -235,18 +235,18 @@ def _messages(client: Client, schema: Schema, checked: Checked) -> tuple[dict[st
     assert checked.prompt.tree is not None
     parts = bind(schema, checked.prompt.tree).parts
     body, notes = to_anthropic(parts) if client == "anthropic-python" else to_openai_marked(parts)
-    return body, [f"{one[:1].upper()}{one[1:]}." for one in notes]
+    return body, [f"{note[:1].upper()}{note[1:]}." for note in notes]
 
 
 def _whole(source: str, schema: Schema, base: Path | None) -> tuple[str, list[str]]:
-    """The schema's text as it is, or with the files that it takes texts from, as the server reads none."""
+    """Returns the schema's text with its files inlined, because the server reads none, and notes."""
     if not reads_files(source):
         return source, []
-    return export("pml", schema, None, base).text, ["The files of the schema are copied into it."]
+    return export("pml", schema, None, base).text, ["The schema includes the text of its files."]
 
 
 def _names(keys: tuple[str, ...]) -> dict[str, str]:
-    """What each key is called, by the digest that the figures know: its number, and the end of a long one."""
+    """Maps digests of keys to display names: a number, and the end of a long key."""
     return {
         name_of(key): f"key {number}{f' (…{key[-LAST:]})' if len(key) >= LONG else ''}"
         for number, key in enumerate(keys, 1)

@@ -1,6 +1,6 @@
-"""A prompt as the program of another: what asks the server for its answer, in four clients' words.
+"""Generates programs that request a prompt's answer, for four clients.
 
-What is asked is put together once, as fields of a request; each client spells it.
+The request's fields are built once; each client has its own syntax.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from engine.inference.run_settings import RunSettings
 Client = Literal["openai-python", "anthropic-python", "curl", "openai-javascript"]
 CLIENTS: tuple[Client, ...] = get_args(Client)
 KEY = "PML_API_KEY"
-"""The variable of the environment that has the key, where one is asked."""
-HOTTEST = (2, 1)  # temperature of a request to OpenAI's endpoints, and to Anthropic's
-MOST_STOPS = 4  # that a request to OpenAI's endpoints may have
-LONG = 8  # lines of a text, beyond which it is folded
+"""The environment variable of the API key."""
+HOTTEST = (2, 1)  # maximum temperature of OpenAI's and Anthropic's APIs
+MOST_STOPS = 4  # maximum stops of OpenAI's API
+LONG = 8  # longer texts are folded
 
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 _DRAWN = ("top_p", "top_k", "seed")
@@ -31,33 +31,33 @@ _KNOWN: Mapping[str, frozenset[str]] = {
     ),
     "anthropic-python": frozenset({"model", "system", "messages", "max_tokens", "stop_sequences"}),
 }
-"""Fields that a client of Python takes by their names; all others go into `extra_body`."""
+"""Named arguments of Python clients; other fields go into `extra_body`."""
 
 
 _USED: Mapping[Client, Sequence[str]] = {
     "openai-python": (
         "used = answer.usage.prompt_tokens_details",
-        'told = f"{used.cached_tokens} of {answer.usage.prompt_tokens} tokens read"',
-        'print(f"{told}, {used.cache_write_tokens} written")',
+        'summary = f"{used.cached_tokens} of {answer.usage.prompt_tokens} tokens read"',
+        'print(f"{summary}, {used.cache_write_tokens} written")',
     ),
     "anthropic-python": (
         "used = answer.usage",
-        'told = f"{used.cache_read_input_tokens} tokens read, {used.cache_creation_input_tokens} written"',
-        'print(f"{told}, {used.input_tokens} computed")',
+        'summary = f"{used.cache_read_input_tokens} tokens read, {used.cache_creation_input_tokens} written"',
+        'print(f"{summary}, {used.input_tokens} computed")',
     ),
     "openai-javascript": (
         "const { prompt_tokens, prompt_tokens_details: used } = answer.usage;",
-        "const told = `${used.cached_tokens} of ${prompt_tokens} tokens read`;",
-        "console.log(`${told}, ${used.cache_write_tokens} written`);",
+        "const summary = `${used.cached_tokens} of ${prompt_tokens} tokens read`;",
+        "console.log(`${summary}, ${used.cache_write_tokens} written`);",
     ),
 }
-"""What prints what the cache was worth."""
+"""Code that prints the cached tokens."""
 _USAGE_BELOW = """awk '{ sub(/"usage":/, "\\n&") } 1'"""
-"""Puts the tokens of an answer into a line of their own; it stays JSON."""
+"""Puts the token counts on a line of their own; the output remains JSON."""
 
 
 class Folded(TypedDict):
-    """Lines of a program, from 0 on, that belong to a long text."""
+    """Lines of a long text in a program, from 0."""
 
     first: int
     last: int
@@ -65,17 +65,17 @@ class Folded(TypedDict):
 
 @dataclass(frozen=True)
 class Sought:
-    """What a program is to ask.
+    """The content of a request.
 
     Attributes:
-        address: of the server, as `http://127.0.0.1:7860`.
+        address: the server's address, as `http://127.0.0.1:7860`.
         model: the name of the model.
-        keyed: whether the server asks for a key.
-        settings: how the prompt is run.
-        schema: PML, of which the server reads no files; "" for a request without one.
+        keyed: whether the server needs a key.
+        settings: the run settings.
+        schema: PML without references to files; "" for messages.
         prompt: PML that imports from the schema.
-        kept: the name under which the schema is put first; "" where each request brings it.
-        body: `messages`, and `system` of Anthropic's, for a request without a schema.
+        kept: the name under which the schema is uploaded first; "" if each request contains it.
+        body: `messages`, and Anthropic's `system`, for a request without schema.
     """
 
     address: str
@@ -89,40 +89,40 @@ class Sought:
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.address):
-            raise PromptCacheError(f"{self.address[:100]!r} is no address of a server. Load the page again.")
+            raise PromptCacheError(f"{self.address[:100]!r} is not the address of a server. Reload the page.")
 
     @property
     def url_of_schema(self) -> str:
-        """Where the schema is put."""
+        """The URL to upload the schema to."""
         return f"{self.address}/v1/prompt_cache/schemas/{urllib.parse.quote(self.kept, safe='')}"
 
 
 def snippet(client: Client, sought: Sought) -> str:
-    """Returns a program that asks the server.
+    """Returns a program that sends the request.
 
     Raises:
-        PromptCacheError: the address of the server is none.
+        PromptCacheError: the server's address is not valid.
     """
     return _WRITERS[client](sought)
 
 
 def folded(client: Client, sought: Sought, source: str) -> list[Folded]:
-    """Returns the lines of a program that can be left unread: those of long texts, but their first and last.
+    """Returns the inner lines of long texts, which the page folds.
 
     Args:
-        client: who asks.
-        sought: what is asked.
+        client: the client library.
+        sought: the content of the request.
         source: the program.
     """
     if client == "curl":  # each text is one line
         return []
-    write, found = javascript_text if client == "openai-javascript" else python_text, list[Folded]()
+    write, folds = javascript_text if client == "openai-javascript" else python_text, list[Folded]()
     for text in dict.fromkeys([sought.schema, sought.prompt, *_texts(sought.body)]):
         if (lines := text.count("\n")) >= LONG:
             for place in re.finditer(re.escape(write(text)), source):
                 first = source.count("\n", 0, place.start()) + 1
-                found.append({"first": first, "last": first + lines - 2})
-    return sorted(found, key=lambda one: one["first"])
+                folds.append({"first": first, "last": first + lines - 2})
+    return sorted(folds, key=lambda fold: fold["first"])
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -130,21 +130,21 @@ def _texts(value: Any) -> Iterator[str]:
         case str():
             yield value
         case Mapping():
-            for one in value.values():
-                yield from _texts(one)
+            for item in value.values():
+                yield from _texts(item)
         case Sequence():
-            for one in value:
-                yield from _texts(one)
+            for item in value:
+                yield from _texts(item)
 
 
 def request_of(client: Client, sought: Sought, schema: object, prompt: object) -> dict[str, Any]:
     """Returns the fields of a request.
 
     Args:
-        client: who asks.
-        sought: what is asked.
-        schema: what stands for the text of the schema.
-        prompt: what stands for that of the prompt.
+        client: the client library.
+        sought: the content of the request.
+        schema: a placeholder for the schema's text.
+        prompt: a placeholder for the prompt's text.
     """
     of_anthropic = client == "anthropic-python"
     settings = sought.settings
@@ -153,7 +153,9 @@ def request_of(client: Client, sought: Sought, schema: object, prompt: object) -
     fields["temperature"] = min(settings.temperature, HOTTEST[of_anthropic])
     usual = RunSettings()
     if settings.temperature > 0:
-        fields |= {one: value for one in _DRAWN if (value := getattr(settings, one)) != getattr(usual, one)}
+        fields |= {
+            name: value for name in _DRAWN if (value := getattr(settings, name)) != getattr(usual, name)
+        }
     if settings.repetition_penalty != usual.repetition_penalty:
         fields["repetition_penalty"] = settings.repetition_penalty
     if settings.stop:
@@ -169,15 +171,15 @@ def request_of(client: Client, sought: Sought, schema: object, prompt: object) -
 
 
 def notes_on(client: Client, settings: RunSettings) -> list[str]:
-    """Returns what of the settings a request cannot say, a sentence each."""
-    usual, found = RunSettings(), list[str]()
+    """Returns notes on settings that requests do not support."""
+    usual, notes = RunSettings(), list[str]()
     if settings.repair != usual.repair or settings.placement != usual.placement:
-        found.append("Repair and placement are settings of runs: requests are answered without them.")
+        notes.append("Repair and placement apply only to runs in the studio; requests do not support them.")
     if client != "anthropic-python" and len(settings.stop) > MOST_STOPS:
-        found.append(f"A request has {MOST_STOPS} stop texts at most; the others are left out.")
+        notes.append(f"A request has at most {MOST_STOPS} stop texts; the others are left out.")
     if settings.temperature > (hottest := HOTTEST[client == "anthropic-python"]):
-        found.append(f"The temperature of a request is {hottest} at most here.")
-    return found
+        notes.append(f"A request has a temperature of at most {hottest}.")
+    return notes
 
 
 def _openai_python(sought: Sought) -> str:
@@ -200,7 +202,7 @@ def _python(sought: Sought, client: Client, made: str, base: str, imports: list[
     if sought.kept:
         headers = f', headers={{"x-api-key": {key}}}' if sought.keyed else ""
         lines += [
-            "# Once: the server keeps it under its name, over restarts too.",
+            "# Once: the server stores it under its name, also across restarts.",
             f"url = {python_text(sought.url_of_schema)}",
             f'httpx.put(url, json={{"pml": schema}}{headers}, timeout=60).raise_for_status()',
             "",
@@ -235,7 +237,7 @@ def _javascript(sought: Sought) -> str:
     if sought.kept:
         more = f', "x-api-key": {key}' if sought.keyed else ""
         lines += [
-            "// Once: the server keeps it under its name, over restarts too.",
+            "// Once: the server stores it under its name, also across restarts.",
             f"const put = await fetch({javascript_text(sought.url_of_schema)}, {{",
             '  method: "PUT",',
             f'  headers: {{ "content-type": "application/json"{more} }},',
@@ -256,10 +258,10 @@ def _javascript(sought: Sought) -> str:
 
 
 def _curl(sought: Sought) -> str:
-    """JSON behind a quoted word, in which a shell reads nothing as its own."""
+    """Writes JSON after a quoted heredoc delimiter, so the shell expands nothing."""
     lines = list[str]()
     if sought.kept:
-        lines += ["# Once: the server keeps it under its name, over restarts too."]
+        lines += ["# Once: the server stores it under its name, also across restarts."]
         lines += [*_posted(sought, f"-X PUT {sought.url_of_schema}", {"pml": sought.schema}), ""]
     fields = request_of("curl", sought, sought.schema, sought.prompt)
     lines += _posted(sought, f"{sought.address}/v1/chat/completions", fields, f" | {_USAGE_BELOW}")

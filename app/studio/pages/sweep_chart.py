@@ -1,4 +1,4 @@
-"""Charts of a sweep: times along its axis with the floor drawn in, and what they went into."""
+"""Charts of a sweep: times along its axis with the lower bound, and their stages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SYMBOLS = {"uncached": "square", "cached": "circle", "files": "diamond", "one_b
 
 
 def sweep_chart(report: Report | None, view: View = "times") -> go.Figure:
-    """The figure of a report; without one it is empty."""
+    """Returns the chart of a report; empty without one."""
     figure = go.Figure()
     if report is None or not report["results"]:
         figure.update_layout(xaxis={"visible": False}, yaxis={"visible": False})
@@ -51,16 +51,16 @@ def sweep_chart(report: Report | None, view: View = "times") -> go.Figure:
 
 
 def _lines(figure: go.Figure, report: Report) -> None:
-    """A line to each way, with the range of its samples; what loading takes beside them."""
+    """Draws a line per way with the range of its samples, and loading times."""
     for name in ("uncached", "files", "cached", "floor"):
-        found = [one for one in report["results"] if one["name"] == name]
-        if found:
-            samples = [one["samples_ms"] for one in found]
-            _line(figure, name, [one["value"] for one in found], [one["median_ms"] for one in found], samples)
-    files = [one for one in report["results"] if one["name"] == "files"]
-    loads = [one["timeline_ms"].get("load", 0.0) for one in files]
+        rows = [row for row in report["results"] if row["name"] == name]
+        if rows:
+            samples = [row["samples_ms"] for row in rows]
+            _line(figure, name, [row["value"] for row in rows], [row["median_ms"] for row in rows], samples)
+    files = [row for row in report["results"] if row["name"] == "files"]
+    loads = [row["timeline_ms"].get("load", 0.0) for row in files]
     if any(loads):
-        _line(figure, LOADING, [one["value"] for one in files], loads, None)
+        _line(figure, LOADING, [row["value"] for row in files], loads, None)
 
 
 def _line(
@@ -85,18 +85,18 @@ def _line(
 
 
 def _bars(figure: go.Figure, report: Report) -> None:
-    """A pair of bars to each name."""
+    """Draws a pair of bars per name."""
     for name in ("uncached", "cached"):
         label, colour, _ = WAYS[name]
-        found = [one for one in report["results"] if one["name"] == name]
-        middles = [one["median_ms"] for one in found]
+        rows = [row for row in report["results"] if row["name"] == name]
+        middles = [row["median_ms"] for row in rows]
         figure.add_bar(
             name=label,
-            x=[one["value"] for one in found],
+            x=[row["value"] for row in rows],
             y=middles,
             error_y={
-                "array": [max(one["samples_ms"]) - one["median_ms"] for one in found],
-                "arrayminus": [one["median_ms"] - min(one["samples_ms"]) for one in found],
+                "array": [max(row["samples_ms"]) - row["median_ms"] for row in rows],
+                "arrayminus": [row["median_ms"] - min(row["samples_ms"]) for row in rows],
                 "color": MID_GREY,
                 "thickness": 1.2,
             },
@@ -106,11 +106,11 @@ def _bars(figure: go.Figure, report: Report) -> None:
 
 
 def _stages(figure: go.Figure, report: Report) -> None:
-    """A stacked bar to each way at each point: what the median sample went into."""
-    bars = [one for one in report["results"] if "timeline_ms" in one]
-    axis = [[str(one["value"]) for one in bars], [one["name"] for one in bars]]
+    """Draws a stacked bar per way and point: the stages of the median sample."""
+    bars = [row for row in report["results"] if "timeline_ms" in row]
+    axis = [[str(row["value"]) for row in bars], [row["name"] for row in bars]]
     for part in TIMELINE_PARTS:
-        heights = [one["timeline_ms"].get(part, 0.0) for one in bars]
+        heights = [row["timeline_ms"].get(part, 0.0) for row in bars]
         if any(heights):
             figure.add_bar(
                 name=part,
@@ -122,14 +122,14 @@ def _stages(figure: go.Figure, report: Report) -> None:
 
 
 def _rates(figure: go.Figure, report: Report) -> None:
-    """Tokens a second by prompts at once."""
+    """Draws tokens per second by concurrent prompts."""
     for name in ("one_by_one", "together"):
         label, colour, dash = WAYS[name]
-        found = [one for one in report["results"] if one["name"] == name]
+        rows = [row for row in report["results"] if row["name"] == name]
         figure.add_scatter(
             name=label,
-            x=[one["value"] for one in found],
-            y=[one["tokens_per_s"] for one in found],
+            x=[row["value"] for row in rows],
+            y=[row["tokens_per_s"] for row in rows],
             mode="lines+markers",
             line={"color": colour, "dash": dash, "width": 2},
             marker={"color": colour, "size": 7, "symbol": _SYMBOLS.get(name, "circle")},
@@ -138,7 +138,6 @@ def _rates(figure: go.Figure, report: Report) -> None:
 
 
 def _style(figure: go.Figure, report: Report | None, view: View) -> None:
-    """Fits the figure to the page."""
     axis = report["sweep"]["axis"] if report is not None else ""
     named = axis in ("scope", "repair")
     stacked = view == "stages" and axis != "prompts"

@@ -22,7 +22,7 @@ Report = dict[str, Any]
 
 
 class KeptReport(TypedDict):
-    """A report in a line: its name, when it was measured, what of, and how it ended."""
+    """A report in a list: its name, time, subject and end."""
 
     name: str
     started: str
@@ -33,20 +33,20 @@ class KeptReport(TypedDict):
 
 
 class Measurements:
-    """The reports in one folder, which is made when the first one is kept. Safe to use from several threads.
+    """The reports in one folder, created with the first report. Safe to use from several threads.
 
     Args:
-        folder: holds a file for each.
+        folder: the folder of the files.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, threading.Lock()
 
     def keep(self, report: Report) -> str:
-        """Writes a report down; the oldest beyond so many go. Returns its name.
+        """Writes a report and deletes the oldest beyond the limit. Returns its name.
 
         Raises:
-            PromptCacheError: it cannot be written.
+            PromptCacheError: the file cannot be written.
         """
         started = re.sub(r"[-:]", "", report["started"][:19])
         stem = name = f"{started}-{report['sweep']['axis']}"
@@ -62,40 +62,40 @@ class Measurements:
                     path.unlink(missing_ok=True)
             except OSError as error:
                 raise PromptCacheError(
-                    f"The times were measured, and cannot be kept in {str(self._folder)!r}: "
-                    f"{error.strerror or error}. Save them from the page."
+                    f"The measurement is complete, but cannot be saved in {str(self._folder)!r}: "
+                    f"{error.strerror or error}. Save it from the page."
                 ) from error
         return name
 
     def listed(self) -> list[KeptReport]:
-        """All reports in a line each, the latest first; what is none of ours is passed by."""
-        found = []
+        """Returns all reports, latest first; other files are ignored."""
+        reports = []
         for path in self._paths():
             report = self._read(path)
             if report is not None:
-                found.append(_line(path.stem, report))
-        return found
+                reports.append(_line(path.stem, report))
+        return reports
 
     def report(self, name: str) -> Report:
-        """One report.
+        """Returns one report.
 
         Raises:
-            PromptCacheError: there is none of that name any more.
+            PromptCacheError: there is no such report.
         """
         path = self._folder / f"{name}.json"
         report = self._read(path) if _NAME.fullmatch(name) and path.is_file() else None
         if report is None:
-            raise PromptCacheError("These times are not kept any more. Choose others from the list.")
+            raise PromptCacheError("This measurement no longer exists. Choose another from the list.")
         return report
 
     def remove(self, name: str) -> None:
-        """Forgets a report, if there is one of that name."""
+        """Deletes a report if it exists."""
         if _NAME.fullmatch(name):
             with self._lock:
                 (self._folder / f"{name}.json").unlink(missing_ok=True)
 
     def pace(self, model: str, device: str = "") -> float | None:
-        """Units a second that the latest sweep of a model has done; None where none was measured."""
+        """Returns the units per second of a model's latest sweep; None if there is none."""
         for path in self._paths():
             report = self._read(path)
             if report is None or report["model"]["name"] != model or not report["seconds"]:
@@ -107,8 +107,8 @@ class Measurements:
     def _paths(self) -> list[Path]:
         if not self._folder.is_dir():
             return []
-        ours = (path for path in self._folder.glob("*.json") if _NAME.fullmatch(path.stem))
-        return sorted(ours, key=lambda path: path.stem, reverse=True)
+        paths = (path for path in self._folder.glob("*.json") if _NAME.fullmatch(path.stem))
+        return sorted(paths, key=lambda path: path.stem, reverse=True)
 
     def _read(self, path: Path) -> Report | None:
         try:
@@ -127,6 +127,6 @@ def _line(name: str, report: Report) -> KeptReport:
         "started": str(report["started"]),
         "axis": str(report["sweep"]["axis"]),
         "model": str(report["model"]["name"]),
-        "points": len({str(one["value"]) for one in report["results"]}),
+        "points": len({str(result["value"]) for result in report["results"]}),
         "ended": str(report["ended"]),
     }

@@ -1,1 +1,1 @@
-"""One run of the studio: its state, its report and the comparison of its sides."""
+"""A run in the studio: its state, its frames and the comparison of its sides."""

@@ -1,4 +1,4 @@
-"""When the cache has paid for itself, computed from times alone."""
+"""Computes when the cache has paid for itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 
 from app.studio.runs.run_frame import ComparedSoFar, Payback
 
-NEVER = "Never pays off here: reading these modules took no less time than computing them."
-UNKNOWN = "the modules were encoded earlier, and nobody wrote down how long that took"
+NEVER = "Never pays off here: reading these modules is not faster than computing them."
+UNKNOWN = "the modules were encoded earlier, and that time was not recorded"
 
 
 def apart(ratios: ComparedSoFar) -> bool:
@@ -19,15 +19,15 @@ def apart(ratios: ComparedSoFar) -> bool:
 def payback(
     encode_ms: float | None, cached_ms: float, uncached_ms: float | None, *, clear: bool = True
 ) -> Payback:
-    """From which run on the cache has taken less time than going without.
+    """Returns the run from which on the cache is faster in total.
 
-    That is the smallest whole n with encode + n · cached < n · uncached.
+    That is the smallest integer n with encode + n · cached < n · uncached.
 
     Args:
-        encode_ms: what encoding all that is read takes; None where nobody knows.
-        cached_ms: the time to the first token from the cache.
-        uncached_ms: the time without it; None where that was not measured.
-        clear: whether the timings of both sides are apart; where they overlap nothing is said.
+        encode_ms: the time to encode all segments; None if unknown.
+        cached_ms: the cached time to first token.
+        uncached_ms: the uncached time to first token; None if not measured.
+        clear: whether the timings of both sides are apart; if not, there is no result.
     """
     first = None if encode_ms is None else encode_ms + cached_ms
     if uncached_ms is None or not clear:
@@ -36,7 +36,7 @@ def payback(
     if saved <= 0:
         return {"first_ms": first, "runs": None, "words": NEVER}
     if encode_ms is None:
-        return {"first_ms": None, "runs": None, "words": f"When it pays off is not known: {UNKNOWN}."}
+        return {"first_ms": None, "runs": None, "words": f"Unknown when the cache pays off: {UNKNOWN}."}
     runs = math.floor(encode_ms / saved) + 1
     words = "Faster from the first run on." if runs == 1 else f"Pays off after about {runs:,} runs."
     return {"first_ms": first, "runs": runs, "words": words}

@@ -1,6 +1,6 @@
-"""What is told of a run, while it goes on and for good: clean JSON, with its times in milliseconds.
+"""The frames of a run: clean JSON with times in milliseconds.
 
-Runs are kept on disk in this shape. Who changes what a field means raises `FORMAT`.
+Runs are stored in this format. A change of a field's meaning must raise `FORMAT`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ FORMAT: Final = 1
 Side = Literal["cached", "uncached"]
 Mode = Literal["both", "cached", "uncached"]
 State = Literal["waiting", "working", "streaming", "done", "measured", "stopped", "not run", "failed"]
-"""`measured`: nothing was answered, only measured how faithful the cached answer is."""
+"""`measured`: a fidelity measurement without an answer."""
 Ended = Literal["", "eos", "length", "stop"]
 SIDES: tuple[Side, Side] = ("cached", "uncached")
 
 
 class StepFrame(TypedDict):
-    """How far a part of a run is; it `waits` while a step of other work is computed."""
+    """The progress of a part of a run; it `waits` for other work."""
 
     state: State
     waits: bool
@@ -33,10 +33,10 @@ class StepFrame(TypedDict):
 
 
 class SideFrame(StepFrame):
-    """One side of a run, so far. Times in milliseconds.
+    """One side of a run so far. Times in milliseconds.
 
-    `samples_ms` are the times to the first token of which `ttft_ms` is the median. `cold_ms` are those that
-    contain the encoding of segments that did not stay: they are no samples where there are others.
+    `ttft_ms` is the median of `samples_ms`, the times to first token. `cold_ms` are times that include
+    encoding of evicted segments; they are samples only if there are no others.
     """
 
     text: str
@@ -58,10 +58,10 @@ class Sides(TypedDict):
 
 
 class EncodingFrame(StepFrame):
-    """The step ahead of the cached side, in which what is missing is computed.
+    """The encoding of missing segments before the cached side.
 
-    `ms` is what that took, without writing and waiting; None while it is not over. `others` segments were
-    there, and computing them took `others_ms` when it was done; None where nobody knows.
+    `ms` is its time without writing and waiting; None until it ends. `others` segments were stored already,
+    and took `others_ms` to compute; None if unknown.
     """
 
     modules: list[str]
@@ -73,10 +73,10 @@ class EncodingFrame(StepFrame):
 
 
 class ComparedSoFar(TypedDict):
-    """The cached answer beside the uncached one, as far as it is known.
+    """The cached answer compared with the uncached one so far.
 
-    The speedup is that of the medians; at the least it is that of the slowest cached sample and the quickest
-    uncached one, at the most that of the others.
+    The speedup is the ratio of medians. The minimum compares the slowest cached sample with the fastest
+    uncached one, the maximum the reverse.
     """
 
     ttft_speedup: NotRequired[float]
@@ -88,10 +88,10 @@ class ComparedSoFar(TypedDict):
 
 
 class Payback(TypedDict):
-    """From which run on the cache has taken less time than going without, its encoding included.
+    """The run from which on the cache is faster in total, including encoding.
 
-    `first_ms` is the time to the first token with all that is read encoded ahead of it; None where nobody
-    knows. `runs` is None where it is not known or never; `words` say which.
+    `first_ms` is the time to first token including the encoding of all segments; None if unknown. `runs` is
+    None if unknown or never; `words` says which.
     """
 
     first_ms: float | None
@@ -100,7 +100,7 @@ class Payback(TypedDict):
 
 
 class Difference(TypedDict):
-    """Both texts cut into runs of words, each with whether it differs; how many words do."""
+    """Both texts split into runs of words, each with whether it differs; the number of differing words."""
 
     cached: list[tuple[str, bool]]
     uncached: list[tuple[str, bool]]
@@ -108,7 +108,7 @@ class Difference(TypedDict):
 
 
 class Belongs(TypedDict):
-    """What a result belongs to: digests of both texts, of the settings that matter, and of the model."""
+    """Identifies a result's inputs: digests of both texts, of relevant settings, and of the model."""
 
     schema: str
     prompt: str
@@ -127,10 +127,10 @@ class ModelOfRun(TypedDict):
 
 
 class ReuseFrame(TypedDict):
-    """The remedy that the cached side took under a promise, and why; `scope` is "" where nothing was reused.
+    """The reuse settings that the promise chose, and the reason; `scope` is "" if nothing was reused.
 
-    `kl` is of this answer where it was checked, else what was measured before; `broken` where it was checked
-    and is above the promise. `follows` while a check of it is due.
+    `kl` is of this answer if checked, else from a measurement. `broken` if a check exceeds the promise.
+    `follows` while a check is pending.
     """
 
     scope: str
@@ -143,16 +143,16 @@ class ReuseFrame(TypedDict):
 
 
 class KeptFidelity(TypedDict):
-    """How faithful the cached answer was found to be, and when that was measured, in ISO 8601."""
+    """A fidelity measurement with its time, in ISO 8601."""
 
     measured: str
     found: Annotated[Json, JsonOf(named="engine.fidelity.findings:Fidelity")]
 
 
 class RunFrame(TypedDict):
-    """A run, so far. `settings` are those that were asked for; `placement` is the one that was used.
+    """A run so far. `settings` are the requested ones; `placement` is the one used.
 
-    `fidelity` is there once it was measured for the texts, settings and model of a kept run.
+    `fidelity` is set once it was measured for a stored run's texts, settings and model.
     """
 
     format: int

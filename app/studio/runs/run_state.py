@@ -1,4 +1,4 @@
-"""One run while it goes on: what its events make of it, and what is told of it. Computes nothing itself."""
+"""The state of a running run, updated from its events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Step:
-    """How far a part of a run is; it `waits` while a step of other work is computed."""
+    """The progress of a part of a run; it `waits` for other work."""
 
     state: State = "waiting"
     waits: bool = False
@@ -46,12 +46,12 @@ class Step:
     total: int = 0
 
     def take(self, event: Working) -> None:
-        """Is told how far it is."""
+        """Updates the progress."""
         self.state, self.working = "working", event.what
         self.done, self.total, self.waits = event.done, event.total, isinstance(event, Waiting)
 
     def so_far(self) -> StepFrame:
-        """What is told of it."""
+        """Returns the progress as a frame."""
         return {
             "state": self.state,
             "waits": self.waits,
@@ -63,7 +63,7 @@ class Step:
 
 @dataclass
 class SideRun(Step):
-    """What is known of one side so far. Times in milliseconds; see `SideFrame`."""
+    """The state of one side. Times in milliseconds; see `SideFrame`."""
 
     text: str = ""
     tokens: dict[str, int] = field(default_factory=dict)
@@ -74,30 +74,30 @@ class SideRun(Step):
 
     @property
     def warm(self) -> list[dict[str, float]]:
-        """The timelines that contain no encoding."""
-        return [one for one in self.timelines if "encode" not in one]
+        """The timelines without encoding."""
+        return [timeline for timeline in self.timelines if "encode" not in timeline]
 
     @property
     def timeline(self) -> dict[str, float]:
-        """The median timeline: one that was measured, of those without encoding where there are any."""
+        """The median timeline, of those without encoding if there are any."""
         shown = self.warm or self.timelines
         if not shown:
             return {}
-        times = [sum(one.values()) for one in shown]
+        times = [sum(stages.values()) for stages in shown]
         return shown[times.index(statistics.median_low(times))]
 
     @property
     def samples_ms(self) -> list[float]:
-        """The times to the first token that contain no encoding."""
-        return [sum(one.values()) for one in self.warm]
+        """The times to first token without encoding."""
+        return [sum(timeline.values()) for timeline in self.warm]
 
     @property
     def ttft_ms(self) -> float | None:
-        """The time to the first token that is shown; None while there is none."""
+        """The displayed time to first token; None until there is one."""
         return sum(self.timeline.values()) if self.timelines else None
 
     def to_json(self) -> SideFrame:
-        """What a pane shows."""
+        """Returns the side as a frame."""
         return {
             **self.so_far(),
             "text": self.text,
@@ -106,7 +106,7 @@ class SideRun(Step):
             "tokens": dict(self.tokens),
             "tokens_per_second": self.tokens_per_second,
             "samples_ms": self.samples_ms,
-            "cold_ms": [sum(one.values()) for one in self.timelines if "encode" in one],
+            "cold_ms": [sum(timeline.values()) for timeline in self.timelines if "encode" in timeline],
             "waited_ms": self.waited_ms,
             "ended": self.ended,
         }
@@ -114,33 +114,33 @@ class SideRun(Step):
 
 @dataclass
 class EncodingRun(Step):
-    """The step ahead of the cached side, so far; see `EncodingFrame`."""
+    """The encoding before the cached side; see `EncodingFrame`."""
 
     found: PromptEncoding | None = None
 
     def finish(self, found: PromptEncoding) -> None:
-        """Is told what came of it."""
+        """Adds the result of the encoding."""
         self.state, self.waits, self.working, self.found = "done", False, "", found
 
     @property
     def whole_ms(self) -> float | None:
-        """What encoding all that the prompt reads takes; None while that is not known."""
-        found = self.found
-        if found is None or found.others_ms is None:
+        """The time to encode all of the prompt's segments; None if unknown."""
+        encoding = self.found
+        if encoding is None or encoding.others_ms is None:
             return None
-        return found.ms + found.others_ms
+        return encoding.ms + encoding.others_ms
 
     def to_json(self) -> EncodingFrame:
-        """What the page shows of it."""
-        found = self.found
+        """Returns the encoding as a frame."""
+        encoding = self.found
         return {
             **self.so_far(),
-            "modules": list(found.modules) if found else [],
-            "segments": found.segments if found else 0,
-            "tokens": found.tokens if found else 0,
-            "ms": found.ms if found else None,
-            "others": found.others if found else 0,
-            "others_ms": found.others_ms if found else None,
+            "modules": list(encoding.modules) if encoding else [],
+            "segments": encoding.segments if encoding else 0,
+            "tokens": encoding.tokens if encoding else 0,
+            "ms": encoding.ms if encoding else None,
+            "others": encoding.others if encoding else 0,
+            "others_ms": encoding.others_ms if encoding else None,
         }
 
 
@@ -149,15 +149,15 @@ class Run:
     """One run.
 
     Attributes:
-        schema: the name of the schema.
+        schema: the schema's name.
         model: the model that answers.
-        placement: the placement that is used.
+        placement: the placement in use.
         texts: digests of schema and prompt.
-        number: the run's number in this session, from 1; 0 while it has no first token yet.
-        message: what went wrong, in words, where something did.
-        warnings: what the answers are complete without, in words.
-        reuse: the remedy that the cached side took, where it was answered under a promise.
-        kept: the id under which it is kept on disk; "" while it is not.
+        number: the run's number in this session, from 1; 0 before its first token.
+        message: the error message, if any.
+        warnings: warnings that do not affect the answers.
+        reuse: the reuse settings that the promise chose, if any.
+        kept: the id of the stored run; "" until it is stored.
     """
 
     schema: str
@@ -180,12 +180,12 @@ class Run:
 
     @property
     def mode(self) -> Mode:
-        """Which sides run."""
+        """The sides to run."""
         return self.order[0] if len(self.order) == 1 else "both"
 
     @property
     def check_follows(self) -> bool:
-        """Whether a check of the cached answer is still to come."""
+        """Whether a check of the cached answer is pending."""
         taken = self.reuse
         if taken is None or taken.checked or not taken.combination:
             return False
@@ -193,13 +193,13 @@ class Run:
         return answered and (len(self.order) > 1 or taken.kl is None)
 
     def begin(self) -> None:
-        """Says of the side whose turn it is that it is at work, though nothing has come of it yet."""
+        """Marks the current side as working, before its first event."""
         side = next((self.sides[name] for name in self.order if self.sides[name].state != "done"), None)
         if side is not None and side.state == "waiting":
             side.state = "working"
 
     def conclude(self) -> None:
-        """Says of all that is not done that it was stopped, or never begun."""
+        """Marks unfinished parts as stopped or not run."""
         self.encoding.waits = False
         if self.encoding.state != "done":
             self.encoding.state = "not run" if self.encoding.state == "waiting" else "stopped"
@@ -218,7 +218,7 @@ class Run:
         return dict(self.frame())
 
     def frame(self) -> RunFrame:
-        """A frame for the page, and for keeping."""
+        """Returns the frame for the page and the database."""
         cached, uncached = self.sides["cached"], self.sides["uncached"]
         compared = self.state in ("done", "stopped") and cached.text and uncached.text
         return {
@@ -254,7 +254,7 @@ class Run:
 
 
 def belongs(texts: tuple[str, str], settings: PageSettings, model: ModelOfRun) -> Belongs:
-    """What a result belongs to; `texts` are the digests of schema and prompt."""
+    """Returns a result's identity; `texts` are the digests of schema and prompt."""
     return {
         "schema": texts[0],
         "prompt": texts[1],
@@ -264,12 +264,12 @@ def belongs(texts: tuple[str, str], settings: PageSettings, model: ModelOfRun) -
 
 
 def digest_of_model(model: ModelOfRun) -> str:
-    """A short name for a model as it is loaded."""
+    """Returns a short name for a loaded model."""
     return digest(" ".join((model["fingerprint"], model["device"], model["dtype"], model["weights"])))
 
 
 def told_of(taken: ReuseTaken | None, *, follows: bool = False) -> ReuseFrame | None:
-    """What is told of the remedy that an answer took, and whether a check of it `follows`."""
+    """Returns an answer's reuse settings as a frame; `follows` means that a check is pending."""
     if taken is None:
         return None
     return {
@@ -284,26 +284,26 @@ def told_of(taken: ReuseTaken | None, *, follows: bool = False) -> ReuseFrame | 
 
 
 def speedup(cached: SideRun, uncached: SideRun) -> ComparedSoFar:
-    """How much faster the cached side was, and in which range; nothing while a side has no time."""
-    ours, theirs = cached.ttft_ms, uncached.ttft_ms
-    if not ours or not theirs:
+    """Returns the speedup and its range; empty until both sides have a time."""
+    cached_ms, uncached_ms = cached.ttft_ms, uncached.ttft_ms
+    if not cached_ms or not uncached_ms:
         return {}
-    found: ComparedSoFar = {"ttft_speedup": theirs / ours}
+    result: ComparedSoFar = {"ttft_speedup": uncached_ms / cached_ms}
     if cached.warm and min(len(cached.samples_ms), len(uncached.samples_ms)) > 1:
-        found["least_speedup"] = min(uncached.samples_ms) / max(cached.samples_ms)
-        found["most_speedup"] = max(uncached.samples_ms) / min(cached.samples_ms)
-    return found
+        result["least_speedup"] = min(uncached.samples_ms) / max(cached.samples_ms)
+        result["most_speedup"] = max(uncached.samples_ms) / min(cached.samples_ms)
+    return result
 
 
 @dataclass
 class Clock:
-    """When each side's first and last text came, and how many pieces."""
+    """The times of each side's first and last text, and the number of pieces."""
 
     first: dict[str, float] = field(default_factory=dict)
     pieces: dict[str, int] = field(default_factory=dict)
 
     def rate(self, side: str, at: float) -> float | None:
-        """Pieces per second after the first one; `at` in seconds that leave out waiting for others."""
+        """Returns pieces per second after the first one; `at` is in seconds without waiting."""
         first = self.first.setdefault(side, at)
         self.pieces[side] = self.pieces.get(side, 0) + 1
         later = self.pieces[side] - 1
@@ -311,7 +311,7 @@ class Clock:
 
 
 def apply(run: Run, event: Event, at: float, clock: Clock) -> None:
-    """Brings a run up to date with an event that came at this time, by `time.perf_counter`."""
+    """Updates a run with an event at a time of `time.perf_counter`."""
     if not isinstance(event, Compared):
         run.sides[event.side].waits = isinstance(event, Waiting)
     match event:
@@ -346,5 +346,5 @@ def apply(run: Run, event: Event, at: float, clock: Clock) -> None:
 
 
 def with_warnings(told: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-    """Adds warnings, each once."""
+    """Adds warnings without duplicates."""
     return tuple(dict.fromkeys((*told, *more)))

@@ -1,4 +1,4 @@
-"""How the page runs a prompt: the engine's settings, and how often a run is timed."""
+"""The page's run settings: the engine's settings, and the number of timings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from engine.base.errors import SettingsError
 from engine.inference.run_settings import RunSettings
 from engine.inference.setting import Setting, declared, settings_of
 
-WITHOUT_EFFECT = frozenset({"repeats", "sync"})  # on what a run shows of an answer
-WHEN_DRAWN = frozenset({"seed", "top_p", "top_k"})  # they count where tokens are drawn
+WITHOUT_EFFECT = frozenset({"repeats", "sync"})  # do not affect an answer
+WHEN_DRAWN = frozenset({"seed", "top_p", "top_k"})  # matter only with sampling
 Matters = Literal["always", "drawn", "never"]
-MOST_WHOLE = 2**53 - 1  # beyond it a number of JavaScript is not always the one that was written
+MOST_WHOLE = 2**53 - 1  # JavaScript's largest safe integer
 
 
 @dataclass(frozen=True)
 class PageSettings(RunSettings):
-    """The settings of the page's drawer. `reuse` is auto unless scope or repair is chosen.
+    """The settings of the page's drawer. `reuse` is auto unless scope or repair is set.
 
     Raises:
-        SettingsError: a value is out of its range.
+        SettingsError: a value is out of range.
     """
 
     reuse: Reuse = field(default="auto", metadata=RunSettings.__dataclass_fields__["reuse"].metadata)
@@ -33,7 +33,7 @@ class PageSettings(RunSettings):
         default=3,
         metadata=declared(
             "Repeats",
-            "Times that the first token of each side is timed, in turns; the median and the range are shown.",
+            "Number of timings of the first token per side, in turns; the median and the range are shown.",
             least=1,
             most=25,
         ),
@@ -41,21 +41,21 @@ class PageSettings(RunSettings):
 
     @classmethod
     def read(cls, sent: Mapping[str, object]) -> PageSettings:
-        """Takes settings as the page sends them; a refusal names them as the form does.
+        """Reads the page's settings; errors use the form's labels.
 
         Raises:
-            SettingsError: a value is out of its range, or its name is unknown.
+            SettingsError: a value is out of range, or a name is unknown.
         """
-        for name, one in declarations().items():
-            if name in sent and not one.takes(sent[name]):
-                raise SettingsError(f"{one.label} must be {one.range}.")
+        for name, setting in declarations().items():
+            if name in sent and not setting.takes(sent[name]):
+                raise SettingsError(f"{setting.label} must be {setting.range}.")
         read = super().read(sent)
         assert isinstance(read, cls)
         return read
 
     @classmethod
     def sight(cls, sent: Mapping[str, object]) -> PageSettings:
-        """Takes only what says where segments stand and what they see, which all that is shown depends on.
+        """Reads only settings of positions and attention, which every view depends on.
 
         Raises:
             SettingsError: as for `read`.
@@ -64,19 +64,19 @@ class PageSettings(RunSettings):
 
     @property
     def digest(self) -> str:
-        """A short name for all that can change an answer or its times.
+        """A digest of all settings that can change an answer or its times.
 
-        What has its default is left out, so that a setting of a later version renames nothing.
+        Defaults are left out, so that new settings do not change old digests.
         """
-        told = {
+        changed = {
             name: getattr(self, name)
-            for name, one in declarations().items()
-            if self._matters(name) and getattr(self, name) != one.default
+            for name, setting in declarations().items()
+            if self._matters(name) and getattr(self, name) != setting.default
         }
-        return digest(json.dumps(told, sort_keys=True))
+        return digest(json.dumps(changed, sort_keys=True))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns them as the page sends them."""
+        """Returns the settings as the page sends them."""
         return {**asdict(self), "stop": list(self.stop)}
 
     def _matters(self, name: str) -> bool:
@@ -85,34 +85,34 @@ class PageSettings(RunSettings):
 
 
 def matters(name: str) -> Matters:
-    """Whether a setting can change the result of a run: always, never, or where tokens are drawn."""
+    """Whether a setting can change a run's result: always, never, or only with sampling."""
     return "never" if name in WITHOUT_EFFECT else "drawn" if name in WHEN_DRAWN else "always"
 
 
 def declarations() -> dict[str, Setting]:
-    """Returns the settings by name, whole numbers within what a page can hold exactly."""
-    found = dict(settings_of(PageSettings))
-    for name, one in found.items():
-        if one.kind == "integer":
-            most = math.inf if one.most is None else one.most
-            found[name] = replace(one, most=min(most, MOST_WHOLE))
-    return found
+    """Returns the settings by name; integers are limited to JavaScript's safe range."""
+    settings = dict(settings_of(PageSettings))
+    for name, setting in settings.items():
+        if setting.kind == "integer":
+            most = math.inf if setting.most is None else setting.most
+            settings[name] = replace(setting, most=min(most, MOST_WHOLE))
+    return settings
 
 
 def described() -> list[dict[str, Any]]:
     """Returns the declarations for the page's form."""
-    return [{**one.describe(), "matters": matters(name)} for name, one in declarations().items()]
+    return [{**setting.describe(), "matters": matters(name)} for name, setting in declarations().items()]
 
 
 def as_today(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings of a draft, those of earlier versions as they are written now."""
-    found = dict(kept)
-    if isinstance(stop := found.get("stop"), str):
-        found["stop"] = [stop.replace("\\n", "\n")] if stop else []
-    if "conversation" in found:
-        found.setdefault("store_conversation", found.pop("conversation") == "disk")
+    """Converts a draft's settings from earlier versions."""
+    settings = dict(kept)
+    if isinstance(stop := settings.get("stop"), str):
+        settings["stop"] = [stop.replace("\\n", "\n")] if stop else []
+    if "conversation" in settings:
+        settings.setdefault("store_conversation", settings.pop("conversation") == "disk")
     usual = PageSettings().to_json()
-    if any(found.get(name, usual[name]) != usual[name] for name in ("scope", "repair")):
-        found.setdefault("reuse", "off")
-    names = {one.name for one in fields(PageSettings)}
-    return {name: value for name, value in found.items() if name in names}
+    if any(settings.get(name, usual[name]) != usual[name] for name in ("scope", "repair")):
+        settings.setdefault("reuse", "off")
+    names = {field.name for field in fields(PageSettings)}
+    return {name: value for name, value in settings.items() if name in names}

@@ -1,7 +1,4 @@
-"""Two texts side by side: lines that differ, and within them the words that do. Bounded in time and size.
-
-Knows no files and no language.
-"""
+"""Compares two texts by lines, and changed lines by words. Bounded in time and size."""
 
 from __future__ import annotations
 
@@ -13,16 +10,16 @@ from typing_extensions import TypedDict
 
 from app.studio.runs.differences import blocks
 
-AROUND = 3  # equal lines that are shown beside what differs
+AROUND = 3  # equal lines shown around differences
 MOST_ROWS = 600
 MOST_WORDS = 400
 LONGEST_LINE = 1000
-_ALIKE = 0.3  # below this share of common words a line counts as another one
+_ALIKE = 0.3  # lines with a smaller share of common words are unrelated
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 class LinePart(TypedDict):
-    """A piece of a line, and whether the other side has something else there."""
+    """A piece of a line, and whether it differs from the other side."""
 
     text: str
     changed: bool
@@ -36,7 +33,7 @@ class Line(TypedDict):
 
 
 class DifferenceRow(TypedDict):
-    """Two lines side by side; None where a side has none. `skipped` equal lines stand before it."""
+    """Two lines side by side; None if a side has none. `skipped` equal lines precede it."""
 
     left: Line | None
     right: Line | None
@@ -45,10 +42,10 @@ class DifferenceRow(TypedDict):
 
 
 class TextDifference(TypedDict):
-    """What is different from one text to another.
+    """The difference between two texts.
 
-    `removed` and `added` count lines; `omitted` counts rows that are not shown; `coarse` is told where the
-    texts were not compared line by line, as that would have taken too long.
+    `removed` and `added` count lines; `omitted` counts hidden rows. `coarse` means that a comparison by lines
+    would have taken too long.
     """
 
     rows: list[DifferenceRow]
@@ -59,15 +56,15 @@ class TextDifference(TypedDict):
 
 
 def difference(left: str, right: str) -> TextDifference:
-    r"""Compares two texts whose lines end with `\n`."""
+    r"""Compares two texts with `\n` line endings."""
     before, after = left.split("\n"), right.split("\n")
-    found, coarse = blocks(before, after)
+    parts_found, coarse = blocks(before, after)
     rows: list[DifferenceRow] = []
     removed = added = omitted = 0
-    for place, (equal, i1, i2, j1, j2) in enumerate(found):
+    for place, (equal, i1, i2, j1, j2) in enumerate(parts_found):
         if equal:
             head = AROUND if place else 0
-            tail = AROUND if place < len(found) - 1 else 0
+            tail = AROUND if place < len(parts_found) - 1 else 0
             following = 0
             for k in (k for k in range(i2 - i1) if k < head or k >= i2 - i1 - tail):
                 if len(rows) < MOST_ROWS:
@@ -104,7 +101,7 @@ def _changed(
 
 
 def _words(old: str | None, new: str | None) -> tuple[list[LinePart], list[LinePart]]:
-    """The two lines of a row, their different words marked; marked whole where they have little in common."""
+    """Returns a row's lines with different words marked; unrelated lines are marked as a whole."""
     whole = (_whole(old or "", changed=True), _whole(new or "", changed=True))
     if old is None or new is None or max(len(old), len(new)) > LONGEST_LINE:
         return whole

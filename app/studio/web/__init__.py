@@ -1,1 +1,1 @@
-"""What the page's endpoints share: JSON answers, jobs, streams and charts."""
+"""Shared parts of the endpoints: JSON answers, jobs, streams and charts."""

@@ -1,4 +1,4 @@
-"""What the studio's charts have in common: their colours, their frame, and how the page gets them."""
+"""Shared parts of the charts: colours, frame and JSON."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ STAGES: Final[dict[TimelinePart, str]] = {
     "sample": "#f472b6",
 }
 CACHED, UNCACHED, NEW, ENCODED = "#14a394", "#76808f", "#d97706", "#d13f76"
-MID_GREY = "#76808f"  # readable on white and on the dark page until the page's own style sheet colours it
+MID_GREY = "#76808f"  # readable on light and dark pages until the style sheet loads
 GRID = "rgba(127,127,127,.22)"
 FONT = "IBM Plex Sans, system-ui, sans-serif"
 
 
 class Figure(TypedDict):
-    """What plotly draws."""
+    """A plotly figure."""
 
     data: Annotated[list[Json], JsonOf(list[Any])]
     layout: Annotated[Json, JsonOf(dict[str, Any])]
@@ -40,7 +40,7 @@ class Drawn(TypedDict):
 
 
 def framed(figure: go.Figure, **layout: Any) -> None:
-    """Fits a figure to a light and a dark page, whose style sheet colours its words."""
+    """Adapts a figure to light and dark pages, whose style sheet colours its text."""
     figure.update_layout(
         template="none",
         paper_bgcolor="rgba(0,0,0,0)",
@@ -57,6 +57,6 @@ def framed(figure: go.Figure, **layout: Any) -> None:
 
 
 def sent(figure: go.Figure) -> Figure:
-    """A figure as the page gets it."""
+    """Returns a figure as JSON for the page."""
     plain = json.loads(figure.to_json())
     return {"data": plain["data"], "layout": plain["layout"]}

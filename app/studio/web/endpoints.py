@@ -1,4 +1,4 @@
-"""What the page may ask: methods from a typed request to an object, or to a sentence of refusal."""
+"""The page's endpoints: methods from a typed request to an object or an error message."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _MARK = "asked_by_the_page"
 
 
 def endpoint(method: Method) -> Method:
-    """Marks a method that the page may ask; its one parameter is the request, what it returns the answer."""
+    """Marks a method as an endpoint; its one parameter is the request, its result the answer."""
     setattr(method, _MARK, True)
     return method
 
 
 class Endpoint:
-    """One question that the page may ask.
+    """One endpoint.
 
     Args:
         method: a bound method that `endpoint` has marked.
 
     Attributes:
-        name: the name by which the page asks.
-        request: the type of what the page sends.
-        answer: the type of what it gets.
+        name: the endpoint's name.
+        request: the request's type.
+        answer: the answer's type.
     """
 
     def __init__(self, method: Callable[[Any], Any]) -> None:
@@ -48,7 +48,7 @@ class Endpoint:
         self._method, self._reader = method, TypeAdapter[Any](self.request)
 
     def ask(self, sent: object) -> Json:
-        """Returns the answer, or a sentence under `error`, never a traceback."""
+        """Returns the answer, or a message in `error`, never a traceback."""
         try:
             answer: Json = self._method(read(self._reader, sent))
             return answer
@@ -59,12 +59,12 @@ class Endpoint:
             return {"error": f"The studio could not do this: {error!r}. Nothing was changed."}
 
     def function(self) -> Callable[[Any], Response]:
-        """Returns what Gradio calls: its name is the question's."""
+        """Returns the function for Gradio, named like the endpoint."""
 
         def answer(sent: Any) -> Response:
-            found = self.ask(sent)
+            result = self.ask(sent)
             try:
-                body = json.dumps(found, allow_nan=False)
+                body = json.dumps(result, allow_nan=False)
             except (ValueError, RecursionError) as error:
                 logger.exception("The answer to the page's request %s cannot be sent", self.name)
                 body = json.dumps({"error": f"The studio cannot send the answer to the page: {error!r}."})
@@ -75,39 +75,39 @@ class Endpoint:
 
 
 class Endpoints:
-    """A part of the studio whose marked methods the page may ask."""
+    """Base class of parts with endpoints."""
 
     def endpoints(self) -> list[Endpoint]:
-        """Returns them by name."""
+        """Returns the endpoints by name."""
         methods = inspect.getmembers(self, inspect.ismethod)
         return [Endpoint(method) for _, method in methods if hasattr(method, _MARK)]
 
 
 def by_name(parts: Iterable[Endpoints]) -> dict[str, Endpoint]:
-    """Returns the endpoints of several parts; no two have one name."""
-    found: dict[str, Endpoint] = {}
+    """Merges the endpoints of several parts; names must be unique."""
+    endpoints: dict[str, Endpoint] = {}
     for part in parts:
-        for one in part.endpoints():
-            assert one.name not in found, one.name
-            found[one.name] = one
-    return found
+        for endpoint in part.endpoints():
+            assert endpoint.name not in endpoints, endpoint.name
+            endpoints[endpoint.name] = endpoint
+    return endpoints
 
 
 def read(reader: TypeAdapter[Request], sent: object) -> Request:
-    """Returns a request as its type says.
+    """Validates a request.
 
     Raises:
-        PromptCacheError: the page sent something else.
+        PromptCacheError: the request does not match its type.
     """
     if not isinstance(sent, dict):
-        raise PromptCacheError("The page sent something else than an object. Reload it and try again.")
+        raise PromptCacheError("The page sent a value that is not an object. Reload it and try again.")
     try:
         return reader.validate_python(sent)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = ".".join(map(str, fault["loc"])) or "its request"
         rule = f"{fault['msg'][:1].lower()}{fault['msg'][1:]}"
-        found = "nothing" if fault["type"] == "missing" else reprlib.repr(fault["input"])
+        value = "nothing" if fault["type"] == "missing" else reprlib.repr(fault["input"])
         raise PromptCacheError(
-            f"The page sent {found} as {place}: {rule}. Reload it and try again."
+            f"The page sent {value} as {place}: {rule}. Reload it and try again."
         ) from None

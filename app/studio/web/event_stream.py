@@ -1,6 +1,6 @@
-"""What a page hears without asking the pages' questions: that the studio is there, and how far long work is.
+"""Streams to pages: that the studio is alive, and the progress of jobs.
 
-Both are answered while the engine computes: the one by the server's own thread, the other as work goes on.
+Both work while the engine computes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from engine.base.errors import PromptCacheError
 ALIVE = "/alive"
 WORK = "/work"
 FRAME_SECONDS = 0.05
-READERS = 4  # threads that look at work for all who follow some
+READERS = 4  # threads that read job states for all followers
 
 
 class Following:
-    """Tells pages that the studio is there, and of its work.
+    """Routes for liveness and job progress.
 
     Args:
-        jobs: the work.
-        assets: the path of the page's own files, by which a page knows that another version was started.
+        jobs: the jobs.
+        assets: the path of the page's files; another path tells a page to reload.
     """
 
     def __init__(self, jobs: Jobs, assets: str) -> None:
@@ -40,15 +40,15 @@ class Following:
         self._readers = CapacityLimiter(READERS)
 
     def routes(self) -> list[Route]:
-        """Returns where it is asked."""
+        """Returns the HTTP routes."""
         return [Route(ALIVE, self.alive, methods=["GET"]), Route(WORK, Streamed(self.follow))]
 
     async def alive(self, _request: Request) -> Response:
-        """Says which start of the studio this is."""
+        """Identifies this start of the studio."""
         return JSONResponse(self._here, headers={"cache-control": "no-store"})
 
     async def follow(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the states of a piece of work until it is over; it stops when the last listener leaves."""
+        """Streams the states of a job until it ends; the job stops when its last follower leaves."""
         try:
             job = self._jobs.find(Request(scope).query_params.get("key", ""))
         except PromptCacheError as error:
@@ -58,18 +58,18 @@ class Following:
 
 
 async def states(job: Job, readers: CapacityLimiter) -> Lines:
-    """Yields the states of work as they change, the last one included; none holds a thread while it waits."""
+    """Yields the states of a job as they change, including the last; waiting takes no thread."""
     loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
-    def told() -> None:
-        with contextlib.suppress(RuntimeError):  # the server has ended
+    def notify() -> None:
+        with contextlib.suppress(RuntimeError):  # the server has stopped
             loop.call_soon_threadsafe(changed.set)
 
     def read() -> tuple[bytes, bool]:
         state = job.state()
         return line(state), state["over"]
 
-    with job.followed(told):
+    with job.followed(notify):
         over = False
         while not over:
             changed.clear()

@@ -1,11 +1,9 @@
-"""Lets through what the studio's own page needs, and nothing else; tells the browser what the page may load.
+"""Allows only requests of the studio's own page, and sets the content security policy.
 
-A page on another site, or on another port of this machine, can make a browser send requests to 127.0.0.1.
-Three headers that a page cannot forge tell them apart: Host (a foreign one means DNS rebinding), Origin, and
-Sec-Fetch-Site. A link on another site may open the page, for it cannot see what it opened. Of gradio's many
-routes only those of the list below are served. What the command line asks is for no browser at all: a request
-with a header that only browsers send is refused there, and the rest must know a secret
-(`app/studio/model/remote_runs.py`).
+Pages on other sites or ports can make a browser send requests to 127.0.0.1. Three headers that a page cannot
+forge reveal them: Host (another one means DNS rebinding), Origin, and Sec-Fetch-Site. Links on other sites
+may open the page, because they cannot read it. Only the Gradio routes listed below are served. Routes for the
+command line reject requests with browser headers and require a secret (`app/studio/model/remote_runs.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Gradio's page needs inline scripts and builds functions at run time; nothing may come from elsewhere.
+# Gradio's page needs inline scripts and `eval`; other sites are blocked.
 CONTENT_POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -59,14 +57,14 @@ CALLS = frozenset({"/gradio_api/component_server"})
 COMMANDS = frozenset({"/runs/greeting", "/runs/answer"})
 BROWSERS_SEND = frozenset({"origin", "referer", "cookie"})
 
-_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{1,5})?")  # a name or an address, and a port
+_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{1,5})?")  # host and port
 LARGEST_BODY = 32 * 1024 * 1024
-"""Bytes of one request: three documents of 5 MB, written as JSON, and their settings."""
+"""Maximum bytes of a request: three documents of 5 MB as JSON, and their settings."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request is not answered."""
+    """A rejected request: its status and reason."""
 
     status: int
     words: str
@@ -82,8 +80,8 @@ UNKNOWN_PAGE = f"""<!doctype html>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <title>Prompt Cache Studio</title><p>{UNKNOWN.words} <a href="/">Open the studio</a></p></html>
 """
-NOT_JSON = Refusal(415, "Refused: the studio takes JSON only.")
-TOO_LARGE = Refusal(413, f"Refused: a request may have {LARGEST_BODY // 1024 // 1024} MB at most.")
+NOT_JSON = Refusal(415, "Refused: the studio accepts JSON only.")
+TOO_LARGE = Refusal(413, f"Refused: a request has at most {LARGEST_BODY // 1024 // 1024} MB.")
 
 
 class _TooLargeError(Exception):
@@ -95,7 +93,7 @@ class Guard:
 
     Args:
         app: the application to protect.
-        hosts: the host names the studio answers to, with or without a port in the request.
+        hosts: the studio's host names, without ports.
         assets: the path of the page's own files.
     """
 
@@ -105,7 +103,7 @@ class Guard:
         self._folders = (*FOLDERS, assets + "/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers what is refused in words, and adds the protective headers to every other answer."""
+        """Answers rejected requests with a message, and adds protective headers to all other answers."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -125,7 +123,7 @@ class Guard:
         await self._pass_on(scope, receive, send)
 
     def fault(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
-        """Why a request is refused, if it is."""
+        """Returns why a request is rejected, or None."""
         method, path = str(scope.get("method", "")), str(scope.get("path", ""))
         if not self._is_ours(headers) and not self._is_link(method, path, headers):
             return FOREIGN
@@ -148,7 +146,7 @@ class Guard:
         return method == "POST" and (path.removesuffix("/") in CALLS or path in COMMANDS)
 
     def _is_ours(self, headers: dict[str, str]) -> bool:
-        """Whether these headers can only come from the studio's own page or from outside any browser."""
+        """Whether these headers come from the studio's page or a program other than a browser."""
         host, origin = headers.get("host", ""), headers.get("origin")
         return (
             self._is_our_host(host)
@@ -157,7 +155,7 @@ class Guard:
         )
 
     def _is_link(self, method: str, path: str, headers: dict[str, str]) -> bool:
-        """Whether somebody follows a link to the page: it opens in a window of its own."""
+        """Whether the request follows a link to the page in a top-level window."""
         return (
             (method, path) == ("GET", "/")
             and self._is_our_host(headers.get("host", ""))
@@ -167,11 +165,11 @@ class Guard:
         )
 
     def _is_our_host(self, host: str) -> bool:
-        found = _HOST.fullmatch(host)
-        return found is not None and found[1].lower() in self._hosts
+        match = _HOST.fullmatch(host)
+        return match is not None and match[1].lower() in self._hosts
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets the application answer, and counts the body as it is read, whatever length was announced."""
+        """Calls the application and counts the body's bytes, regardless of Content-Length."""
         taken, started, over = 0, False, False
 
         async def counted() -> Message:
@@ -186,7 +184,7 @@ class Guard:
         async def protected(message: Message) -> None:
             nonlocal started
             if over and not started:
-                return  # what the application makes of the broken body is of no use
+                return  # ignore the answer to the truncated body
             if message["type"] == "http.response.start":
                 started = True
                 message["headers"] = [*message.get("headers", ()), *PROTECTION]
@@ -210,7 +208,7 @@ async def _refuse(fault: Refusal, scope: Scope, send: Send) -> None:
     headers = [
         (b"content-type", b"text/html; charset=utf-8" if shown else b"text/plain; charset=utf-8"),
         (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),  # the rest of a body is not read
+        (b"connection", b"close"),  # the rest of the body is not read
         *PROTECTION,
     ]
     await send({"type": "http.response.start", "status": fault.status, "headers": headers})

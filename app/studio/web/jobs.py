@@ -1,4 +1,4 @@
-"""Long work in threads of its own, which the page starts, asks about or follows, and can stop."""
+"""Background jobs in their own threads; the page starts, follows and stops them."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from engine.base.errors import PromptCacheError
 logger = logging.getLogger(__name__)
 
 KEPT = 16
-EARLY_SECONDS = 600.0  # that a stop waits for work which the page has asked for and whose turn has not come
+EARLY_SECONDS = 600.0  # a stop waits this long for a requested job that has not started
 
 
 class Result(Protocol):
-    """What comes of work."""
+    """The result of a job."""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for the page."""
+        """Returns the result for the page."""
         ...
 
 
 class StoppedError(Exception):
-    """Somebody asked the work to stop."""
+    """The job was stopped."""
 
 
 class Job:
-    """One piece of work: how far it is, and what has come of it.
+    """A background job: its progress and its result.
 
     Args:
-        key: the key by which the page asks.
-        work: the function that does the work; it is given this job, tells it how far it is, and returns the
+        key: the key that the page chose.
+        work: the function that does the work; it gets this job, reports progress to it, and returns the
             result.
         name: the thread's name.
-        waiting: the words to show before the first step.
-        result: the result to show while the work goes on.
-        alone: why no other work may go on beside it, in a sentence that says what to do; "" where any may.
+        waiting: the message before the first step.
+        result: the result to show while the job runs.
+        alone: why no other job may run at the same time, and what to do; "" if others may.
     """
 
     def __init__(
@@ -61,43 +61,43 @@ class Job:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begins the work."""
+        """Starts the thread."""
         self._thread.start()
 
     def progress(self, done: int, total: int, what: str) -> None:
-        """Says how far the work is.
+        """Reports progress.
 
         Raises:
-            StoppedError: it is to stop here.
+            StoppedError: the job was stopped.
         """
         self.tell(done, total, what)
         if self.stopping:
             raise StoppedError
 
     def tell(self, done: int, total: int, what: str) -> None:
-        """Says how far work is that cannot be stopped here."""
+        """Reports progress of work that cannot be stopped here."""
         with self.changing():
             self._done, self._total, self._what = done, total, what
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Holds back whoever looks at the work while what it shows is changed."""
+        """Blocks readers while the job's result changes."""
         with self._changed:
             yield
-            for told in self._followers:
-                told()
+            for follower in self._followers:
+                follower()
 
     @property
     def stopping(self) -> bool:
-        """Whether somebody asked the work to stop."""
+        """Whether a stop was requested."""
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """Has the work stop at its next step."""
+        """Requests a stop at the next step."""
         self._stop.set()
 
     def state(self) -> JobState[Json]:
-        """Returns what the page shows."""
+        """Returns the state for the page."""
         with self._changed:
             return {
                 "key": self.key,
@@ -111,10 +111,10 @@ class Job:
 
     @contextmanager
     def followed(self, told: Callable[[], None]) -> Iterator[None]:
-        """Has somebody hear of each change. When the last who followed the work leaves, it stops.
+        """Calls a function on each change. The job stops when its last follower leaves.
 
         Args:
-            told: called at each change, by the thread that makes it; it must return at once.
+            told: called in the thread of the change; it must return at once.
         """
         with self._following:
             self._followers = (*self._followers, told)
@@ -122,7 +122,7 @@ class Job:
             yield
         finally:
             with self._following:
-                self._followers = tuple(one for one in self._followers if one is not told)
+                self._followers = tuple(follower for follower in self._followers if follower is not told)
                 if not self._followers and not self.over:
                     self.stop()
 
@@ -134,10 +134,10 @@ class Job:
             fault = "Stopped."
         except (PromptCacheError, OSError) as error:
             fault = str(error)
-        except BaseException as error:  # a library's panic too; the thread has nobody else to tell
+        except BaseException as error:  # includes panics of libraries
             logger.exception("Work in the background failed")
             fault = f"The work failed: {error!r}. The terminal of the studio shows the details."
-        self._work = _over  # what it was begun with, a model perhaps, is not kept for its state
+        self._work = _over  # free what the function refers to, possibly a model
         with self.changing():
             self._result, self._fault, self.over = result, fault, True
 
@@ -147,59 +147,58 @@ def _over(_job: Job) -> Result:
 
 
 class Jobs:
-    """The work of this session, by the keys that the page gave it."""
+    """The jobs of this session by key."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
-        self._stopped_early: dict[str, float] = {}  # keys, and when
+        self._stopped_early: dict[str, float] = {}  # keys and times
         self._lock = threading.Lock()
 
     def start(self, job: Job) -> Job:
-        """Begins a piece of work; the oldest that is over is forgotten.
+        """Starts a job and forgets the oldest finished one.
 
         Raises:
-            PromptCacheError: other work with its key goes on, or work beside which this may not go on, or as
-                much as is kept.
+            PromptCacheError: its key is in use, a running job excludes it, or there are too many jobs.
         """
         with self._lock:
             self._require_alone(job)
             self._keep(job.key, job)
-            asked = self._stopped_early.pop(job.key, None)
-            if asked is not None and time.monotonic() - asked < EARLY_SECONDS:
+            stopped = self._stopped_early.pop(job.key, None)
+            if stopped is not None and time.monotonic() - stopped < EARLY_SECONDS:
                 job.stop()
         job.start()
         return job
 
     def join(self, key: str, job: Job) -> None:
-        """Has a second key ask about and stop a piece of work.
+        """Adds a second key to a job.
 
         Raises:
-            PromptCacheError: other work with that key goes on.
+            PromptCacheError: the key belongs to another running job.
         """
         with self._lock:
             self._keep(key, job)
 
     def _require_alone(self, job: Job) -> None:
-        """Refuses work beside what measures, and what measures beside other work."""
-        others = [one for one in self._jobs.values() if not one.over and one is not job]
+        """Rejects jobs alongside a measurement, and a measurement alongside jobs."""
+        others = [running for running in self._jobs.values() if not running.over and running is not job]
         for other in others:
             if other.alone:
                 raise PromptCacheError(other.alone)
         if job.alone and others:
             raise PromptCacheError(
-                f"Other work goes on ({others[0].name}), and its share of the machine would be in the times. "
-                "Wait for its end, or stop it first."
+                f"Other work is running ({others[0].name}) and would affect the times. Wait for its "
+                "end, or stop it first."
             )
 
     def _keep(self, key: str, job: Job) -> None:
         known = self._jobs.get(key)
         if known is not None and known is not job and not known.over:
-            raise PromptCacheError("Work with this key goes on. Wait for its end, or stop it first.")
-        over = [one for one, kept in self._jobs.items() if kept.over and one != key]
+            raise PromptCacheError("Work with this key is running. Wait for its end, or stop it first.")
+        over = [name for name, other in self._jobs.items() if other.over and name != key]
         if known is None and len(self._jobs) >= KEPT:
             if not over:
                 raise PromptCacheError(
-                    f"{KEPT} pieces of work go on or wait already, perhaps in other tabs. Wait for one of "
+                    f"{KEPT} jobs are running or waiting, perhaps in other tabs. Wait for one of "
                     "them, or stop it, then start this again."
                 )
             del self._jobs[over[0]]
@@ -207,36 +206,36 @@ class Jobs:
 
     @property
     def under_way(self) -> tuple[Job, ...]:
-        """The work that is not over."""
+        """The running jobs."""
         with self._lock:
             return tuple({id(job): job for job in self._jobs.values() if not job.over}.values())
 
     def state(self, key: str) -> JobState[Json]:
-        """Returns how far a piece of work is, or what came of it.
+        """Returns a job's state.
 
         Raises:
-            PromptCacheError: it is not known any more.
+            PromptCacheError: there is no such job.
         """
         return {**self.find(key).state(), "key": key}
 
     def find(self, key: str) -> Job:
-        """A piece of work, by one of its keys.
+        """Returns a job by one of its keys.
 
         Raises:
-            PromptCacheError: it is not known any more.
+            PromptCacheError: there is no such job.
         """
         job = self._jobs.get(key)
         if job is None:
-            raise PromptCacheError("That work is not kept any more. Start it again.")
+            raise PromptCacheError("That job no longer exists. Start it again.")
         return job
 
     def stop_all(self) -> None:
-        """Has all work stop at its next step."""
+        """Stops all jobs at their next step."""
         for job in self.under_way:
             job.stop()
 
     def stop(self, key: str) -> None:
-        """Has a piece of work stop at its next step, also one that waits for its turn to be started."""
+        """Stops a job at its next step, even before it is started."""
         with self._lock:
             job = self._jobs.get(key)
             if job is None:

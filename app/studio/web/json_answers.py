@@ -1,4 +1,4 @@
-"""What answers of every page are made of: objects as they are sent, types of the engine for their JSON."""
+"""Shared types of answers, and their JSON schemas."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class JsonOf:
-    """Says of an object which type it spells in JSON, to whoever checks it.
+    """Annotates an object with the type that its JSON has.
 
     Attributes:
-        known: the type; None where it is only named.
-        named: MODULE:NAME of a type with whose module torch comes, for which the page need not wait.
+        known: the type; None if it is only named.
+        named: MODULE:NAME of a type whose module imports torch, loaded on demand.
     """
 
     known: Any = None
@@ -28,17 +28,17 @@ class JsonOf:
 
     @property
     def type(self) -> Any:
-        """The type; loads what is named."""
+        """The type; imports a named one."""
         module, _, name = self.named.partition(":")
         return getattr(importlib.import_module(module), name) if name else self.known
 
     def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Has pydantic read the object as that type."""
+        """Makes pydantic validate the object as that type."""
         return handler(self.type)
 
 
 class JobState(TypedDict, Generic[Result]):
-    """How far a piece of long work is, what has come of it, and what went wrong in words."""
+    """A job's progress, its result, and its error message."""
 
     key: str
     what: str

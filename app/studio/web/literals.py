@@ -1,7 +1,6 @@
-"""Values as they are written in a program, in Python, JavaScript and JSON: any text comes out as it went in.
+"""Writes values as literals in Python, JavaScript and JSON without loss.
 
-What nobody sees in an editor, or what a terminal takes for a key, is escaped: control characters, tabs, marks
-that turn the direction of writing, halves of surrogate pairs.
+Invisible characters are escaped: control characters, tabs, bidirectional marks and lone surrogates.
 """
 
 from __future__ import annotations
@@ -15,26 +14,26 @@ from typing import Any
 _UNSEEN = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\xa0\xad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ud800-\udfff\ufeff]"
 )
-_CLOSING = re.compile('"{3,}|"+\\Z')  # quotes that would end a text between three of them
+_CLOSING = re.compile('"{3,}|"+\\Z')  # quotes that would end a triple-quoted text
 _SHORT = {"\t": "\\t", "\r": "\\r"}
-_WIDTH = 76  # characters that a list or an object may take in one line
+_WIDTH = 76  # maximum width of a list or an object on one line
 
 
 class Name(str):
-    """The name of a variable, which is written as it is."""
+    """A variable's name, written without quotes."""
 
 
 @dataclass(frozen=True)
 class _Style:
-    """How a language writes values.
+    """The syntax of a language.
 
     Attributes:
         text: writes a text.
         key: writes the name of a field.
         words: none, true and false.
-        indent: spaces for each depth.
-        padding: what stands within the braces of an object in one line.
-        once: whether a field whose value is the variable of its name is written once.
+        indent: spaces per level.
+        padding: the padding in the braces of an object on one line.
+        once: whether the language has shorthand properties.
     """
 
     text: Callable[[str], str]
@@ -46,19 +45,19 @@ class _Style:
 
 
 def _escaped(text: str) -> str:
-    return _UNSEEN.sub(lambda found: _SHORT.get(found[0], f"\\u{ord(found[0]):04x}"), text)
+    return _UNSEEN.sub(lambda match: _SHORT.get(match[0], f"\\u{ord(match[0]):04x}"), text)
 
 
 def python_text(text: str) -> str:
-    """A literal of Python; of several lines where the text has several."""
+    """Returns a Python literal; multi-line for a multi-line text."""
     escaped = _escaped(text.replace("\\", "\\\\"))
     if "\n" not in text:
         return '"{}"'.format(escaped.replace('"', '\\"'))
-    return '"""{}"""'.format(_CLOSING.sub(lambda found: '\\"' * len(found[0]), escaped))
+    return '"""{}"""'.format(_CLOSING.sub(lambda match: '\\"' * len(match[0]), escaped))
 
 
 def javascript_text(text: str) -> str:
-    """A literal of JavaScript; of several lines where the text has several."""
+    """Returns a JavaScript literal; multi-line for a multi-line text."""
     escaped = _escaped(text.replace("\\", "\\\\"))
     if "\n" not in text:
         return '"{}"'.format(escaped.replace('"', '\\"'))
@@ -66,9 +65,9 @@ def javascript_text(text: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """JSON in several lines, none of which begins with a word: no end of a shell's document is met in it."""
+    """Returns multi-line JSON without lines that start with a word, safe in a heredoc."""
     plain = json.dumps(value, ensure_ascii=False, indent=2)
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", plain)
 
 
 _PYTHON = _Style(python_text, python_text, {None: "None", True: "True", False: "False"}, 4)
@@ -84,17 +83,17 @@ _JAVASCRIPT = _Style(
 
 
 def python(value: Any, depth: int = 0) -> str:
-    """A value in Python.
+    """Returns a value in Python.
 
     Args:
-        value: texts, numbers, true, false, none, names, and lists and mappings of them.
-        depth: how deep its first line stands.
+        value: texts, numbers, booleans, None, names, and lists and mappings of them.
+        depth: the indentation level of its first line.
     """
     return _written(value, _PYTHON, depth)
 
 
 def javascript(value: Any, depth: int = 0) -> str:
-    """A value in JavaScript, as for `python`."""
+    """Returns a value in JavaScript, as for `python`."""
     return _written(value, _JAVASCRIPT, depth)
 
 
@@ -109,10 +108,10 @@ def _written(value: Any, style: _Style, depth: int) -> str:
         case int() | float():
             return json.dumps(int(value) if value == int(value) else value)
         case Mapping():
-            parts = [_field(name, one, style, depth + 1) for name, one in value.items()]
+            parts = [_field(name, item, style, depth + 1) for name, item in value.items()]
             return _bracketed(parts, "{}", style, depth, style.padding)
         case Sequence():
-            return _bracketed([_written(one, style, depth + 1) for one in value], "[]", style, depth, "")
+            return _bracketed([_written(item, style, depth + 1) for item in value], "[]", style, depth, "")
     raise TypeError(f"{type(value).__name__} is no value of a program")
 
 

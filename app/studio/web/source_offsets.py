@@ -1,4 +1,4 @@
-"""Positions in a text, between Python (code points) and the browser (UTF-16 code units)."""
+"""Converts text offsets from Python (code points) to browsers (UTF-16 code units)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def to_utf16(text: str) -> Callable[[int], int]:
-    """A function that turns a code point offset in `text` into a UTF-16 offset."""
+    """Returns a function that converts a code point offset in `text` to UTF-16."""
     if text.isascii():
         return lambda offset: offset
     wide = [index for index, character in enumerate(text) if character > "\uffff"]

@@ -1,6 +1,6 @@
-"""Answers line by line, each an object in JSON, while what they tell of goes on.
+"""Streams answers as JSON lines.
 
-A stream may last for minutes, so it takes none of the threads in which the server answers questions.
+A stream may last for minutes, so it uses none of the server's request threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Lines = AsyncGenerator[bytes, None]
 
 
 class Streamed:
-    """What Starlette calls as it is: functions it would give a request, and take a response from."""
+    """An ASGI app as a class; Starlette would wrap a function as a request handler."""
 
     def __init__(self, answer: Callable[[Scope, Receive, Send], Any]) -> None:
         self._answer = answer
@@ -32,12 +32,12 @@ class Streamed:
 
 
 def line(told: Mapping[str, Any]) -> bytes:
-    """An object as a line."""
+    """Returns an object as a line of JSON."""
     return json.dumps(told).encode() + b"\n"
 
 
 async def send_lines(lines: Lines, receive: Receive, send: Send) -> None:
-    """Sends lines as they come, and closes them when the other side goes away, which is noticed at once."""
+    """Sends lines as they arrive, and stops at once if the client disconnects."""
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
 
     async def tell() -> None:
@@ -60,26 +60,26 @@ async def send_lines(lines: Lines, receive: Receive, send: Send) -> None:
     finally:
         telling.cancel()
         listening.cancel()
-        told, _ = await asyncio.gather(telling, listening, return_exceptions=True)
-    if isinstance(told, Exception):
-        raise told
+        outcome, _ = await asyncio.gather(telling, listening, return_exceptions=True)
+    if isinstance(outcome, Exception):
+        raise outcome
 
 
 async def in_a_thread(told: Iterator[Mapping[str, Any]], turns: asyncio.Semaphore) -> Lines:
-    """Yields objects as lines, all of them computed in one thread, which is nobody else's.
+    """Yields objects as lines, computed in one dedicated thread.
 
     Args:
-        told: the objects; it is closed when nobody wants more of them.
-        turns: what has a thread at a time; whoever waits for a turn has none.
+        told: the objects; closed if the stream ends early.
+        turns: limits concurrent threads; waiting takes no thread.
     """
     loop, ready = asyncio.get_running_loop(), asyncio.Queue[bytes]()
-    begun, gone = asyncio.Event(), threading.Event()
+    begun, stopped = asyncio.Event(), threading.Event()
 
     def compute() -> None:
         with contextlib.closing(told):  # type: ignore[type-var]
-            for one in told:
-                loop.call_soon_threadsafe(ready.put_nowait, line(one))
-                if gone.is_set():
+            for item in told:
+                loop.call_soon_threadsafe(ready.put_nowait, line(item))
+                if stopped.is_set():
                     break
 
     async def in_turn() -> None:
@@ -96,7 +96,7 @@ async def in_a_thread(told: Iterator[Mapping[str, Any]], turns: asyncio.Semaphor
             yield body
         await computing
     finally:
-        gone.set()
+        stopped.set()
         if not begun.is_set():
             computing.cancel()
         await asyncio.wait({computing})

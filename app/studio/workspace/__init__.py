@@ -1,1 +1,1 @@
-"""The head of the page: open documents, files, imports and help."""
+"""The page's header: open documents, files, imports and help."""

@@ -1,4 +1,4 @@
-"""The parts that the page asks, whichever of its pages is shown."""
+"""The endpoints that every page uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the File menu asks: the folder, new and recent documents, saving, renaming, and what differs."""
+"""Endpoints of the File menu: the folder, new and recent documents, saving, renaming and diffs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_LOOKED_AT = 2
 
 @request
 class SeenFile:
-    """A file as a page has read or written it."""
+    """A file as the page last read or wrote it."""
 
     origin: Words
     stamp: Stamp
@@ -50,7 +50,7 @@ class LookAtFiles:
 
 @request
 class CompareFile:
-    """A document, to be compared with its file."""
+    """A document to compare with its file."""
 
     origin: Words
     text: Words
@@ -74,7 +74,7 @@ class CompareTexts:
 
 @request
 class CompareVersion:
-    """An earlier workspace, to be compared with what stands in the editors."""
+    """A version to compare with the editors."""
 
     key: Words
     page: Page
@@ -82,7 +82,7 @@ class CompareVersion:
 
 @request
 class Rename:
-    """Another name for a file of the user's folder."""
+    """A new name for a file of the user's folder."""
 
     origin: Words
     name: Words
@@ -90,13 +90,13 @@ class Rename:
 
 @request
 class Forget:
-    """A document that is wanted no more in the list of recent ones."""
+    """A document to remove from the recent ones."""
 
     origin: Words
 
 
 class Files(TypedDict):
-    """Names of the documents in the user's folder; `folder` says whether there is one, `root` where it is."""
+    """Documents in the user's folder; `folder` says whether there is one, `root` is its path."""
 
     folder: bool
     root: str
@@ -104,14 +104,14 @@ class Files(TypedDict):
 
 
 class Browsed(TypedDict):
-    """The user's folder; `folder` is "" where there is none."""
+    """The user's folder; `folder` is "" if there is none."""
 
     folder: str
     entries: list[Entry]
 
 
 class FileSaved(TypedDict):
-    """The name of the file that was written, and what else went wrong; or why it was not, and what to ask."""
+    """The saved file's name and warnings; or why it was not saved, and a question."""
 
     saved: NotRequired[str]
     origin: NotRequired[str]
@@ -122,7 +122,7 @@ class FileSaved(TypedDict):
 
 
 class FileSeen(TypedDict):
-    """What became of a file since it was read or written, and a sentence on it."""
+    """A file's state since it was read or written, and a message."""
 
     origin: str
     state: Literal["same", "changed", "gone"]
@@ -130,13 +130,13 @@ class FileSeen(TypedDict):
 
 
 class FilesSeen(TypedDict):
-    """What became of files."""
+    """The states of files."""
 
     files: list[FileSeen]
 
 
 class FileCompared(TypedDict):
-    """A file beside the text in the editor; or why its text cannot be shown."""
+    """A file compared with the editor's text; or why it cannot be shown."""
 
     name: str
     difference: NotRequired[TextDifference]
@@ -144,14 +144,14 @@ class FileCompared(TypedDict):
 
 
 class TextsCompared(TypedDict):
-    """What is different in each of two documents."""
+    """The differences of two documents."""
 
     schema: TextDifference
     prompt: TextDifference
 
 
 class RecentEntry(TypedDict):
-    """A document that was used; `file` or `sample` opens it, `missing` says why neither can."""
+    """A recent document; `file` or `sample` opens it, `missing` says why it cannot be opened."""
 
     origin: str
     name: str
@@ -163,7 +163,7 @@ class RecentEntry(TypedDict):
 
 
 class RecentEntries(TypedDict):
-    """Documents that were used, the latest first."""
+    """Recent documents, latest first."""
 
     documents: list[RecentEntry]
 
@@ -177,24 +177,24 @@ class FileDesk(Endpoints):
 
     @endpoint
     def new_workspace(self, request: Shelve) -> Opened:
-        """A small schema and a prompt of it to begin with; the open workspace goes to the shelf."""
+        """Opens a small new schema with a prompt; the open workspace becomes a version."""
         return self._desk.open(Workspace("Untitled", NEW_SCHEMA, NEW_PROMPT), request.page)
 
     @endpoint
     def list_files(self, _request: Nothing) -> Files:
-        """The documents that are in the user's folder now."""
+        """Returns the documents of the user's folder."""
         path = self._folder.path
         root = "" if path is None else path.as_posix()
         return {"folder": path is not None, "root": root, "files": self._folder.names()}
 
     @endpoint
     def browse(self, _request: Nothing) -> Browsed:
-        """The documents of the user's folder by what they are."""
+        """Returns the documents of the user's folder by kind."""
         return {"folder": str(self._folder.path or ""), "entries": self._desk.catalogue.entries()}
 
     @endpoint
     def open_file(self, request: OpenFile) -> Opened:
-        """A document of the user's folder instead of the open schema or prompt, or what to ask."""
+        """Opens a document of the user's folder as schema or prompt, or returns a question."""
         name = request.name
         try:
             text, stamp = self._folder.read(name, request.encoding)
@@ -206,19 +206,19 @@ class FileDesk(Endpoints):
 
     @endpoint
     def open_text(self, request: OpenText) -> Opened:
-        """A document that the browser has read, instead of the open schema or prompt."""
+        """Opens a document that the browser read as schema or prompt."""
         name = request.name
         return self._desk.open_document(request.text, name, f"browser:{name}", request.stamp, request.page)
 
     @endpoint
     def open_sample_schema(self, request: OpenSample) -> Opened:
-        """The schema of a sample instead of the open one; the prompt stays where it fits."""
+        """Opens a sample's schema; a prompt that fits it stays open."""
         sample = self._library.sample(request.name)
         return self._desk.open_document(sample.schema, sample.name, sample.origin, Stamp(), request.page)
 
     @endpoint
     def save_file(self, request: SaveFile) -> FileSaved:
-        """Writes a document back to the file of the user's folder that it came from."""
+        """Saves a document to its file in the user's folder."""
         if not request.origin.startswith("file:"):
             raise PromptCacheError(
                 "This document did not come from the studio's folder, so no file was written."
@@ -235,16 +235,16 @@ class FileDesk(Endpoints):
             try:
                 self._drafts.keep_version()
             except PromptCacheError as error:
-                answer["message"] = f"{name!r} is saved, but no version of it is kept. {error}"
+                answer["message"] = f"{name!r} is saved, but a version of it could not be stored. {error}"
         return answer
 
     @endpoint
     def save_as(self, request: SaveAs) -> FileSaved:
-        """Writes a document to a new file of the user's folder."""
+        """Saves a document to a new file in the user's folder."""
         stamp = self._folder.create(request.name, request.text, request.stamp)
         origin = self._folder.origin(request.name)
         kind = next(
-            (one["kind"] for one in self._desk.catalogue.entries() if one["name"] == request.name), "other"
+            (item["kind"] for item in self._desk.catalogue.entries() if item["name"] == request.name), "other"
         )
         self._recent.note(origin, request.name, kind)
         return {
@@ -256,54 +256,54 @@ class FileDesk(Endpoints):
 
     @endpoint
     def rename_file(self, request: Rename) -> FileSaved:
-        """Gives the file of a document another name."""
+        """Renames a document's file."""
         try:
             name = self._folder.name_of(request.origin)
         except ElsewhereError as other:
             return {"refused": "elsewhere" if other.known else "unknown", "message": str(other)}
         self._folder.rename(name, request.name)
         origin = self._folder.origin(request.name)
-        known = {one.origin: one.kind for one in self._recent.documents()}
+        known = {document.origin: document.kind for document in self._recent.documents()}
         self._recent.forget(request.origin)
         self._recent.note(origin, request.name, known.get(request.origin, "other"))
         return {"saved": request.name, "origin": origin, "files": self._folder.names()}
 
     @endpoint
     def look_at_files(self, request: LookAtFiles) -> FilesSeen:
-        """Whether the files of open documents are what they were; those of other folders are left out."""
-        seen: list[FileSeen] = []
-        for one in request.files[:MOST_LOOKED_AT]:
-            if not self._folder.owns(one.origin):
+        """Returns whether files of open documents have changed, without those of other folders."""
+        states: list[FileSeen] = []
+        for file in request.files[:MOST_LOOKED_AT]:
+            if not self._folder.owns(file.origin):
                 continue
-            name = self._folder.name_of(one.origin)
-            state = self._folder.look(name, one.stamp)
+            name = self._folder.name_of(file.origin)
+            state = self._folder.look(name, file.stamp)
             message = {
                 "same": "",
                 "changed": f"{name!r} was changed by another program since it was opened here.",
-                "gone": f"{name!r} is not there any more. Your text is kept as a draft.",
+                "gone": f"{name!r} no longer exists. Your text is saved as a draft.",
             }[state]
-            seen.append({"origin": one.origin, "state": state, "message": message})
-        return {"files": seen}
+            states.append({"origin": file.origin, "state": state, "message": message})
+        return {"files": states}
 
     @endpoint
     def compare_file(self, request: CompareFile) -> FileCompared:
-        """The file of a document, on the left, beside a page's text."""
+        """Compares a document's file, on the left, with the page's text."""
         try:
             name = self._folder.name_of(request.origin)
         except ElsewhereError as other:
             raise PromptCacheError(str(other)) from None
         try:
-            theirs, _ = self._folder.read(name)
+            stored, _ = self._folder.read(name)
         except NotUtf8Error as other:
             return {
                 "name": name,
-                "message": f"{name!r} is not UTF-8 any more, so it is not shown ({other.why}).",
+                "message": f"{name!r} is no longer UTF-8, so it cannot be shown ({other.why}).",
             }
-        return {"name": name, "difference": difference(theirs, request.text)}
+        return {"name": name, "difference": difference(stored, request.text)}
 
     @endpoint
     def compare_texts(self, request: CompareTexts) -> TextsCompared:
-        """What is different between two states of a workspace."""
+        """Compares two states of a workspace."""
         left, right = request.left, request.right
         return {
             "schema": difference(left.schema, right.schema),
@@ -312,7 +312,7 @@ class FileDesk(Endpoints):
 
     @endpoint
     def compare_version(self, request: CompareVersion) -> TextsCompared:
-        """An earlier workspace, on the left, beside a page's texts."""
+        """Compares a version, on the left, with the page's texts."""
         version, page = self._drafts.shelved(request.key), request.page
         return {
             "schema": difference(version.schema, page.schema),
@@ -321,12 +321,12 @@ class FileDesk(Endpoints):
 
     @endpoint
     def recent(self, _request: Nothing) -> RecentEntries:
-        """The documents that were used last, and which of them are gone."""
-        return {"documents": [self._recent_entry(**asdict(one)) for one in self._recent.documents()]}
+        """Returns the recent documents, and which are missing."""
+        return {"documents": [self._recent_entry(**asdict(entry)) for entry in self._recent.documents()]}
 
     @endpoint
     def forget_recent(self, request: Forget) -> RecentEntries:
-        """The list without one document."""
+        """Removes a document from the recent ones; returns the list."""
         self._recent.forget(request.origin)
         return self.recent(Nothing())
 
@@ -334,10 +334,10 @@ class FileDesk(Endpoints):
         entry: RecentEntry = {"origin": origin, "name": name, "kind": kind, "used": used}
         source, _, place = origin.partition(":")
         if source == "sample":
-            if any(one["name"] == place for one in self._library.titles()):
+            if any(title["name"] == place for title in self._library.titles()):
                 entry["sample"] = place
             else:
-                entry["missing"] = "There is no such sample any more."
+                entry["missing"] = "This sample no longer exists."
         elif not self._folder.owns(origin):
             above = place.rpartition("/")[0]
             entry["missing"] = f"In another folder: start the studio with --schemas {above}."
@@ -346,5 +346,5 @@ class FileDesk(Endpoints):
             if self._folder.has(file):
                 entry["file"] = file
             else:
-                entry["missing"] = "Not there any more."
+                entry["missing"] = "No longer exists."
         return entry

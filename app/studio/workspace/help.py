@@ -1,4 +1,4 @@
-"""The documents of this project for the page's help: read from docs/, and cut into blocks without HTML."""
+"""The page's help: documents of docs/ as blocks without HTML."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 ORDER = ("glossary", "tutorial", "schemas", "pml", "reuse", "settings", "models", "store", "troubleshooting")
-"""What a reader of the studio wants first; the others follow by name."""
+"""The first documents; the others follow by name."""
 
 
 class HelpSpan(TypedDict):
-    """A piece of a line; `href` is `#NAME` or `#NAME/HEADING` for another document of the help."""
+    """A piece of a line; `href` is `#NAME` or `#NAME/HEADING` for another help document."""
 
     text: str
     style: Literal["text", "code", "strong", "em"]
@@ -31,9 +31,9 @@ class HelpSpan(TypedDict):
 
 
 class HelpBlock(TypedDict):
-    """A heading, a paragraph, an item of a list, a piece of code, or a table: its first row is its head.
+    """A heading, paragraph, list item, code block, or table, whose first row is its head.
 
-    `level` is a heading's rank, or how deep anything else stands in lists; `marker` is an item's number.
+    `level` is a heading's rank, or the depth in lists; `marker` is an item's number.
     """
 
     kind: Literal["heading", "paragraph", "item", "code", "table"]
@@ -53,45 +53,45 @@ class HelpTitle(TypedDict):
 
 
 class HelpTitles(TypedDict):
-    """The documents of the help, in the order in which they are offered."""
+    """The help documents in display order."""
 
     documents: list[HelpTitle]
 
 
 class HelpDocument(TypedDict):
-    """A document of the help, in blocks."""
+    """A help document in blocks."""
 
     name: str
     blocks: list[HelpBlock]
 
 
 def docs_folder() -> Path | None:
-    """Returns the folder of the documents, of the source tree or as installed; None where there is none."""
-    beside = Path(__file__).resolve().parents[3] / "docs"
-    if (beside / "glossary.md").is_file():
-        return beside
+    """Returns the folder of the documents, from the source tree or the installation, or None."""
+    folder = Path(__file__).resolve().parents[3] / "docs"
+    if (folder / "glossary.md").is_file():
+        return folder
     try:
         files = distribution("prompt-cache-studio").files or ()
     except PackageNotFoundError:
         return None
-    found = (Path(str(one.locate())) for one in files if one.match("prompt-cache-studio/docs/glossary.md"))
-    return next((path.parent for path in found if path.is_file()), None)
+    paths = (Path(str(file.locate())) for file in files if file.match("prompt-cache-studio/docs/glossary.md"))
+    return next((path.parent for path in paths if path.is_file()), None)
 
 
 class Help(Endpoints):
-    """What the help of the page asks."""
+    """The endpoints of the page's help."""
 
     def __init__(self, _parts: Parts | None = None, *, folder: Path | None = None) -> None:
         self._folder = folder or docs_folder()
 
     @endpoint
     def list_help(self, _request: Nothing) -> HelpTitles:
-        """The documents by their titles."""
+        """Returns the documents' titles."""
         return {"documents": [{"name": name, "title": title} for name, title in self._titles().items()]}
 
     @endpoint
     def read_help(self, request: OneDocument) -> HelpDocument:
-        """One document in blocks."""
+        """Returns one document in blocks."""
         if self._folder is None or request.name not in self._titles():
             raise PromptCacheError(f"There is no document {request.name!r} in this installation.")
         return {"name": request.name, "blocks": blocks(read_text_file(self._folder / f"{request.name}.md"))}
@@ -111,14 +111,14 @@ def _title(source: str, name: str) -> str:
 
 
 def blocks(source: str) -> list[HelpBlock]:
-    """Returns a document of Markdown in blocks; HTML in it is left out."""
+    """Returns a Markdown document in blocks, without HTML."""
     from markdown_it import MarkdownIt
 
     return _read(MarkdownIt("commonmark").enable("table").parse(source))
 
 
 def _read(tokens: list[Token]) -> list[HelpBlock]:
-    found: list[HelpBlock] = []
+    result: list[HelpBlock] = []
     numbers: list[int | None] = []
     marker: str | None = None
     heading = 0
@@ -142,7 +142,7 @@ def _read(tokens: list[Token]) -> list[HelpBlock]:
             case "list_item_close":
                 marker = None
             case "fence" | "code_block":
-                found.append({"kind": "code", "level": len(numbers), "text": token.content.rstrip("\n")})
+                result.append({"kind": "code", "level": len(numbers), "text": token.content.rstrip("\n")})
             case "table_open":
                 rows = []
             case "tr_open":
@@ -150,7 +150,7 @@ def _read(tokens: list[Token]) -> list[HelpBlock]:
                 rows.append([])
             case "table_close":
                 assert rows is not None
-                found.append({"kind": "table", "level": len(numbers), "rows": rows})
+                result.append({"kind": "table", "level": len(numbers), "rows": rows})
                 rows = None
             case "inline":
                 spans = _spans(token.children or [])
@@ -158,13 +158,13 @@ def _read(tokens: list[Token]) -> list[HelpBlock]:
                     rows[-1].append(spans)
                 elif heading:
                     anchor = _anchor("".join(span["text"] for span in spans))
-                    found.append({"kind": "heading", "level": heading, "spans": spans, "anchor": anchor})
+                    result.append({"kind": "heading", "level": heading, "spans": spans, "anchor": anchor})
                 elif marker is not None:
-                    found.append({"kind": "item", "level": len(numbers), "spans": spans, "marker": marker})
+                    result.append({"kind": "item", "level": len(numbers), "spans": spans, "marker": marker})
                     marker = None
                 else:
-                    found.append({"kind": "paragraph", "level": len(numbers), "spans": spans})
-    return found
+                    result.append({"kind": "paragraph", "level": len(numbers), "spans": spans})
+    return result
 
 
 def _spans(children: list[Token]) -> list[HelpSpan]:
@@ -200,15 +200,15 @@ def _spans(children: list[Token]) -> list[HelpSpan]:
 
 
 def _target(href: str) -> str:
-    """Where a link leads: to a document of the help or another site; "" for the rest of the source tree."""
+    """Returns a link's target: a help document or another site; "" for other files."""
     if re.match(r"https?://", href):
         return href
     if href.startswith("#"):
         return f"#/{href[1:]}"
-    found = re.fullmatch(r"(?:\./)?([\w-]+)\.md(?:#(.+))?", href)
-    return f"#{found[1]}" + (f"/{found[2]}" if found[2] else "") if found else ""
+    match = re.fullmatch(r"(?:\./)?([\w-]+)\.md(?:#(.+))?", href)
+    return f"#{match[1]}" + (f"/{match[2]}" if match[2] else "") if match else ""
 
 
 def _anchor(heading: str) -> str:
-    """The anchor of a heading, as sites that show Markdown make it."""
+    """Returns the anchor of a heading as Markdown sites form it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")

@@ -1,6 +1,6 @@
-"""Other forms as a schema and a prompt: files that the browser has read, looked at before anything is opened.
+"""Imports other formats as a schema and a prompt, with a preview.
 
-They are written to a folder of their own, imported as `pml import` does it, and gone before the answer.
+Files are written to a temporary folder, imported as by `pml import`, and deleted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _IN_PAGE_WORDS = (
 
 @request
 class ImportFile:
-    """A file: its path from the folder on that was chosen, with `/`, and its bytes in base64."""
+    """A file: its path in the chosen folder, with `/`, and its bytes in base64."""
 
     path: Words
     data: Words
@@ -54,18 +54,18 @@ class ImportFile:
 
 @request
 class ImportFiles:
-    """Files to be imported, and how.
+    """Files to import, and options.
 
     Attributes:
-        key: the key of the work that begins.
-        kind: what they are; "" where they tell themselves.
-        name: of the schema; "" for that of the source.
-        row: which conversation or prompt of a file that holds several, from 1.
+        key: the key of the new job.
+        kind: their format; "" to detect it.
+        name: the schema's name; "" for the source's.
+        row: the conversation or prompt in a file with several, from 1.
         param_length: tokens of a template's parameters.
-        split: how long texts are cut.
-        tokens: of a part, where they are cut by tokens.
-        titles: whether each text of a folder begins with a line that says which document it is.
-        encoding: of the file, where it is a single one.
+        split: how to split long texts.
+        tokens: the size of a part if split by tokens.
+        titles: whether each text of a folder starts with its document's name.
+        encoding: the encoding of a single file.
     """
 
     key: Words
@@ -82,7 +82,7 @@ class ImportFiles:
 
 @request
 class OpenImported(Shelve):
-    """What an import gave, to be opened."""
+    """An imported workspace to open."""
 
     name: Words
     schema: Words
@@ -90,9 +90,9 @@ class OpenImported(Shelve):
 
 
 class ImportPreview(TypedDict):
-    """What an import gives; or what to ask about a file in another encoding.
+    """The result of an import, or a question about a file in another encoding.
 
-    `options` are those that change something for this kind; a source without a prompt gets a fresh one.
+    `options` are those that affect this kind. A source without a prompt gets a new one.
     """
 
     name: NotRequired[str]
@@ -108,24 +108,23 @@ class ImportPreview(TypedDict):
 
 @dataclass(frozen=True)
 class _Looked:
-    """What came of a look at files."""
+    """The result of reading files."""
 
     preview: ImportPreview
 
     def to_json(self) -> Json:
-        """Returns it for the page."""
         return {**self.preview}
 
 
 class Importing(Endpoints):
-    """The server side of the import dialog."""
+    """The endpoints of the import dialog."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._desk = parts, parts.desk
 
     @endpoint
     def preview_import(self, request: ImportFiles) -> JobState[Annotated[Json, JsonOf(ImportPreview)]]:
-        """Begins to make documents of files; nothing is opened, and nothing of the files stays."""
+        """Starts to import files for a preview; opens nothing and deletes the files afterwards."""
         _require_sound(request)
 
         def work(job: Job) -> _Looked:
@@ -134,7 +133,7 @@ class Importing(Endpoints):
         return self._parts.jobs.start(Job(request.key, work, "import", "beginning")).state()
 
     def _preview(self, job: Job, request: ImportFiles) -> ImportPreview:
-        def told(done: int, total: int, what: str) -> None:
+        def progress(done: int, total: int, what: str) -> None:
             job.progress(done, total, _step(what))
 
         with tempfile.TemporaryDirectory(prefix="pml-import-") as place:
@@ -148,32 +147,32 @@ class Importing(Endpoints):
                     length=request.param_length,
                     row=request.row,
                     folder=FolderOptions(titles=request.titles, split=self._split(job, request)),
-                    progress=told,
+                    progress=progress,
                 )
-                found = as_texts(imported, told)
+                texts = as_texts(imported, progress)
             except NotUtf8Error as other:
                 return {"encoding": other.encoding, "message": str(other)}
             except PromptCacheError as error:
                 raise PromptCacheError(_in_page_words(str(error), folder)) from None
-            notes = [_in_page_words(note, folder) for note in found.found.notes]
-        job.progress(1, 1, "looking at the schema")
-        tree = parse_schema(found.schema).tree if found.prompt is None else None
+            notes = [_in_page_words(note, folder) for note in texts.found.notes]
+        job.progress(1, 1, "checking the schema")
+        tree = parse_schema(texts.schema).tree if texts.prompt is None else None
         prompt = (
-            found.prompt if found.prompt is not None or tree is None else prompt_of(tree, found.found.always)
+            texts.prompt if texts.prompt is not None or tree is None else prompt_of(tree, texts.found.always)
         )
         return {
-            "name": found.found.schema.name,
-            "kind": found.found.kind,
-            "schema": found.schema,
+            "name": texts.found.schema.name,
+            "kind": texts.found.kind,
+            "schema": texts.schema,
             "prompt": prompt or "",
-            "modules": found.modules,
+            "modules": texts.modules,
             "notes": [f"{note[:1].upper()}{note[1:]}." for note in notes],
-            "options": options_of(found.found.kind),
+            "options": options_of(texts.found.kind),
         }
 
     @endpoint
     def open_imported(self, request: OpenImported) -> Opened:
-        """What an import gave instead of the open workspace, which goes to the shelf."""
+        """Opens an imported workspace; the open one becomes a version."""
         return self._desk.open(Workspace(request.name, request.schema, request.prompt), request.page)
 
     def _split(self, job: Job, request: ImportFiles) -> Split | None:
@@ -201,32 +200,36 @@ def _require_sound(request: ImportFiles) -> None:
         raise PromptCacheError("Numbers of conversations, and lengths of parameters, begin at 1.")
     if request.split == "tokens" and not LEAST_TOKENS <= request.tokens <= MOST_TOKENS:
         raise PromptCacheError(f"A part has {LEAST_TOKENS} to {MOST_TOKENS:,} tokens. Choose another number.")
-    size = sum(len(one.data) for one in request.files) * 3 // 4
+    size = sum(len(file.data) for file in request.files) * 3 // 4
     if size > MOST_BYTES or len(request.files) > MOST_FILES:
         raise PromptCacheError(
-            f"These files are more than the page can take ({MOST_BYTES >> 20} MB, {MOST_FILES:,} files). "
-            "Choose fewer, or use pml import on the command line."
+            f"These files exceed the limits of this page ({MOST_BYTES >> 20} MB, {MOST_FILES:,} "
+            "files). Choose fewer, or use pml import on the command line."
         )
 
 
 def _step(what: str) -> str:
-    """A step of an import in words; files are told by their paths."""
+    """Returns an import step in words; files are shown by path."""
     return what if what.startswith("writing the ") else "reading the texts"
 
 
 def _laid_out(job: Job, request: ImportFiles, place: Path) -> Path:
-    """Writes the files into a folder; the file or folder to import from."""
+    """Writes the files into a folder; returns the file or folder to import."""
     single = len(request.files) == 1 and "/" not in request.files[0].path
-    for number, one in enumerate(request.files):
+    for number, part in enumerate(request.files):
         job.progress(number, len(request.files), "receiving the files")
-        path = PurePosixPath(one.path)
+        path = PurePosixPath(part.path)
         odd = (
-            path.is_absolute() or ".." in path.parts or "\\" in one.path or not path.name or "\0" in one.path
+            path.is_absolute()
+            or ".." in path.parts
+            or "\\" in part.path
+            or not path.name
+            or "\0" in part.path
         )
         try:
-            if odd or not one.path.isprintable():
+            if odd or not part.path.isprintable():
                 raise ValueError
-            data = base64.b64decode(one.data, validate=True)
+            data = base64.b64decode(part.data, validate=True)
             if single:
                 data = decoded(data, path.name, request.encoding).encode("utf-8")
             target = place / path
@@ -235,10 +238,10 @@ def _laid_out(job: Job, request: ImportFiles, place: Path) -> Path:
         except (ValueError, binascii.Error, OSError) as error:
             why = getattr(error, "strerror", None)
             because = f": {why}" if why else ""
-            raise PromptCacheError(f"{one.path!r} cannot be imported{because}. Leave it out.") from None
+            raise PromptCacheError(f"{part.path!r} cannot be imported{because}. Leave it out.") from None
     if single:
         return place / request.files[0].path
-    tops = {PurePosixPath(one.path).parts[0] for one in request.files}
+    tops = {PurePosixPath(part.path).parts[0] for part in request.files}
     top = place / tops.pop()
     if not tops and top.is_dir():
         return top
@@ -248,7 +251,7 @@ def _laid_out(job: Job, request: ImportFiles, place: Path) -> Path:
 
 
 def _in_page_words(sentence: str, place: Path) -> str:
-    """What `pml import` says, without the folder that nobody knows of, and without its options."""
+    """Returns a message of `pml import` without the temporary folder and options."""
     for words in (f"{place.resolve()}/", f"{place}/", f"{place}"):
         sentence = sentence.replace(words, "")
     for pattern, instead in _IN_PAGE_WORDS:

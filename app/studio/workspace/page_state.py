@@ -1,4 +1,4 @@
-"""What the pages of a studio share."""
+"""The parts that the studio's pages share."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parts:
-    """What the pages of a studio share.
+    """The parts that the studio's pages share.
 
     Attributes:
-        opening: the engine, or one to come: it is there when the model is loaded.
-        drafts: the user's workspaces, kept on disk.
+        opening: the engine, possibly still loading.
+        drafts: the user's workspaces on disk.
         library: the samples and the user's folder.
         documents: parsed schemas.
-        jobs: long work.
+        jobs: background jobs.
         runs: the runs of this session.
-        kept: the runs of this user, on disk.
-        tokenizing: a lock held while texts are tokenized, so that one check does not slow another.
+        kept: the user's stored runs.
+        tokenizing: a lock around tokenization, so that checks do not slow each other.
         desk: opens workspaces and documents.
-        api: answers other programs beside the page.
-        recent: which documents were used last.
-        switching: puts another model in the place of the one that answers.
+        api: answers other programs.
+        recent: the recent documents.
+        switching: switches the model.
     """
 
     opening: Opening
@@ -59,8 +59,8 @@ class Parts:
 
     @classmethod
     def of(cls, opening: Opening, drafts: Drafts, library: Library, api: Api | None = None) -> Parts:
-        """Returns the parts of a studio over these; without an `api` over one that nobody reaches."""
-        jobs, tokenizing, kept = Jobs(), threading.Lock(), RunStore(drafts.folder)
+        """Returns the parts of a studio; without `api`, one that no client can reach."""
+        jobs, tokenizing, store = Jobs(), threading.Lock(), RunStore(drafts.folder)
         switching = Switching(opening, jobs, tokenizing, RecentModels(drafts.folder))
         recent = Recent(drafts.folder / "recent.json")
         return cls(
@@ -69,8 +69,8 @@ class Parts:
             library=library,
             documents=Documents(),
             jobs=jobs,
-            runs=Runs(jobs, kept),
-            kept=kept,
+            runs=Runs(jobs, store),
+            kept=store,
             tokenizing=tokenizing,
             switching=switching,
             recent=recent,
@@ -80,22 +80,22 @@ class Parts:
 
     @contextmanager
     def taken(self) -> Iterator[Engine]:
-        """The engine for work that is begun within.
+        """Yields the engine to start work with.
 
-        Another model takes its place before that or after it, and then waits for the work or stops it: work
-        computes to its end with the model that it names.
+        A model switch happens before or after it, then waits for the work or stops it. Work never changes its
+        model.
 
         Raises:
-            PromptCacheError: the model is still being loaded.
+            PromptCacheError: the model is still loading.
         """
         with self.tokenizing:
             yield self.engine
 
     @property
     def engine(self) -> Engine:
-        """The engine that answers prompts.
+        """The current engine.
 
         Raises:
-            PromptCacheError: the model is still being loaded.
+            PromptCacheError: the model is still loading.
         """
         return self.opening.engine

@@ -1,4 +1,4 @@
-"""What the head of the page asks: open documents, drafts, files, the shelf, and how long work goes."""
+"""Endpoints of the page's header: open documents, drafts, files, versions, and job states."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from engine import Engine
 
 ABOUT_DEMO = "The bundled model is tiny and knows only the samples of the gallery."
-PREVIEW = 400  # characters of an earlier workspace's texts
+PREVIEW = 400  # characters of a version's texts
 
 
 class ModelFacts(TypedDict):
-    """The loaded model in a few words; `digest` is what its runs belong to."""
+    """A summary of the loaded model; `digest` identifies it in runs."""
 
     digest: str
     about: str
@@ -52,7 +52,7 @@ class ModelFacts(TypedDict):
 
 
 class SettingForm(TypedDict):
-    """A setting as `engine.inference.setting.Setting.describe` tells it."""
+    """A setting as from `engine.inference.setting.Setting.describe`."""
 
     name: str
     kind: Kind
@@ -71,7 +71,7 @@ class SettingForm(TypedDict):
 
 
 class TierWords(TypedDict):
-    """A tier in a word or two, and in a sentence."""
+    """A tier's short name and its description."""
 
     name: Tier
     label: str
@@ -79,9 +79,9 @@ class TierWords(TypedDict):
 
 
 class ModelState(TypedDict):
-    """The model, or what is being done for it, in words; another `number` is another model.
+    """The model, or its loading progress; a new `number` means a new model.
 
-    `switching` says what is being done for a model that will take its place, "" where nothing is.
+    `switching` is the progress of a model switch, or "".
     """
 
     loading: str
@@ -91,7 +91,7 @@ class ModelState(TypedDict):
 
 
 class Start(TypedDict):
-    """Everything a page needs to start; the model may come later."""
+    """The initial data of a page; the model may follow later."""
 
     workspace: Annotated[Json, JsonOf(Workspace)]
     samples: list[SampleTitle]
@@ -105,7 +105,7 @@ class Start(TypedDict):
 
 
 class DraftSaved(TypedDict):
-    """The revision that was kept and when; or the draft of another tab that was faster."""
+    """The saved revision and its time; or the newer draft of another tab."""
 
     revision: NotRequired[int]
     saved: NotRequired[str]
@@ -114,13 +114,13 @@ class DraftSaved(TypedDict):
 
 
 class Shelved(TypedDict):
-    """The key among the earlier workspaces; none where the texts are the open ones."""
+    """The key of the new version; none if the texts are the open ones."""
 
     key: NotRequired[str]
 
 
 class KeptWorkspace(TypedDict):
-    """An earlier workspace: the beginnings of its texts."""
+    """A version with the start of its texts."""
 
     key: str
     name: str
@@ -130,17 +130,17 @@ class KeptWorkspace(TypedDict):
 
 
 class Shelf(TypedDict):
-    """Earlier workspaces, latest first."""
+    """The versions, latest first."""
 
     shelf: list[KeptWorkspace]
 
 
 class Done(TypedDict):
-    """It was done."""
+    """Confirms success."""
 
 
 class Workspaces(Endpoints):
-    """The server side of the head."""
+    """The endpoints of the page's header."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._drafts, self._library = parts, parts.drafts, parts.library
@@ -149,7 +149,7 @@ class Workspaces(Endpoints):
 
     @endpoint
     def open_workspace(self, _request: Nothing) -> Start:
-        """Everything a page needs to start: the draft, or the first sample where there is none."""
+        """Returns the initial data: the draft, or the first sample if there is none."""
         workspace = self._drafts.load()
         if workspace is None:
             workspace = self._drafts.replace(self._library.sample(FIRST_SAMPLE))
@@ -167,7 +167,7 @@ class Workspaces(Endpoints):
 
     @endpoint
     def model(self, _request: Nothing) -> ModelState:
-        """The model once it is loaded; until then, what is being done for it."""
+        """Returns the model, or its loading progress."""
         opening, switch = self._parts.opening, self._parts.switching.under_way
         number = opening.number
         return {
@@ -179,61 +179,61 @@ class Workspaces(Endpoints):
 
     @endpoint
     def save_draft(self, request: SaveDraft) -> DraftSaved:
-        """Keeps the page's texts; answers `conflict` where another tab was faster."""
+        """Saves the page's texts; answers `conflict` if another tab saved first."""
         try:
-            kept = self._drafts.save(request.workspace(), base=request.base, force=request.force)
+            draft = self._drafts.save(request.workspace(), base=request.base, force=request.force)
         except StaleDraftError as stale:
             return {"conflict": workspace_json(stale.current), "message": str(stale)}
-        return {"revision": kept.revision, "saved": kept.saved}
+        return {"revision": draft.revision, "saved": draft.saved}
 
     @endpoint
     def open_sample(self, request: OpenSample) -> Opened:
-        """A sample instead of the open workspace, which goes to the shelf."""
+        """Opens a sample; the open workspace becomes a version."""
         sample = self._library.sample(request.name, request.prompt)
         self._recent.note(sample.origin, sample.name, "both")
         return self._desk.open(sample, request.page)
 
     @endpoint
     def shelve(self, request: Shelve) -> Shelved:
-        """Puts a page's texts among the earlier workspaces; no `key` where they are the open ones."""
+        """Saves a page's texts as a version; no `key` if they are the open ones."""
         key = self._drafts.shelve(request.page.workspace())
         return {} if key is None else {"key": key}
 
     @endpoint
     def shelf(self, _request: Nothing) -> Shelf:
-        """Earlier workspaces, latest first."""
+        """Returns the versions, latest first."""
         return {
             "shelf": [
                 {
                     "key": key,
-                    "name": kept.name,
-                    "saved": kept.saved,
-                    "schema": kept.schema[:PREVIEW],
-                    "prompt": kept.prompt[:PREVIEW],
+                    "name": version.name,
+                    "saved": version.saved,
+                    "schema": version.schema[:PREVIEW],
+                    "prompt": version.prompt[:PREVIEW],
                 }
-                for key, kept in self._drafts.shelf()
+                for key, version in self._drafts.shelf()
             ]
         }
 
     @endpoint
     def open_shelved(self, request: OpenShelved) -> Opened:
-        """An earlier workspace instead of the open one."""
+        """Opens a version."""
         return self._desk.open(self._drafts.shelved(request.key), request.page)
 
     @endpoint
     def job_state(self, request: OneJob) -> JobState[Json]:
-        """How far a piece of long work is, or what came of it."""
+        """Returns a job's state."""
         return self._jobs.state(request.key)
 
     @endpoint
     def stop_job(self, request: OneJob) -> Done:
-        """Has a piece of long work stop at its next step."""
+        """Stops a job at its next step."""
         self._jobs.stop(request.key)
         return {}
 
 
 def model_facts(engine: Engine) -> ModelFacts:
-    """The loaded model in a few words."""
+    """Returns a summary of the loaded model."""
     model = engine.model
     return {
         "digest": digest_of_model(model_of(engine)),

@@ -1,4 +1,4 @@
-// What is expected of every answer: a list of checks, and whether all of them are to hold.
+// The checks of every answer: a list, and whether all or any must pass.
 import { h, refill } from "../dom.js"
 import { Emitter } from "../events.js"
 
@@ -8,7 +8,7 @@ const PLACEHOLDERS = {
 }
 
 /**
- * "changed": somebody did.
+ * "changed": the user edited the checks.
  * @extends {Emitter<{changed: void}>}
  */
 export class Checks extends Emitter {
@@ -16,21 +16,21 @@ export class Checks extends Emitter {
   #kinds = []
   /** @type {Required<Api.WantedCheck>[]} */
   #checks = []
-  #missing = false  // whether those without a text are marked
+  #missing = false  // whether checks without text are marked
   #list = h("ul", { class: "check-list" })
-  #empty = h("p", { class: "soft" }, "None yet. Each row can also bring its own, in columns such as “expect contains”.")
+  #empty = h("p", { class: "soft" }, "None yet. Rows can have their own checks, in columns such as “expect contains”.")
   #combine = h("select", { "aria-label": "How checks count", onchange: () => this.emit("changed") },
-    h("option", { value: "all" }, "all of them hold"), h("option", { value: "any" }, "one of them holds"))
-  #rule = h("label", { class: "check-rule" }, "An answer passes where ", this.#combine)
+    h("option", { value: "all" }, "all checks pass"), h("option", { value: "any" }, "any check passes"))
+  #rule = h("label", { class: "check-rule" }, "An answer passes if ", this.#combine)
   #add = h("button", { type: "button", "data-key": "add-check", disabled: true, onclick: () => this.#append() }, "Add a check")
   node = h("section", { class: "batch-part", "aria-label": "Checks" }, h("header", {}, h("h3", {}, "Checks of every answer"), h("span", { class: "grow" }), this.#rule, this.#add), this.#empty, this.#list)
 
   get combine() { return /** @type {"all" | "any"} */ (this.#combine.value) }
 
-  /** Those that say what they look for. */
+  /** Checks with a text. */
   get checks() { return this.#checks.filter(({ value }) => value.trim() !== "") }
 
-  /** Marks each check that does not say what it looks for, and goes to the first; a sentence on it, "" where there is none. */
+  /** Marks checks without text, focuses the first, and returns an error; "" if there is none. */
   refusal() {
     const empty = this.#checks.flatMap(({ value }, index) => value.trim() ? [] : [index])
     if (!empty.length) return ""
@@ -68,12 +68,12 @@ export class Checks extends Emitter {
   /** @param {Required<Api.WantedCheck>} check @param {number} index */
   #row(check, index) {
     const meaning = h("span", { class: "hint", id: `check-hint-${index}` })
-    const value = h("input", { type: "text", value: check.value, spellcheck: false, "data-key": `value ${index}`, "aria-label": `What check ${index + 1} looks for`, "aria-describedby": meaning.id })
+    const value = h("input", { type: "text", value: check.value, spellcheck: false, "data-key": `value ${index}`, "aria-label": `Text of check ${index + 1}`, "aria-describedby": meaning.id })
     const kind = h("select", { "data-key": `kind ${index}`, "aria-label": `Kind of check ${index + 1}` },
       ...this.#kinds.map(({ name }) => h("option", { value: name, selected: name === check.kind }, name)))
     const explain = () => {
       const missing = this.#missing && !check.value.trim()
-      meaning.textContent = missing ? `Check ${index + 1} has no text. Write what it looks for, or remove it.` : this.#kinds.find(({ name }) => name === kind.value)?.meaning ?? ""
+      meaning.textContent = missing ? `Check ${index + 1} has no text. Enter a text, or remove the check.` : this.#kinds.find(({ name }) => name === kind.value)?.meaning ?? ""
       meaning.dataset.mood = missing ? "bad" : ""
       if (missing) value.setAttribute("aria-invalid", "true")
       else value.removeAttribute("aria-invalid")

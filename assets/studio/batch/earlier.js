@@ -1,4 +1,4 @@
-// Batches that are kept on disk: opened, named and deleted.
+// Stored batches: opens, names and deletes them.
 import { when } from "../beside.js"
 import { bytes, count, h, plural } from "../dom.js"
 import { Emitter } from "../events.js"
@@ -8,13 +8,13 @@ import { Table } from "../table.js"
 
 /** @typedef {Api.BatchKept} Kept */
 
-const STATES = { done: "done", stopped: "stopped", failed: "failed", elsewhere: "answered by another studio" }
+const STATES = { done: "done", stopped: "stopped", failed: "failed", elsewhere: "running in another studio" }
 
-/** What a batch is called. @param {Kept} batch */
+/** A batch's display name. @param {Kept} batch */
 const called = ({ name, schema, started }) => name || `${schema || "Untitled"}, ${when(started)}`
 
 /**
- * "open": one is to be shown; "deleted": some are gone; "named": one has another name.
+ * "open": a batch to show; "deleted": deleted batches; "named": a renamed batch.
  * @extends {Emitter<{open: string, deleted: string[], named: {key: string, name: string}}>}
  */
 export class Earlier extends Emitter {
@@ -31,7 +31,7 @@ export class Earlier extends Emitter {
   #held = h("p", { class: "soft hint" })
   /** @type {Table<Kept>} */
   #table = new Table({
-    label: "Batches that are kept", key: row => row.key, sort: ["started", -1], choice: called,
+    label: "Stored batches", key: row => row.key, sort: ["started", -1], choice: called,
     columns: [
       { name: "started", title: "Started", value: row => Date.parse(row.started) || null, greatest: true, cell: row => h("button", { type: "button", class: "quiet when", "data-key": `open ${row.key}`, "aria-label": `Show ${called(row)}`, onclick: () => this.emit("open", row.key) }, when(row.started)) },
       { name: "name", title: "Name", value: row => row.name, cell: row => this.#field(row) },
@@ -39,7 +39,7 @@ export class Earlier extends Emitter {
       { name: "model", title: "Model", value: row => row.model, cell: row => row.model.split("/").findLast(part => part) ?? "–" },
       { name: "rows", title: "Answered", value: row => row.answered, number: true, cell: row => `${count(row.answered)} of ${count(row.rows)}` },
       { name: "failed", title: "Failed", value: row => row.failed, number: true },
-      { name: "passed", title: "As expected", value: row => row.judged ? row.passed / row.judged : null, number: true, cell: row => row.judged ? `${count(row.passed)} of ${count(row.judged)}` : "–", about: "Rows whose every answer meets all that is expected of it" },
+      { name: "passed", title: "As expected", value: row => row.judged ? row.passed / row.judged : null, number: true, cell: row => row.judged ? `${count(row.passed)} of ${count(row.judged)}` : "–", about: "Rows whose answers pass all checks" },
       { name: "state", title: "State", value: row => this.#state(row) },
     ],
   })
@@ -54,7 +54,7 @@ export class Earlier extends Emitter {
     this.#buttons()
   }
 
-  /** Which batch is shown beside this list. @param {string} key */
+  /** Marks the batch that the page shows. @param {string} key */
   show(key) {
     this.#shown = key
     this.#mark()
@@ -62,25 +62,25 @@ export class Earlier extends Emitter {
 
   async refresh() {
     const answer = await this.#server.ask("list_batches", {})
-    if (answer.away || answer.error != null) return this.#say(answer.error ?? `${AWAY} What is shown may be old.`, "bad")
+    if (answer.away || answer.error != null) return this.#say(answer.error ?? `${AWAY} This list may be out of date.`, "bad")
     const { batches, held, working } = answer, known = new Map(this.#rows.map(row => [row.key, row])), same = working === this.#working
     this.#working = working
-    // A row that stayed the same stays the same object: what is being written in it is not touched.
+    // An unchanged row keeps its object, so that text being typed in it survives.
     this.#rows = batches.map(row => {
       const old = known.get(row.key)
       return old && same && JSON.stringify(old) === JSON.stringify(row) ? old : row
     })
     this.node.hidden = !batches.length && !held.warnings.length
-    this.#summary.textContent = `Kept batches: ${count(batches.length)}${batches.some(({ key }) => key === working) ? ", one of them being answered" : ""}`
+    this.#summary.textContent = `Stored batches: ${count(batches.length)}${batches.some(({ key }) => key === working) ? ", one of them running" : ""}`
     this.#warnings.replaceChildren(...held.warnings.map(sentence => h("p", {}, sentence)))
-    this.#held.textContent = `${plural(batches.length, "batch").replace("batchs", "batches")}, ${bytes(held.bytes)}, in ${held.file}. ${count(held.most_batches)} batches and ${count(held.most_bytes / 1024 ** 2)} MiB are kept at most; beyond that the oldest go, first those without a name.`
+    this.#held.textContent = `${plural(batches.length, "batch").replace("batchs", "batches")}, ${bytes(held.bytes)}, in ${held.file}. ${count(held.most_batches)} batches and ${count(held.most_bytes / 1024 ** 2)} MiB are stored at most. Beyond that the oldest batches are deleted, unnamed ones first.`
     this.#table.fill(this.#rows)
     this.#buttons()
     this.#mark()
   }
 
   /** @param {Kept} row */
-  #state({ key, state }) { return state === "working" ? key === this.#working ? "being answered" : "not ended" : STATES[state] }
+  #state({ key, state }) { return state === "working" ? key === this.#working ? "running" : "unfinished" : STATES[state] }
 
   #mark() {
     for (const row of this.#table.node.querySelectorAll("tbody tr")) row.setAttribute("aria-current", String(row instanceof HTMLElement && row.dataset.row === this.#shown))
@@ -94,12 +94,12 @@ export class Earlier extends Emitter {
         const name = field.value
         if (name === row.name) return
         const answer = await this.#server.ask("name_batch", { key: row.key, name })
-        if (answer.away || answer.error != null) return this.#say(`The name is not kept yet. ${answer.error ?? AWAY}`, "bad")
+        if (answer.away || answer.error != null) return this.#say(`The name is not saved yet. ${answer.error ?? AWAY}`, "bad")
         this.#rows = this.#rows.map(one => one.key === row.key ? { ...one, name } : one)
         this.#table.fill(this.#rows)
         this.#mark()
         this.emit("named", { key: row.key, name })
-        this.#say("The name is kept.")
+        this.#say("The name is saved.")
       },
       onkeydown: (/** @type {KeyboardEvent} */ event) => {
         if (event.key === "Enter") field.dispatchEvent(new Event("change"))
@@ -118,7 +118,7 @@ export class Earlier extends Emitter {
   async #remove() {
     const rows = this.#table.chosen, keys = rows.map(({ key }) => key), named = rows.filter(({ name }) => name).length
     const what = rows.length === 1 ? called(rows[0]) : `${count(rows.length)} batches`
-    const sentence = `Delete ${what} with all answers for good?${named && rows.length > 1 ? ` ${count(named)} of them ${named === 1 ? "has" : "have"} a name.` : ""} This cannot be taken back.`
+    const sentence = `Delete ${what} with all answers permanently?${named && rows.length > 1 ? ` ${count(named)} of them ${named === 1 ? "has" : "have"} a name.` : ""} This cannot be undone.`
     if (!await confirmed(this.node, sentence, rows.length === 1 ? "Delete it" : `Delete ${count(rows.length)} batches`)) return this.#say("Nothing was deleted.")
     const { deleted, error } = await this.#server.ask("delete_batches", { keys })
     this.#say(deleted == null ? error ?? AWAY : `Deleted ${deleted === 1 ? "1 batch" : `${count(deleted)} batches`}.`, deleted == null ? "bad" : "")

@@ -1,11 +1,11 @@
-// What varies from row to row: choices of the schema, arguments, settings and new text, each with its values.
+// The grid's axes: choices of the schema, arguments, settings and new text, each with its values.
 import { count, h, plural, refill } from "../dom.js"
 import { Emitter } from "../events.js"
 
 const LONGEST = 60
 
 /**
- * Something that can vary: an axis without values, and those that are offered; null where they are written, one a line.
+ * A possible axis with its options; null if values are typed, one per line.
  * @typedef {{key: string, kind: Api.WantedAxis["kind"], name: string, label: string, group: string, offered: {value: string, words: string}[] | null, hint: string}} Varied
  * @typedef {{key: string, values: string[]}} Chosen
  */
@@ -32,21 +32,21 @@ export function variedOf(tree, alone) {
     offered: [{ value: path, words: "with it" }, { value: alone ? "" : `-${path}`, words: "without it" }] })
   for (const { path, params = [] } of tree) for (const param of params) found.push({
     key: `argument ${path}/${param.name}`, kind: "argument", name: `${path}/${param.name}`, label: `${path?.split("/").at(-1)}/${param.name}`, group: "Argument",
-    offered: null, hint: `One a line, at most ${plural(param.length, "token")} each.` })
+    offered: null, hint: `One per line, at most ${plural(param.length, "token")} each.` })
   return found
 }
 
 /** @param {Api.SettingForm[]} settings @returns {Varied[]} */
 const variedSettings = settings => settings.filter(({ name }) => name !== "repeats").map(({ name, label, kind, choices, range }) => ({
-  key: `setting ${name}`, kind: "setting", name, label, group: "Setting", hint: `One a line: ${range}.`,
+  key: `setting ${name}`, kind: "setting", name, label, group: "Setting", hint: `One per line: ${range}.`,
   offered: kind === "flag" ? [{ value: "yes", words: "yes" }, { value: "no", words: "no" }] : choices ? Object.keys(choices).map(value => ({ value, words: value })) : null,
 }))
 
 /** @type {Varied} */
-const TEXT = { key: "text", kind: "text", name: "", label: "the question", group: "New text", offered: null, hint: "One a line. Each takes the place of the prompt's last text." }
+const TEXT = { key: "text", kind: "text", name: "", label: "the question", group: "New text", offered: null, hint: "One per line. Each replaces the prompt's last text." }
 
 /**
- * "changed": somebody did.
+ * "changed": the user edited the grid.
  * @extends {Emitter<{changed: void}>}
  */
 export class Grid extends Emitter {
@@ -65,7 +65,7 @@ export class Grid extends Emitter {
   #size = h("p", { class: "grid-size", role: "status" })
   node = h("div", { class: "grid-form" }, h("label", { class: "vary" }, h("span", { class: "soft" }, "Vary"), this.#vary), this.#list, this.#size)
 
-  /** The axes as the server takes them; what the schema does not have any more is left out. @returns {Required<Api.WantedAxis>[]} */
+  /** The axes as the server expects them, without those that the schema no longer has. @returns {Required<Api.WantedAxis>[]} */
   get axes() {
     return this.#chosen.flatMap(({ key, values }) => {
       const found = this.#varied.find(one => one.key === key)
@@ -75,10 +75,10 @@ export class Grid extends Emitter {
     })
   }
 
-  /** What can vary. */
+  /** The possible axes. */
   get offers() { return this.#varied }
 
-  /** What is kept for the next visit. */
+  /** The axes to save for the next visit. */
   get chosen() { return this.#chosen }
 
   get rows() { return this.axes.length ? this.axes.reduce((size, { values }) => size * values.length, 1) : 0 }
@@ -97,7 +97,7 @@ export class Grid extends Emitter {
     this.#show()
   }
 
-  /** Whether rows stand alone. @param {boolean} alone */
+  /** Sets whether each row is a prompt of its own. @param {boolean} alone */
   stand(alone) {
     this.#alone = alone
     this.#show()
@@ -106,7 +106,7 @@ export class Grid extends Emitter {
   #show() {
     this.#varied = [...variedOf(this.#tree, this.#alone), TEXT, ...variedSettings(this.#settings)]
     const groups = Map.groupBy(this.#varied.filter(({ key }) => !this.#chosen.some(one => one.key === key)), ({ group }) => group)
-    this.#vary.replaceChildren(h("option", { value: "" }, this.#chosen.length ? "something else…" : "choose what…"),
+    this.#vary.replaceChildren(h("option", { value: "" }, this.#chosen.length ? "another axis…" : "choose an axis…"),
       ...[...groups].map(([label, all]) => h("optgroup", { label }, ...all.map(one => h("option", { value: one.key }, one.label)))))
     refill(this.#list, ...this.#chosen.map(one => this.#axis(one)))
     this.#count()
@@ -124,7 +124,7 @@ export class Grid extends Emitter {
   /** @param {Chosen} chosen */
   #axis(chosen) {
     const found = this.#varied.find(({ key }) => key === chosen.key)
-    const title = found ? h("span", {}, h("span", { class: "soft" }, `${found.group} `), h("strong", {}, found.label)) : h("span", { class: "soft" }, `${chosen.key}: the schema has no such thing any more, so it is left out.`)
+    const title = found ? h("span", {}, h("span", { class: "soft" }, `${found.group} `), h("strong", {}, found.label)) : h("span", { class: "soft" }, `${chosen.key}: the schema no longer has this, so it is left out.`)
     const remove = h("button", { type: "button", class: "quiet", "aria-label": `Do not vary ${found?.label ?? chosen.key}`, onclick: () => this.#remove(chosen) }, "✕")
     return h("li", { class: "varied" }, h("header", {}, title, h("span", { class: "grow" }), remove), found ? this.#values(chosen, found) : null)
   }
@@ -137,7 +137,7 @@ export class Grid extends Emitter {
         this.#count()
         this.emit("changed")
       } }), words)))
-    const text = h("textarea", { rows: Math.max(2, Math.min(6, chosen.values.length + 1)), "data-key": chosen.key, "aria-label": `Values of ${found.label}, one a line`, oninput: () => {
+    const text = h("textarea", { rows: Math.max(2, Math.min(6, chosen.values.length + 1)), "data-key": chosen.key, "aria-label": `Values of ${found.label}, one per line`, oninput: () => {
       chosen.values = [...new Set(text.value.split("\n").map(line => line.trim()).filter(Boolean))]
       this.#count()
       this.emit("changed")
@@ -158,8 +158,8 @@ export class Grid extends Emitter {
     const sizes = this.axes.map(({ values }) => values.length), rows = this.rows
     const product = sizes.length > 1 ? `${sizes.join(" × ")} = ` : ""
     this.#size.dataset.mood = rows > this.#most ? "bad" : ""
-    this.#size.textContent = !sizes.length ? "Choose what is to differ from row to row. There is one row for each way to combine the values."
-      : sizes.includes(0) ? "Choose a value of everything that varies."
-        : rows > this.#most ? `${product}${plural(rows, "row")}, and a batch has at most ${count(this.#most)} here. Take some values out.` : `${product}${plural(rows, "row")}`
+    this.#size.textContent = !sizes.length ? "Choose what differs between rows. Each combination of values is one row."
+      : sizes.includes(0) ? "Choose at least one value on each axis."
+        : rows > this.#most ? `${product}${plural(rows, "row")}, but a batch has at most ${count(this.#most)}. Remove some values.` : `${product}${plural(rows, "row")}`
   }
 }

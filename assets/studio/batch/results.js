@@ -1,4 +1,4 @@
-// What came of a batch: a summary, its rows, sorted and filtered, and one of them at a time with all there is.
+// The results of a batch: a summary, its rows, sorted and filtered, and the details of one row.
 import { count, h, milliseconds, nats, plural, refill, times } from "../dom.js"
 import { Emitter } from "../events.js"
 import { Table } from "../table.js"
@@ -13,7 +13,7 @@ const FILTERS = [
   ["errors", "Errors", row => row.state === "failed"],
 ]
 
-/** What a row asks, and what else sets it apart, as chips. @param {Api.RowShown} row */
+/** A row's question and its differences from other rows, as chips. @param {Api.RowShown} row */
 function apart({ picks, arguments: given, settings, text, question }) {
   const pick = (/** @type {string} */ name) => `${name.startsWith("-") ? "without " : ""}${name.split("/").at(-1)}`
   return [
@@ -25,7 +25,7 @@ function apart({ picks, arguments: given, settings, text, question }) {
 }
 
 /**
- * "open": a row in the Author page.
+ * "open": a row to open in Author.
  * @extends {Emitter<{open: number}>}
  */
 export class Results extends Emitter {
@@ -38,7 +38,7 @@ export class Results extends Emitter {
   /** @type {number | null} */
   #opened = null
   #tiles = h("dl", { class: "tiles" })
-  #filters = h("div", { class: "segmented filters", role: "group", "aria-label": "Rows that are shown" })
+  #filters = h("div", { class: "segmented filters", role: "group", "aria-label": "Row filter" })
   #words = h("input", { type: "search", placeholder: "Find in questions and answers…", "aria-label": "Find rows", oninput: () => this.#list() })
   #found = h("span", { class: "soft", role: "status" })
   #table = this.#makeTable()
@@ -78,18 +78,18 @@ export class Results extends Emitter {
     const time = (/** @type {number | null | undefined} */ value) => value == null ? "" : milliseconds(value)
     /** @type {Table<Api.RowShown>} */
     const table = new Table({
-      label: "Rows of the batch", key: row => String(row.number), sort: ["row", 1], state: row => row.state, empty: () => "No row is of this kind.",
+      label: "Rows of the batch", key: row => String(row.number), sort: ["row", 1], state: row => row.state, empty: () => "No rows match.",
       words: row => `${row.id} ${row.fault?.message ?? ""}`,
       columns: [
         { name: "row", title: "Row", value: row => row.number, cell: row => this.#opener(row) },
-        { name: "asks", title: "What it asks", value: row => [row.picks, ...Object.entries({ ...row.arguments, ...row.settings }).flat(), row.question].join(" "), cell: row => h("div", { class: "asks" }, ...apart(row)) },
+        { name: "asks", title: "Question", value: row => [row.picks, ...Object.entries({ ...row.arguments, ...row.settings }).flat(), row.question].join(" "), cell: row => h("div", { class: "asks" }, ...apart(row)) },
         { name: "cached", title: "Cached", value: row => row.cached?.text, cell: row => this.#side(row, row.cached) },
         ...(this.#both ? [{ name: "uncached", title: "Uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.text, cell: (/** @type {Api.RowShown} */ row) => row.state === "done" ? this.#side(row, row.uncached, row.same_text) : "" }] : []),
-        { name: "time", title: "TTFT cached", value: row => row.cached?.ttft_ms, number: true, about: "Time to the first token of the cached side", cell: row => this.#cachedTime(row) },
+        { name: "time", title: "TTFT cached", value: row => row.cached?.ttft_ms, number: true, about: "Time to first token of the cached side", cell: row => this.#cachedTime(row) },
         ...(this.#both ? [
           { name: "without", title: "TTFT uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.ttft_ms, number: true, about: "Time to the first token without the cache", cell: (/** @type {Api.RowShown} */ row) => time(row.uncached?.ttft_ms) },
-          { name: "speedup", title: "The cache is", value: (/** @type {Api.RowShown} */ row) => row.speedup, number: true, cell: (/** @type {Api.RowShown} */ row) => row.speedup ? h("span", { class: firstTime(row.cached) ? "soft" : null, title: firstTime(row.cached) || null }, times(row.speedup).join(" ")) : "" },
-          { name: "kl", title: "KL", value: (/** @type {Api.RowShown} */ row) => row.kl_first_token, number: true, about: "How far the first token's distribution is from the uncached one, in nats", cell: (/** @type {Api.RowShown} */ row) => row.kl_first_token == null ? "" : nats(row.kl_first_token) },
+          { name: "speedup", title: "Speed-up", value: (/** @type {Api.RowShown} */ row) => row.speedup, number: true, cell: (/** @type {Api.RowShown} */ row) => row.speedup ? h("span", { class: firstTime(row.cached) ? "soft" : null, title: firstTime(row.cached) || null }, times(row.speedup).join(" ")) : "" },
+          { name: "kl", title: "KL", value: (/** @type {Api.RowShown} */ row) => row.kl_first_token, number: true, about: "KL divergence of the first token from the uncached side, in nats", cell: (/** @type {Api.RowShown} */ row) => row.kl_first_token == null ? "" : nats(row.kl_first_token) },
         ] : []),
       ],
     })
@@ -97,7 +97,7 @@ export class Results extends Emitter {
     return table
   }
 
-  // A time with encoding in it is not what the cache gives from then on: it has another colour, and says so.
+  // A time that includes encoding has another colour and a note.
   /** @param {Api.RowShown} row */
   #cachedTime({ cached }) {
     if (!cached) return ""
@@ -120,7 +120,7 @@ export class Results extends Emitter {
       tiles.push(["Same text", of(found.same_text, found.compared), ""])
     }
     const ratio = found.ttft_cached_ms && found.ttft_uncached_ms ? found.ttft_uncached_ms / found.ttft_cached_ms : null
-    const basis = !found.timed ? "" : found.cold ? "encoding included" : `of ${plural(found.timed, "row")} with all in the cache`
+    const basis = !found.timed ? "" : found.cold ? "encoding included" : `of ${plural(found.timed, "row")} fully cached`
     tiles.push(["First token, cached", milliseconds(found.ttft_cached_ms), basis])
     if (this.#both) tiles.push(["First token, uncached", milliseconds(found.ttft_uncached_ms), ratio ? `cached is ${times(ratio).join(" ")}` : ""])
     tiles.push(["Encoded once", plural(found.encoded, "token"), ""], ["Read from the cache", plural(found.reused, "token"), found.encoded ? `${(found.reused / found.encoded).toFixed(1)} per encoded token` : ""])
@@ -153,7 +153,7 @@ export class Results extends Emitter {
     if (state === "failed") return h("div", { "data-mood": "bad" }, fault?.column ? `Column ${fault.column}: ${fault.message}` : fault?.message ?? "")
     if (!side) return h("span", { class: "soft" }, state === "waiting" ? "waits" : "–")
     const { passed, text } = side
-    const mark = passed == null ? null : h("span", { class: "mark", "data-mood": passed ? "good" : "bad", role: "img", "aria-label": passed ? "passed" : "did not pass" }, passed ? "✓" : "✕")
+    const mark = passed == null ? null : h("span", { class: "mark", "data-mood": passed ? "good" : "bad", role: "img", "aria-label": passed ? "passed" : "failed" }, passed ? "✓" : "✕")
     return h("div", { class: "said" }, mark, same ? h("span", { class: "soft" }, "the same") : text || h("span", { class: "soft" }, "nothing"))
   }
 

@@ -1,13 +1,13 @@
-// One row with all that came of it: both answers and what differs, what was expected, where its tokens came from.
+// The details of a row: both answers, their differences, the checks, and the sources of tokens.
 import { count, h, milliseconds, nats, plural, times } from "../dom.js"
 
 /** @type {[keyof Pick<Api.RowWhole, "cached" | "uncached">, string][]} */
 const SIDES = [["cached", "Cached"], ["uncached", "Uncached"]]
 
-/** What had to be encoded for a row, in words; "" where all was in the cache. @param {Pick<Api.SideShown, "tokens"> | null | undefined} side */
+/** The encoding that a row needed, in words; "" if everything was cached. @param {Pick<Api.SideShown, "tokens"> | null | undefined} side */
 export function firstTime(side) {
   const encoded = side?.tokens.encoded
-  return encoded ? `${plural(encoded, "token")} of its modules ${encoded === 1 ? "was" : "were"} not in the cache, and encoded for this row: its time has that in it. Rows after it find them there.` : ""
+  return encoded ? `${plural(encoded, "token")} of its modules ${encoded === 1 ? "was" : "were"} not cached. This row's time includes encoding; later rows reuse the result.` : ""
 }
 
 /** @param {Api.SideWhole} side */
@@ -21,7 +21,7 @@ function facts({ ttft_ms, tokens, ended }) {
 
 /** @param {string} title @param {Api.SideWhole} side @param {[string, boolean][] | undefined} difference */
 function answer(title, side, difference) {
-  const words = difference?.length ? difference.map(([text, differs]) => differs ? h("mark", {}, text) : text) : [side.text || h("span", { class: "soft" }, "The model ended without a word.")]
+  const words = difference?.length ? difference.map(([text, differs]) => differs ? h("mark", {}, text) : text) : [side.text || h("span", { class: "soft" }, "The model generated no text.")]
   return h("section", { class: "row-side", "data-side": title.toLowerCase(), "aria-label": `${title} answer` }, h("h4", {}, title), facts(side),
     h("div", { class: "row-answer", tabindex: "0", role: "region", "aria-label": `Text of the ${title.toLowerCase()} answer` }, ...words), ...side.warnings.map(warning => h("p", { "data-mood": "warn" }, warning)))
 }
@@ -42,7 +42,7 @@ function between({ speedup, first_token_agrees: agrees, kl_first_token: divergen
   return h("p", { class: "soft" }, told.filter(Boolean).join(" · "))
 }
 
-/** @param {Api.RowWhole} whole @param {() => unknown} open in the Author page */
+/** @param {Api.RowWhole} whole @param {() => unknown} open opens the row in Author */
 export function rowDetail({ row, prompt, cached, uncached, difference, checks }, open) {
   const sides = { cached, uncached }
   return h("div", { class: "row-whole" },

@@ -1,4 +1,4 @@
-// Where the rows come from: a table that is pasted, dropped or chosen, or a grid; and what is wrong with them.
+// The source of rows: a pasted, dropped or chosen table, or a grid; and its errors.
 import { count, debounce, h, plural } from "../dom.js"
 import { Emitter } from "../events.js"
 import { decoded } from "../files.js"
@@ -12,7 +12,7 @@ const cell = (/** @type {string} */ text) => /[",;\n]/.test(text) ? `"${text.rep
 /** @typedef {"table" | "grid"} Source */
 
 /**
- * "changed": what is filled in; "read": how many rows there are, null while nobody knows.
+ * "changed": the form was edited; "read": the number of rows, null if unknown.
  * @extends {Emitter<{changed: void, read: number | null}>}
  */
 export class Rows extends Emitter {
@@ -20,13 +20,13 @@ export class Rows extends Emitter {
   #workspace
   #grid
   #asked = 0
-  /** What was chosen or written here, which nothing that was kept takes the place of. @type {Set<"source" | "table" | "alone">} */
+  /** Fields that the user edited; saved values do not overwrite them. @type {Set<"source" | "table" | "alone">} */
   #own = new Set()
   #readSoon = debounce(READ_AFTER_MS, () => this.#read())
   #table = h("textarea", { rows: 7, spellcheck: false, wrap: "off", "aria-label": "Table of rows, as CSV or lines of JSON", placeholder: "id,picks,text,expect contains\nsurf,tokyo,Highlight the surf spots.,beach", oninput: () => this.#wrote() })
   #chooser = h("input", { type: "file", accept: ".csv,.tsv,.txt,.jsonl,.json,text/csv", hidden: true, "aria-label": "Open a table from this computer" })
   #status = h("p", { class: "read", role: "status" })
-  #faults = h("ul", { class: "row-faults", "aria-label": "Faults of the rows", hidden: true })
+  #faults = h("ul", { class: "row-faults", "aria-label": "Errors in the rows", hidden: true })
   /** @type {Record<Source, HTMLInputElement>} */
   #source = { table: this.#radio("rows-from", "table"), grid: this.#radio("rows-from", "grid") }
   #alone = h("input", { type: "checkbox", onchange: () => { this.#own.add("alone"); this.#grid.stand(this.#alone.checked); this.#changed() } })
@@ -51,7 +51,7 @@ export class Rows extends Emitter {
     this.node = h("section", { class: "batch-part rows-part", "aria-label": "Rows" },
       h("header", {}, h("h3", {}, "Rows"), h("div", { class: "segmented", role: "radiogroup", "aria-label": "Rows from" },
         h("label", {}, this.#source.table, "Table"), h("label", {}, this.#source.grid, "Grid")), h("span", { class: "grow" }),
-      h("label", { class: "check", title: "Otherwise each row changes the prompt that is open in the Author page: what it picks is picked there too, and its text takes the place of the last one." }, this.#alone, "Ignore the modules ticked in Author")),
+      h("label", { class: "check", title: "Otherwise each row changes the open prompt of the Author page: its picks are added, and its text replaces the last one." }, this.#alone, "Ignore the modules ticked in Author")),
       this.#panel, grid.node, this.#status, this.#faults)
     this.#chooser.addEventListener("change", () => {
       const file = this.#chooser.files?.[0]
@@ -69,16 +69,16 @@ export class Rows extends Emitter {
   /** @returns {Source} */
   get source() { return this.#source.grid.checked ? "grid" : "table" }
 
-  /** What the server reads rows from. */
+  /** The form as the server expects it. */
   wanted() {
     const { source } = this, { settings, origin } = this.#workspace
     return { ...this.#workspace.texts(), origin, settings, source, table: source === "table" ? this.#table.value : "", grid: source === "grid" ? this.#grid.axes : [], alone: this.#alone.checked }
   }
 
-  /** What is kept for the next visit. */
+  /** The form to save for the next visit. */
   kept() { return { source: this.source, table: this.#table.value, grid: this.#grid.chosen, alone: this.#alone.checked } }
 
-  /** What was kept, where nothing was filled in since the page came. @param {Record<string, any>} form */
+  /** Fills in saved values, except in edited fields. @param {Record<string, any>} form */
   fill({ source, table, alone }) {
     if (!this.#own.has("source")) this.#source[source === "grid" ? "grid" : "table"].checked = true
     if (!this.#own.has("table") && typeof table === "string") this.#table.value = table
@@ -107,7 +107,7 @@ export class Rows extends Emitter {
     this.#readSoon()
   }
 
-  // A slow answer about rows that are no more is not shown.
+  // Ignores answers about outdated rows.
   async #read() {
     const asked = ++this.#asked
     if (this.source === "grid" ? !this.#grid.rows : !this.#table.value.trim()) {
@@ -123,9 +123,9 @@ export class Rows extends Emitter {
       return this.emit("read", 0)
     }
     const { rows, repeated, looked, faults, faulty } = answer
-    const some = looked < rows ? ` Of these, the first ${count(looked)} were looked at.` : ""
-    const once = repeated ? `, each prompt once: ${plural(repeated, "other way")} to combine the values ${repeated === 1 ? "comes" : "come"} to the same` : ""
-    this.#say(faulty ? `${plural(rows, "row")}${once}, ${count(faulty)} with a fault: these will say so, and the others are answered.${some}` : `${plural(rows, "row")}${once}, nothing wrong.${some}`, faulty ? "warn" : "good")
+    const some = looked < rows ? ` The first ${count(looked)} of these were checked.` : ""
+    const once = repeated ? `, without ${plural(repeated, "duplicate")}` : ""
+    this.#say(faulty ? `${plural(rows, "row")}${once}, ${count(faulty)} with an error: these fail, and the others run.${some}` : `${plural(rows, "row")}${once}, no errors.${some}`, faulty ? "warn" : "good")
     this.#list(faults, faulty)
     this.emit("read", rows)
   }
@@ -140,7 +140,7 @@ export class Rows extends Emitter {
     }), ...(total > faults.length ? [h("li", { class: "soft" }, `And ${plural(total - faults.length, "row")} more.`)] : []))
   }
 
-  /** Puts the caret at the beginning of a line. @param {number} line */
+  /** Puts the caret at the start of a line. @param {number} line */
   #reveal(line) {
     const lines = this.#table.value.split("\n"), at = lines.slice(0, line - 1).reduce((sum, { length }) => sum + length + 1, 0)
     this.#table.focus()
@@ -150,14 +150,14 @@ export class Rows extends Emitter {
 
   /** @param {File} file @param {import("../opener.js").Encoding} [encoding] @returns {Promise<void>} */
   async #open(file, encoding) {
-    if (file.size > MOST_BYTES) return this.#say(`${file.name} is larger than 5 MB. Answer it with pml run --batch, which takes any number of rows.`, "bad")
+    if (file.size > MOST_BYTES) return this.#say(`${file.name} is larger than 5 MB. Use pml run --batch, which has no limit.`, "bad")
     const data = new Uint8Array(await file.arrayBuffer()), found = decoded(data, encoding)
-    if (found) return this.#write(found.text, encoding && encoding !== "utf-8" ? `${file.name} is not UTF-8 and was read as ${encoding}: look whether its letters are right.` : "")
-    if (encoding) return this.#say(`${file.name} is no text. Save it as CSV UTF-8.`, "bad")
+    if (found) return this.#write(found.text, encoding && encoding !== "utf-8" ? `${file.name} is not UTF-8 and was read as ${encoding}: check its characters.` : "")
+    if (encoding) return this.#say(`${file.name} is not a text file. Save it as CSV UTF-8.`, "bad")
     return this.#open(file, data[0] >= 0xfe ? "utf-16" : "windows-1252")
   }
 
-  // Through the browser's own editing, so that Ctrl-Z brings back what was there.
+  // Edits like the user, so that Ctrl-Z undoes it.
   /** @param {string} text */
   #write(text, notice = "") {
     this.#source.table.checked = true

@@ -1,4 +1,4 @@
-// The Author page: modules, schema and prompt, the layout, a run of both sides, and what reuse changed.
+// The Author page: modules, schema and prompt, the layout, a run of both sides, and fidelity.
 import { AnswerCost } from "../answercost.js"
 import { when } from "../beside.js"
 import { h, pause, plural } from "../dom.js"
@@ -21,11 +21,11 @@ import { Tabs } from "../tabs.js"
 /** @type {[Kind, Kind]} */
 const KINDS = ["schema", "prompt"]
 const TITLES = { schema: "Schema", prompt: "Prompt" }
-const ABOUT = "The text of a module is computed once and stored: run, and see what that saves and what it changes."
+const ABOUT = "Modules are computed once and stored. Run to see the time saved, and whether the answer changes."
 const ASK_AGAIN_MS = 500
 const CHECK_AFTER_MS = 1000
 const CHECK_LOOKS = 120
-const ROOM_FOR_BOTH = 560  // pixels that the schema and the prompt take side by side
+const ROOM_FOR_BOTH = 560  // minimum pixels to show schema and prompt side by side
 
 /**
  * @typedef {import("../workspace.js").Kind} Kind
@@ -97,7 +97,7 @@ export function mount(studio) {
   })
   runBar.on("start", () => {
     shell.go("author")
-    results.scrollTop = 0  // what is said of it stands at their top
+    results.scrollTop = 0  // its message is at the top
     if (document.documentElement.scrollHeight > innerHeight) results.scrollIntoView({ block: "start" })
   })
   studio.commands.add(
@@ -151,7 +151,7 @@ export function mount(studio) {
       }
       history.on("chosen", showKept)
       studio.on("restored", showKept)
-      // A run that this page does not follow, of another tab or of the page before this one, is asked about until it is over.
+      // Polls a run of another tab or of an earlier page until it ends.
       const watch = async (/** @type {Api.RunFrame} */ run) => {
         for (let next = run; next.state === "working" && current === run.number && !runBar.running;) {
           await pause(ASK_AGAIN_MS)
@@ -161,7 +161,7 @@ export function mount(studio) {
           if (next.state !== "working") { workspace.remeasure(); awaitCheck(next) }
         }
       }
-      // An answer under a promise is checked once nothing else is computed.
+      // A promise is checked once nothing else is computed.
       const awaitCheck = async (/** @type {Api.RunFrame} */ run) => {
         for (let look = 0; look < CHECK_LOOKS && current === run.number && run.reuse && !run.reuse.checked; look++) {
           await pause(CHECK_AFTER_MS)

@@ -1,4 +1,4 @@
-// The Batch page: rows over the open workspace, what is expected of their answers, and what came of them.
+// The Batch page: rows over the open workspace, checks of their answers, and results.
 import { Checks } from "../batch/checks.js"
 import { Earlier } from "../batch/earlier.js"
 import { Grid } from "../batch/grid.js"
@@ -11,16 +11,16 @@ import { download, fileName } from "../saving.js"
 
 const KEEP_AFTER_MS = 400
 const ASK_AGAIN_MS = 400
-const ROWS_PER_MS = 8  // of large batches is asked less often: who answers them has the same processor
-const OLD = { texts: "the documents were changed since", settings: "the settings were changed since", model: "another model is open now", schema: "another schema is open now" }
+const ROWS_PER_MS = 8  // large batches are polled less often, because polling takes CPU time from them
+const OLD = { texts: "the documents have changed", settings: "the settings have changed", model: "another model is loaded", schema: "another schema is open" }
 
 /** @type {Partial<Record<Api.BatchState["state"], string>>} */
 const UNENDED = {
-  left: "It was not ended: the studio that answered it was closed before. All rows that had ended are there.",
-  elsewhere: "Another studio is answering it. Open it again to see the rows that have ended since.",
+  left: "Unfinished: its studio was closed. All finished rows are here.",
+  elsewhere: "Another studio is running it. Open it again to see further rows.",
 }
 
-/** A time to come, in words. @param {number} seconds */
+/** A remaining time in words. @param {number} seconds */
 function timeLeft(seconds) {
   if (seconds < 60) return `about ${Math.max(1, Math.round(seconds))} s left`
   return seconds < 3600 ? `about ${Math.round(seconds / 60)} min left` : `about ${(seconds / 3600).toFixed(1)} h left`
@@ -36,10 +36,10 @@ class BatchPage {
   #earlier
   /** @type {Api.BatchState | null} */
   #batch = null
-  #only = false  // whether an earlier batch is shown, which a later one does not take the place of
+  #only = false  // whether an earlier batch is shown even if a newer one exists
   #asking = false
   #starting = false
-  #halted = false  // by somebody who had the focus on Stop
+  #halted = false  // whether the user stopped the batch with the focus on Stop
   /** @type {number | null} */
   #count = 0
   /** @type {Api.CheckedTexts["texts"] | null} */
@@ -47,11 +47,11 @@ class BatchPage {
   #model = ""
   #kept = ""
   #filled = false
-  #early = false  // whether something was filled in before what was kept came
-  #sided = false  // whether the sides were chosen
+  #early = false  // whether the user edited the form before saved values arrived
+  #sided = false  // whether the user chose the sides
   #keepSoon = debounce(KEEP_AFTER_MS, () => this.#keep())
   #mode = h("select", { "aria-label": "Sides", onchange: () => { this.#sided = true; this.#changed() } },
-    h("option", { value: "both" }, "both sides, one after the other"), h("option", { value: "cached" }, "cached only, many rows at once"))
+    h("option", { value: "both" }, "both sides in turn"), h("option", { value: "cached" }, "cached only, many rows at once"))
   #run = h("button", { type: "button", class: "primary", title: `Run the rows (${keysOf("run")})`, "aria-keyshortcuts": "Control+Enter", onclick: () => this.#start() }, "Run")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#halt() }, "Stop")
   #status = h("span", { class: "batch-status", role: "status", "aria-live": "polite" })
@@ -85,7 +85,7 @@ class BatchPage {
     this.#results.on("open", number => { if (this.#batch) shell.open("batch_open", { key: this.#batch.key, number }) })
     workspace.on("checked", checked => this.#hear(checked))
     workspace.on("settings", () => this.#showAge())
-    // Ahead of the head's Run, which has the same keys on every other page.
+    // Before the header's Run, which has the same shortcut on other pages.
     document.addEventListener("keydown", event => {
       if (shell.page !== "batch" || event.defaultPrevented || !pressed(event, "run") || document.querySelector("dialog[open]")) return
       event.preventDefault()
@@ -119,7 +119,7 @@ class BatchPage {
     this.#follow()
   }
 
-  // The texts were checked before this page was there to hear of it.
+  // The texts were checked before this page was mounted.
   async #look() {
     const { origin } = this.#workspace
     const answer = await this.#server.ask("check", { ...this.#workspace.texts(), origin, fallback: this.#workspace.basis(), known: null })
@@ -159,7 +159,7 @@ class BatchPage {
 
   async #start() {
     if (this.#starting || this.#working) return
-    if (this.#count === 0) return this.#say("Nothing was run: there are no rows yet.", "bad")  // where nobody knows yet, the server tells
+    if (this.#count === 0) return this.#say("Nothing was run: there are no rows yet.", "bad")  // if unknown, the server checks
     const refusal = this.#checks.refusal()
     if (refusal) return this.#say(`Nothing was run. ${refusal}`, "bad")
     this.#say("Starting…")
@@ -202,7 +202,7 @@ class BatchPage {
     this.#follow()
   }
 
-  // Asks about the latest batch until it is over, also one that another tab or the page before this one has begun.
+  // Polls the latest batch until it ends, also one of another tab or an earlier page.
   async #follow() {
     if (this.#asking || !this.#filled) return
     this.#asking = true
@@ -211,7 +211,7 @@ class BatchPage {
       const answer = await this.#server.ask("batch_state", { key, known: key ? ended : -1, only })
       if (answer.away || answer.error != null) { if (answer.error) this.#say(answer.error, "bad"); break }
       if (!answer.batch) break
-      if (only !== this.#only || (only && this.#batch?.key !== key)) continue  // another was asked for meanwhile
+      if (only !== this.#only || (only && this.#batch?.key !== key)) continue  // the user chose another batch meanwhile
       this.#show(answer.batch)
       if (!this.#working) break
       await pause(Math.max(ASK_AGAIN_MS, answer.batch.summary.rows / ROWS_PER_MS))
@@ -227,15 +227,15 @@ class BatchPage {
     this.#results.show(batch)
     const { key, state, fault, unkept, ended, left_s: left, summary, working } = batch
     this.#showTitle(batch)
-    this.#note.textContent = [unkept && `Not all of it is on disk yet. ${unkept}`, UNENDED[state]].filter(Boolean).join(" ")
+    this.#note.textContent = [unkept && `Some rows are not on disk yet. ${unkept}`, UNENDED[state]].filter(Boolean).join(" ")
     Object.assign(this.#meter, { max: summary.rows || 1, value: ended, hidden: state !== "working" })
     const rows = `${count(ended)} of ${plural(summary.rows, "row")}`
-    if (working && working !== key) this.#say("Another batch is being answered.")
+    if (working && working !== key) this.#say("Another batch is running.")
     else if (state === "working" && !this.#stop.disabled) this.#say(left == null ? `${rows} answered…` : `${rows} answered, ${timeLeft(left)}`)
     else if (was?.working && !working) {
       if (was.key !== key || was.working !== key) this.#say("The other batch has ended.")
       else if (state === "done") this.#say(`Done: ${plural(summary.answered, "row")} answered${summary.failed ? `, ${count(summary.failed)} failed` : ""}.`, summary.failed ? "warn" : "good")
-      else this.#say(state === "stopped" ? `Stopped: ${rows} are there.` : fault, state === "stopped" ? "" : "bad")
+      else this.#say(state === "stopped" ? `Stopped: ${rows} finished.` : fault, state === "stopped" ? "" : "bad")
     }
     if (was?.key !== key || was.working !== working) this.#earlier.refresh()
     this.#earlier.show(key)
@@ -260,7 +260,7 @@ class BatchPage {
     this.#halted = false
   }
 
-  // Results of other documents, settings or another model stay, and say so.
+  // Outdated results stay with a note.
   #showAge() {
     const batch = this.#batch
     if (!batch) return
@@ -268,7 +268,7 @@ class BatchPage {
     const settings = JSON.stringify(sorted(batch.settings)) !== JSON.stringify(sorted(this.#workspace.settings))
     const why = batch.schema !== this.#workspace.names.schema ? OLD.schema : texts ? OLD.texts : settings ? OLD.settings : this.#model && batch.model !== this.#model ? OLD.model : ""
     this.#outcome.toggleAttribute("data-old", Boolean(why))
-    const words = why ? `Of an earlier state: ${why}. Run again to see these answered.` : ""
+    const words = why ? `Out of date: ${why}. Run again.` : ""
     if (this.#age.textContent !== words) this.#age.textContent = words
   }
 

@@ -1,4 +1,4 @@
-// Sweeps: what one thing does to the time to first token, measured here, drawn, listed and kept.
+// Sweeps: measures how one variable affects the time to first token.
 import { Chart } from "../chart.js"
 import { count, h, milliseconds, moment, nats, plural } from "../dom.js"
 import { AWAY, Job, STOPPED } from "../jobs.js"
@@ -13,13 +13,13 @@ export const hosts = ["sweep-table"]
  * @typedef {Api.Result} Result
  * @typedef {Api.WantedSweep["axis"]} Axis
  * @typedef {"cached" | "modules" | "new" | "repeats"} Fixed
- * @typedef {Result & {key: string, order: number, base: number | undefined}} Row `base` is the median without the cache at that point
+ * @typedef {Result & {key: string, order: number, base: number | undefined}} Row `base`: the uncached median at that point
  * @typedef {import("../table.js").Column<Row>} Column
  */
 
-const ASK_MS = 400  // after a change, before the time is asked for
+const ASK_MS = 400  // delay before an estimate
 /** @type {[Fixed, string][]} */
-const FIELDS = [["cached", "Cached tokens"], ["modules", "Modules"], ["new", "New tokens"], ["repeats", "Samples of each"]]
+const FIELDS = [["cached", "Cached tokens"], ["modules", "Modules"], ["new", "New tokens"], ["repeats", "Samples per point"]]
 /** @type {Record<Axis, string>} */
 const AXES = { cached: "Cached tokens", new: "New tokens", modules: "Modules", scope: "Scope", repair: "Repair", prompts: "Prompts at once" }
 /** @type {Record<string, string>} */
@@ -36,10 +36,10 @@ const points = (/** @type {Report} */ report) => new Set(report.results.map(({ v
 /** @param {Report} report @param {Result["value"]} value @param {string} name */
 const at = (report, value, name) => report.results.find(one => one.value === value && one.name === name)
 
-/** Whether the samples of two ways overlap, so that they show no clear difference. @param {Result} one @param {Result} other */
+/** Whether the samples of two ways overlap. @param {Result} one @param {Result} other */
 const overlap = ({ samples_ms: one }, { samples_ms: other }) => Math.min(...one) <= Math.max(...other) && Math.min(...other) <= Math.max(...one)
 
-/** What the measurement says, in a sentence. @param {Report} report */
+/** The conclusion of a measurement in a sentence. @param {Report} report */
 function conclusion(report) {
   const value = report.results.at(-1)?.value
   if (value === undefined) return ""
@@ -57,9 +57,9 @@ function conclusion(report) {
     })
     return `As fast as without the cache: ${each.join(", ")}. Random words say little about answers: check the fidelity of your own prompts.`
   }
-  const alone = floor ? ` The new tokens alone take ${milliseconds(floor.median_ms)}` : ""
-  const least = !floor ? "" : floor.median_ms <= cached.median_ms ? `${alone}: no cache can be faster.` : `${alone}, as long as timings go: no cache can be much faster.`
-  return `${place}. ${milliseconds(cached.median_ms)} from the cache and ${milliseconds(uncached.median_ms)} without it: ${(uncached.median_ms / cached.median_ms).toFixed(1)} times as fast${overlap(cached, uncached) ? ", but the ranges overlap: no clear difference" : ""}.${least}`
+  const alone = floor ? ` Computing the new tokens alone takes ${milliseconds(floor.median_ms)}` : ""
+  const least = !floor ? "" : floor.median_ms <= cached.median_ms ? `${alone}: no cache can be faster.` : `${alone}, about as long: no cache can be much faster.`
+  return `${place}. ${milliseconds(cached.median_ms)} cached and ${milliseconds(uncached.median_ms)} uncached: ${(uncached.median_ms / cached.median_ms).toFixed(1)} times as fast${overlap(cached, uncached) ? ", but the ranges overlap: no clear difference" : ""}.${least}`
 }
 
 /** @param {Axis} axis @returns {Column[]} */
@@ -70,16 +70,16 @@ function columns(axis) {
     { name: "order", title: AXES[axis], value: row => row.order, cell: row => typeof row.value === "number" ? count(row.value) : row.value, number: !COMPARED.has(axis) },
     { name: "name", title: "Way", value: row => WAYS[row.name] ?? row.name },
     { name: "median", title: "Median", value: row => row.median_ms, cell: row => milliseconds(row.median_ms), number: true },
-    { name: "range", title: "Least to most", value: least, cell: row => `${milliseconds(least(row))} to ${milliseconds(most(row))}`, number: true },
+    { name: "range", title: "Range", value: least, cell: row => `${milliseconds(least(row))} to ${milliseconds(most(row))}`, number: true },
   ]
   if (axis === "prompts") return [...times, { name: "rate", title: "Tokens a second", value: row => row.tokens_per_s, cell: row => row.tokens_per_s?.toFixed(1) ?? "–", number: true }]
   /** @type {(part: "load" | "repair" | "prefill", title: string) => Column} */
   const stage = (part, title) => ({ name: part, title, value: row => row.timeline_ms?.[part], cell: row => milliseconds(row.timeline_ms?.[part]), number: true })
-  times.push({ name: "ratio", title: "Times as fast", about: "As without the cache", value: row => row.base && row.base / row.median_ms, cell: row => row.base ? `${(row.base / row.median_ms).toFixed(1)}×` : "–", number: true })
+  times.push({ name: "ratio", title: "Speed-up", about: "As without the cache", value: row => row.base && row.base / row.median_ms, cell: row => row.base ? `${(row.base / row.median_ms).toFixed(1)}×` : "–", number: true })
   if (!COMPARED.has(axis)) return [...times, stage("load", "Loading"), stage("prefill", "Prefill")]
   return [...times, ...axis === "repair" ? [stage("repair", "Choosing tokens")] : [], stage("prefill", "Prefill"),
     { name: "encode", title: "Encoding, once", value: row => row.encode_ms, cell: row => milliseconds(row.encode_ms), number: true },
-    { name: "kl", title: "KL, first token", about: "How far the cached answer's first token is from the uncached one's, in nats, over drawn words", value: row => row.kl_first_token, cell: row => row.kl_first_token == null ? "–" : nats(row.kl_first_token), number: true }]
+    { name: "kl", title: "KL, first token", about: "KL divergence of the cached answer's first token from the uncached one, in nats, for random text", value: row => row.kl_first_token, cell: row => row.kl_first_token == null ? "–" : nats(row.kl_first_token), number: true }]
 }
 
 class BenchmarkPage {
@@ -108,12 +108,12 @@ class BenchmarkPage {
   #title = h("h3", {})
   #facts = h("p", { class: "soft" })
   #said = h("p", { class: "conclusion" })
-  #kept = h("select", { "aria-label": "Measured before", onchange: () => this.#open(this.#kept.value) })
+  #kept = h("select", { "aria-label": "Earlier measurements", onchange: () => this.#open(this.#kept.value) })
   /** @type {Record<"times" | "stages", HTMLInputElement>} */
   #views
   #actions
   #results
-  #empty = h("p", { class: "empty" }, "Nothing is measured yet. Choose what is to change and press Measure: the times are drawn here, listed below, and kept.")
+  #empty = h("p", { class: "empty" }, "Nothing is measured yet. Choose an axis and press Measure: the times appear here and are saved.")
   #list = h("div", {})
   #listed = ""
   /** @type {Table<Row> | null} */
@@ -129,7 +129,7 @@ class BenchmarkPage {
       const input = h("input", { type: "radio", name: "sweep-view", value, checked: value === "times", onchange: () => this.#redraw() })
       return { input, label: h("label", { class: "check" }, input, title) }
     }
-    const times = view("times", "Times"), stages = view("stages", "What they went into")
+    const times = view("times", "Times"), stages = view("stages", "Stages")
     this.#views = { times: times.input, stages: stages.input }
     this.#actions = h("div", { class: "result-actions" },
       h("fieldset", { class: "views" }, h("legend", {}, "Chart"), times.label, stages.label), h("span", { class: "grow" }),
@@ -148,14 +148,14 @@ class BenchmarkPage {
   #form() {
     const field = (/** @type {HTMLElement} */ input, /** @type {string} */ label, /** @type {Node[]} */ ...more) => h("div", { class: "field" }, h("label", { for: input.id }, label), input, ...more)
     for (const [name] of FIELDS) this.#fields.set(name, h("input", { type: "number", id: `sweep-${name}`, min: "1", step: "1", required: true, disabled: true }))
-    for (const input of [this.#axis, this.#model, this.#values]) input.disabled = true  // until they offer what the server has
+    for (const input of [this.#axis, this.#model, this.#values]) input.disabled = true  // until the server's options arrive
     const form = h("form", { class: "sweep", novalidate: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.#begin() } },
-      h("div", { class: "asked" }, field(this.#axis, "What changes"), field(this.#model, "Model"), field(this.#values, "Points", this.#hint)),
+      h("div", { class: "asked" }, field(this.#axis, "Axis"), field(this.#model, "Model"), field(this.#values, "Points", this.#hint)),
       h("div", { class: "fixed" }, ...FIELDS.map(([name, label]) => field(this.#input(name), label))),
       h("div", { class: "start" }, this.#start, this.#expected))
     this.#axis.addEventListener("change", () => this.#offerPoints())
     form.addEventListener("input", () => this.#expectSoon())
-    return h("section", { class: "card", "aria-label": "Measure" }, h("h3", {}, "Measure one thing that changes"),
+    return h("section", { class: "card", "aria-label": "Measure" }, h("h3", {}, "Sweep"),
       h("p", { class: "soft" }, "Uses random text and a separate cache. Other work is paused, so the times stay clean."), form)
   }
 
@@ -185,7 +185,7 @@ class BenchmarkPage {
   #offerModels(models) {
     const chosen = this.#model.value
     this.#model.replaceChildren(...models.map(({ name, words }) => h("option", { value: name, selected: name === chosen },
-      name === "loaded" ? `The loaded one${words ? `: ${words}` : ""}` : `Random weights, ${name.replace("random:", "")}: ${words}`)))
+      name === "loaded" ? `The loaded model${words ? `: ${words}` : ""}` : `Random weights, ${name.replace("random:", "")}: ${words}`)))
   }
 
   /** @param {Api.AxisWords[]} axes */
@@ -199,10 +199,10 @@ class BenchmarkPage {
   #offerPoints() {
     const axis = this.#chosenAxis, named = COMPARED.has(axis)
     this.#values.value = this.#state?.axes.find(({ name }) => name === axis)?.values.join(" ") ?? ""
-    this.#hint.textContent = named ? "Names, with spaces between them." : "Whole numbers, with spaces between them; 12 at most."
+    this.#hint.textContent = named ? "Names, separated by spaces." : "Whole numbers, separated by spaces; 12 at most."
     for (const [name, input] of this.#fields) {
       input.disabled = name === axis
-      input.title = name === axis ? "This is what changes" : ""
+      input.title = name === axis ? "This is the axis" : ""
     }
     this.#expect()
   }
@@ -211,7 +211,7 @@ class BenchmarkPage {
 
   get #points() { return this.#values.value.split(/[\s,;]+/).filter(Boolean) }
 
-  /** What is asked for. @returns {Api.WantedSweep} */
+  /** The form as the server expects it. @returns {Api.WantedSweep} */
   #wanted() {
     /** @type {Partial<Record<Fixed, number>>} */
     const numbers = {}
@@ -219,12 +219,12 @@ class BenchmarkPage {
     return { model: this.#model.value, axis: this.#chosenAxis, values: this.#points, ...numbers }
   }
 
-  // Each field that holds no number says so itself; the first of them in a sentence.
+  // Marks fields without a number; returns the first error.
   /** @returns {{input: HTMLInputElement, words: string} | null} */
   #wrong() {
     const odd = COMPARED.has(this.#chosenAxis) ? undefined : this.#points.find(word => !/^0*[1-9]\d*$/.test(word))
-    const faults = [...odd === undefined ? [] : [{ input: this.#values, words: `“${odd}” in Points is no whole number above 0.` }],
-      ...FIELDS.map(([name, label]) => ({ input: this.#input(name), words: `${label} takes a whole number of 1 or more.` })).filter(({ input }) => !input.disabled && !input.checkValidity())]
+    const faults = [...odd === undefined ? [] : [{ input: this.#values, words: `“${odd}” in Points is not a whole number above 0.` }],
+      ...FIELDS.map(([name, label]) => ({ input: this.#input(name), words: `${label} must be a whole number of 1 or more.` })).filter(({ input }) => !input.disabled && !input.checkValidity())]
     for (const input of [this.#values, ...this.#fields.values()]) {
       if (faults.some(fault => fault.input === input)) input.setAttribute("aria-invalid", "true")
       else input.removeAttribute("aria-invalid")
@@ -258,11 +258,11 @@ class BenchmarkPage {
     if (this.#job) return
     const wrong = this.#wrong()
     if (wrong) {
-      this.#expectWords(`${wrong.words} Nothing was begun.`, "bad")
+      this.#expectWords(`${wrong.words} Nothing was started.`, "bad")
       return wrong.input.focus()
     }
     const job = new Job(this.#server)
-    if (this.#expected.dataset.mood) this.#expectWords("")  // it was of what stood there before
+    if (this.#expected.dataset.mood) this.#expectWords("")  // the message was about the previous input
     this.#follow(job, this.#server.ask("start_sweep", { key: job.key, ...this.#wanted() }))
   }
 
@@ -280,11 +280,11 @@ class BenchmarkPage {
     if (document.activeElement === this.#stop) this.#start.focus()
     this.#stop.hidden = this.#meter.hidden = true
     const report = /** @type {Report | null | undefined} */ (end.result?.report), measured = report ? points(report) : 0
-    const kept = measured ? ` ${plural(measured, "point")} of ${report?.sweep.values.length} ${measured === 1 ? "was" : "were"} measured, and kept.` : " No point was measured yet."
+    const kept = measured ? ` ${plural(measured, "point")} of ${report?.sweep.values.length} ${measured === 1 ? "was" : "were"} measured and saved.` : " No point was measured yet."
     if (end.fault === STOPPED) this.#say(`Stopped.${kept}`)
     else if (end.fault || end.error) this.#say((end.fault || end.error) + (measured ? kept : ""), "bad")
-    else if (end.away) this.#say(`${AWAY} What was measured is kept.`, "bad")
-    else this.#say(`Measured in ${milliseconds(1000 * (report?.seconds ?? 0))}, and kept.`, "good")
+    else if (end.away) this.#say(`${AWAY} Measured points are saved.`, "bad")
+    else this.#say(`Measured in ${milliseconds(1000 * (report?.seconds ?? 0))}, and saved.`, "good")
     if (report && end.result?.name) this.#show(end.result.name, report)
     const state = await this.#server.ask("benchmarks", {})
     if (state.kept) {
@@ -310,7 +310,7 @@ class BenchmarkPage {
     else this.#say(answer.error ?? AWAY, "bad")
   }
 
-  /** @param {string} name of a kept report; "" of what is being measured @param {Report} report */
+  /** @param {string} name a stored report; "" for the running measurement @param {Report} report */
   #show(name, report) {
     const { sweep, model, machine, results } = report
     this.#shown = { name, report }
@@ -318,7 +318,7 @@ class BenchmarkPage {
     this.#empty.hidden = true
     this.#title.textContent = `By ${AXES[sweep.axis].toLowerCase()}`
     const stays = FIELDS.filter(([field]) => field !== sweep.axis && field !== "repeats").map(([field, title]) => `${title.toLowerCase()} ${count(sweep[/** @type {"cached" | "modules" | "new"} */ (field)])}`)
-    this.#facts.textContent = `${model.name}, ${model.dtype}, on ${model.device} · ${stays.join(", ")} · ${plural(sweep.repeats, "sample")} of each · ${moment(report.started)}${name && report.ended !== "done" ? " · stopped before its end" : ""}`
+    this.#facts.textContent = `${model.name}, ${model.dtype}, on ${model.device} · ${stays.join(", ")} · ${plural(sweep.repeats, "sample")} of each · ${moment(report.started)}${name && report.ended !== "done" ? " · stopped early" : ""}`
     this.#said.textContent = conclusion(report)
     for (const button of this.#actions.querySelectorAll("button")) button.disabled = !name
     this.#views.stages.disabled = sweep.axis === "prompts"
@@ -355,7 +355,7 @@ class BenchmarkPage {
     this.#kept.hidden = kept.length === 0
     const lines = kept.map(({ name, axis, model, started, ended }) => h("option", { value: name, selected: name === shown },
       `${moment(started)} · ${AXES[/** @type {Axis} */ (axis)] ?? axis} · ${model}${ended === "done" ? "" : " · stopped"}`))
-    if (!kept.some(({ name }) => name === shown)) lines.unshift(h("option", { value: shown, selected: true, disabled: true }, "what is being measured"))
+    if (!kept.some(({ name }) => name === shown)) lines.unshift(h("option", { value: shown, selected: true, disabled: true }, "running measurement"))
     this.#kept.replaceChildren(...lines)
     this.#kept.disabled = this.#job !== null
   }
@@ -376,7 +376,7 @@ class BenchmarkPage {
 
   async #remove() {
     const shown = this.#shown
-    if (!shown?.name || !await confirmed(this.#host, `Delete these times, measured ${moment(shown.report.started)}? They are not kept anywhere else.`, "Delete the times")) return
+    if (!shown?.name || !await confirmed(this.#host, `Delete these times, measured ${moment(shown.report.started)}? There is no other copy.`, "Delete the times")) return
     const answer = await this.#server.ask("remove_report", { name: shown.name })
     if (!answer.kept || !this.#state) return this.#say(answer.error ?? AWAY, "bad")
     this.#state.kept = answer.kept

@@ -1,4 +1,4 @@
-// The store as it is: what is kept, how full it is, what was evicted, and what can be done about it.
+// The store: its segments, size and evictions, and actions on them.
 import { bytes, count, debounce, h, plural, refill, unfocused } from "../dom.js"
 import { AWAY, Job, STOPPED } from "../jobs.js"
 import { computing, date, gone, missed, module, nextOut } from "../comings.js"
@@ -28,7 +28,7 @@ const COLUMNS = [
 ]
 /** @type {Set<Column>} */
 const NUMBERS = new Set(["tokens", "bytes", "hits", "last_used"])
-const ROOM = 100  // MiB that are made room for, at first
+const ROOM = 100  // initial MiB to make room for
 const FILTER_MS = 150
 
 class CachePage {
@@ -44,7 +44,7 @@ class CachePage {
   #job = null
   #filter = h("input", { type: "search", placeholder: "Filter by schema, module, model…", "aria-label": "Filter segments" })
   #totals = h("dl", { class: "totals" })
-  #counted = h("p", { class: "soft", hidden: true }, "The hit rate is of all segments that were ever looked up, those of a run's further timings and of batches among them.")
+  #counted = h("p", { class: "soft", hidden: true }, "The hit rate counts all lookups, including repeated timings and batches.")
   #warnings = h("div", { class: "warnings", "data-mood": "warn" })
   #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the verification" })
@@ -69,7 +69,7 @@ class CachePage {
   #later = h("button", { type: "button", onclick: () => this.#turn(1) }, "Later")
   #delete = h("button", { type: "button", disabled: true, onclick: () => this.#remove() }, "Delete")
   #verify = h("button", { type: "button", onclick: () => this.#check(false) }, "Verify")
-  #repair = h("button", { type: "button", hidden: true, onclick: () => this.#check(true) }, "Set damage right")
+  #repair = h("button", { type: "button", hidden: true, onclick: () => this.#check(true) }, "Repair")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#job?.stop() }, "Stop")
   #most = h("input", { type: "number", min: "0", step: "any", required: true, "aria-label": "Size" })
   #unit = h("select", { "aria-label": "Unit" }, ...Object.keys(UNITS).map(name => h("option", { value: name, selected: name === "GiB" }, name)))
@@ -97,16 +97,16 @@ class CachePage {
       this.#table, this.#empty,
       h("div", { class: "pages" }, this.#sums, h("span", { class: "grow" }), this.#earlier, this.#later),
       this.#pins,
-      h("section", { class: "would-go", "aria-label": "Making room" }, h("h3", {}, "What would go next"),
+      h("section", { class: "would-go", "aria-label": "Making room" }, h("h3", {}, "Next evictions"),
         h("form", { class: "size", novalidate: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.#askNext() } },
-          h("label", { for: this.#room.id }, "To make room for"), this.#room, "MiB", h("button", { type: "submit" }, "Show")), this.#next),
+          h("label", { for: this.#room.id }, "Make room for"), this.#room, "MiB", h("button", { type: "submit" }, "Show")), this.#next),
       this.#misses, this.#evictions)
   }
 
   async refresh() {
     const asked = ++this.#refreshed, answer = await this.#server.ask("cache_state", {})
     if (asked !== this.#refreshed) return
-    if (answer.away) return this.#say("The studio's server does not answer. What is shown may be old.", "bad")
+    if (answer.away) return this.#say("The studio's server does not answer. This page may be out of date.", "bad")
     if (answer.error != null) return this.#say(answer.error, "bad")
     this.#state = answer
     this.#showTotals(answer)
@@ -119,7 +119,7 @@ class CachePage {
 
   get #size() { return `${this.#most.value} ${this.#unit.value}` }
 
-  // The field begins with the budget as it is, and stands for its very bytes until somebody writes another.
+  // The field stands for the exact bytes of the budget until the user edits it.
   /** @param {number} budget */
   #offerBudget(budget) {
     if (this.#offered ? this.#size !== this.#offered.size : this.#most.value) return
@@ -149,12 +149,12 @@ class CachePage {
     this.#warnings.replaceChildren(...warnings.map(sentence => h("p", {}, sentence)))
   }
 
-  /** What the list is to have. @returns {Api.WantedSegments} */
+  /** The list's filter. @returns {Api.WantedSegments} */
   #sought() {
     return { words: this.#filter.value.split(/\s+/).filter(Boolean), schema: this.#place?.schema ?? null, path: this.#place?.path ?? null }
   }
 
-  // A choice in the map narrows the list, and the same again takes that back.
+  // A module in the map filters the list; choosing it again removes the filter.
   /** @param {Place | null} place */
   #narrow(place) {
     this.#place = place
@@ -194,7 +194,7 @@ class CachePage {
     this.#earlier.disabled = this.#start === 0
     this.#later.disabled = this.#start + rows.length >= sums.segments
     /** @type {HTMLInputElement} */
-    const all = h("input", { type: "checkbox", "data-key": "all", "aria-label": "Choose all that the filter finds", checked: rows.length > 0 && rows.every(({ key }) => this.#chosen.has(key)), onchange: () => this.#chooseAll(all.checked) })
+    const all = h("input", { type: "checkbox", "data-key": "all", "aria-label": "Choose all matches", checked: rows.length > 0 && rows.every(({ key }) => this.#chosen.has(key)), onchange: () => this.#chooseAll(all.checked) })
     refill(this.#head, h("th", { scope: "col" }, all), ...COLUMNS.map(([name, title]) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : null, "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : null },
       h("button", { type: "button", class: "quiet", "data-key": name, onclick: () => { this.#sort = [name, name === by ? -way : NUMBERS.has(name) ? -1 : 1]; this.#again() } }, title, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))
     refill(this.#body, ...rows.map(row => h("tr", { "data-pinned": row.pinned ? "yes" : null },
@@ -205,7 +205,7 @@ class CachePage {
     this.#buttons()
   }
 
-  // All pages of what is found are chosen, not the one that is shown.
+  // Selects matches on all pages, not just the shown one.
   /** @param {boolean} on */
   async #chooseAll(on) {
     const { keys, error } = await this.#server.ask("cache_keys", this.#sought())
@@ -218,7 +218,7 @@ class CachePage {
     this.#narrowed.hidden = this.#place === null
     if (!this.#place) return
     const { schema, path } = this.#place
-    refill(this.#narrowed, swatch(schema), h("span", {}, `Only ${schema || "what has no schema"}${path === null ? "" : `, ${path || "fixed text"}`}`),
+    refill(this.#narrowed, swatch(schema), h("span", {}, `Only ${schema || "segments without schema"}${path === null ? "" : `, ${path || "fixed text"}`}`),
       h("button", { type: "button", "data-key": "all", onclick: () => { this.#narrow(null); this.#filter.focus() } }, "Show all"))
   }
 
@@ -235,8 +235,8 @@ class CachePage {
   #sayEmpty(shown) {
     this.#empty.hidden = shown > 0
     this.#empty.textContent = this.#state?.stats.segments ? "No segments match. Shorten the filter or clear it."
-      : this.#state?.stats.budget === 0 ? "Nothing is stored, and nothing will be while the budget is 0. Set a larger one above."
-        : "Nothing is stored. Run a prompt, and what it computes is kept here for the next one."
+      : this.#state?.stats.budget === 0 ? "Nothing is stored because the budget is 0. Set a larger budget above."
+        : "Nothing is stored yet. Run a prompt to store its segments."
   }
 
   #buttons() {
@@ -265,7 +265,7 @@ class CachePage {
     if (focused && unfocused()) this.#table.focus()
   }
 
-  // What is deleted is asked about, what is pinned once more.
+  // Confirms deletions, and pinned segments separately.
   /** @param {string[]} keys @returns {Promise<string[] | null>} those that are to go; null for none */
   async #agreed(keys) {
     const { all: sums, pinned, schemas, error } = await this.#server.ask("cache_weigh", { keys })
@@ -276,10 +276,10 @@ class CachePage {
     const took = sums.seconds ? `, which took ${computing(sums.seconds)}` : ""
     const one = keys.length === 1 ? this.#shown?.rows.find(({ key }) => key === keys[0]) : undefined
     const named = one ? `${module(one)} of ${one.schema.split(",").join(", ") || "no schema"}` : plural(sums.segments, "segment")
-    const what = `Delete ${named}, ${bytes(sums.bytes)}? What is needed again is computed again: ${plural(sums.tokens, "token")} at most${took}.`
+    const what = `Delete ${named}, ${bytes(sums.bytes)}? Later prompts recompute up to ${plural(sums.tokens, "token")}${took}.`
     if (!await confirmed(this.#host, what, "Delete")) return this.#kept()
     if (!pinned.length) return keys
-    const stay = `${count(pinned.length)} of them ${pinned.length === 1 ? "is" : "are"} of ${schemas.length === 1 ? "a pinned schema" : "pinned schemas"} (${schemas.join(", ")}), which you wanted to stay. Delete ${pinned.length === 1 ? "it" : "these"} too?`
+    const stay = `${count(pinned.length)} of them ${pinned.length === 1 ? "is" : "are"} of ${schemas.length === 1 ? "a pinned schema" : "pinned schemas"} (${schemas.join(", ")}). Delete ${pinned.length === 1 ? "it" : "these"} too?`
     return await confirmed(this.#host, stay, "Delete the pinned ones too") ? keys : this.#kept()
   }
 
@@ -288,7 +288,7 @@ class CachePage {
     return null
   }
 
-  /** The size that was written, in bytes; null where it is none. */
+  /** The entered size in bytes; null if invalid. */
   #wanted() {
     this.#say("")
     const taken = this.#most.checkValidity()
@@ -312,12 +312,12 @@ class CachePage {
     const { surplus, pinned, error } = await this.#server.ask("cache_surplus", { bytes: size })
     if (!surplus) return this.#say(error ?? AWAY, "bad")
     const spared = pinned ? ` Segments of pinned schemas, ${bytes(pinned)}, stay.` : ""
-    const evicts = `A budget of ${this.#size} evicts ${plural(surplus.segments, "segment")}, ${bytes(surplus.bytes)}; what is needed again is computed again.${spared}`
-    if (surplus.segments && !await confirmed(this.#host, evicts, "Evict and set the budget")) return this.#say("The budget stays as it was; nothing was evicted.")
+    const evicts = `A budget of ${this.#size} evicts ${plural(surplus.segments, "segment")}, ${bytes(surplus.bytes)}; later prompts recompute what they need.${spared}`
+    if (surplus.segments && !await confirmed(this.#host, evicts, "Evict and set the budget")) return this.#say("The budget is unchanged; nothing was evicted.")
     this.#bounded("The budget is set", await this.#server.ask("cache_budget", { bytes: size }))
   }
 
-  /** @param {string} done in words @param {import("../server.js").Reply<Api.Gone>} answer */
+  /** @param {string} done description @param {import("../server.js").Reply<Api.Gone>} answer */
   #bounded(done, { removed, error }) {
     const size = removed?.bytes ? `, ${bytes(removed.bytes)},` : ""
     this.#say(error ?? (removed ? `${done}; ${plural(removed.segments, "segment")}${size} evicted.` : AWAY), removed ? "" : "bad")
@@ -349,13 +349,13 @@ class CachePage {
 
   /** @param {Api.Verified & {clean: boolean}} verdict */
   #showVerdict({ clean, segments, bytes: read, seconds, faults, unread, orphans, foreign, index, repaired }) {
-    const theirs = foreign.length ? ` ${plural(foreign.length, "other file")} in the folder: not the store's, left alone.` : ""
+    const theirs = foreign.length ? ` ${plural(foreign.length, "other file")} in the folder: not created by the store, left unchanged.` : ""
     const pace = `${plural(segments, "segment")}, ${bytes(read)} read in ${seconds.toFixed(2)} s`
     if (clean) return this.#say(`Index and files agree: ${pace}.${theirs}`, "good")
     const found = [index && "a damaged index", faults.length && plural(faults.length, "damaged segment"), orphans.length && plural(orphans.length, "stray file")].filter(Boolean).join(" and ")
-    const unheard = unread.length ? ` ${plural(unread.length, "segment")} could not be read just now and stayed.` : ""
+    const unheard = unread.length ? ` ${plural(unread.length, "segment")} could not be read and were left unchanged.` : ""
     this.#repair.hidden = repaired || !found
-    const mended = found && `${found} set aside, removed or built again; what is missing is computed when it is needed.`
+    const mended = found && `${found} set aside, removed or rebuilt. Missing segments are recomputed when needed.`
     this.#say((repaired ? mended : found && `${found} found (${pace}).`) + unheard + theirs, repaired && !unheard ? "" : "bad")
   }
 

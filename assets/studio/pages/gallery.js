@@ -1,9 +1,9 @@
-// The samples as cards, each ready to run.
+// The samples as cards, ready to run.
 import { h } from "../dom.js"
 
 const MOST_PICKED = 6
 
-/** The names of picked modules: the first few, and a button that shows the rest. @param {string[]} names */
+/** Names of picked modules: the first few, and a button for the rest. @param {string[]} names */
 function pickedNames(names) {
   const codes = names.map(name => h("code", {}, name)), rest = codes.slice(MOST_PICKED)
   if (!rest.length) return h("div", { class: "picked" }, ...codes)
@@ -23,7 +23,7 @@ export function mount({ hosts, server, shell }) {
   const cards = h("div", { class: "cards" })
   hosts.gallery.append(
     h("h2", {}, "Gallery"),
-    h("p", { class: "soft lead" }, "Each sample opens in the Author page with one of its prompts, ready to run. The text you have there now is kept under File, Versions."),
+    h("p", { class: "soft lead" }, "Each sample opens in the Author page with one of its prompts, ready to run. Your current text is saved under File, Versions."),
     cards)
 
   const card = (/** @type {Api.Sample} */ sample) => h("article", { class: "card", "aria-label": sample.title },
@@ -33,7 +33,7 @@ export function mount({ hosts, server, shell }) {
       h("pre", { tabindex: "0", role: "region", "aria-label": `Program of ${sample.title}` }, sample.program)) : null,
     h("ul", { class: "prompts", "aria-label": "Prompts" }, ...sample.prompts.map(({ picked, words }, index) => h("li", {},
       h("button", { type: "button", class: "open", "aria-label": `Open ${sample.title} with prompt ${index + 1}`, onclick: () => shell.open("open_sample", { name: sample.name, prompt: index }) },
-        h("span", { class: "prompt-words" }, words || "Without further text"), h("span", { class: "go" }, "Open")),
+        h("span", { class: "prompt-words" }, words || "Without text"), h("span", { class: "go" }, "Open")),
       picked.length ? pickedNames(picked) : null))))
 
   return {

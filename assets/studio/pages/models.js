@@ -1,11 +1,11 @@
-// The loaded model, and another in its place: what is there, what it needs, how far its loading is, and what its tokens take.
+// The loaded model, and the switch to another: facts, memory, loading progress, and the schema's size.
 import { bytes, count, debounce, h, plural, refill } from "../dom.js"
 import { AWAY, Job, STOPPED } from "../jobs.js"
 import { distinct, knownTable, loadedFacts, lookFacts, schemaFacts, shortName } from "../modelfacts.js"
 import { confirmed } from "../question.js"
 
 const LOOK_AFTER_MS = 300
-const WINDOW_MS = 10_000  // over which a rate is measured
+const WINDOW_MS = 10_000  // window for measuring a rate
 
 /**
  * @typedef {Omit<Required<Api.WantedModel>, "name">} Options
@@ -35,7 +35,7 @@ class ModelsPage {
   #status = h("p", { class: "models-status", role: "status", "aria-live": "polite" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the loading" })
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#job?.stop() }, "Stop")
-  #loaded = h("div", { class: "loaded" }, h("p", { class: "empty" }, "The model is being loaded…"))
+  #loaded = h("div", { class: "loaded" }, h("p", { class: "empty" }, "The model is loading…"))
   #quick = h("div", { class: "quick" })
   #name = h("input", { type: "text", id: "model-name", spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "/path/to/model.gguf  or  OWNER/NAME  or  OWNER/NAME:FILE.gguf", "aria-describedby": "model-verdict" })
   /** @type {Map<OptionName, HTMLSelectElement>} */
@@ -66,9 +66,9 @@ class ModelsPage {
           this.#quick,
           h("div", { class: "field" }, h("label", { for: this.#name.id }, "A folder or GGUF file on this machine, or a Hugging Face id"), this.#name),
           this.#options, h("div", { class: "judged" }, this.#verdict, this.#ask), this.#look, this.#running, h("div", { class: "load-row" }, this.#load))),
-      h("section", { class: "card", "aria-label": "What the open schema takes" }, h("h3", {}, "The open schema in this model"), this.#schema),
-      h("section", { class: "card", "aria-label": "What one token takes" }, h("h3", {}, "What one token takes"),
-        h("p", { class: "soft" }, "Keys and values of one token in all layers, computed from the configurations of models, as they are cached: in fp16, for the loaded one in its own format. The paper's table 2 counts keys and values for every head; models whose heads share them take less, but for Falcon, whose code repeats them."),
+      h("section", { class: "card", "aria-label": "Size of the open schema" }, h("h3", {}, "The open schema in this model"), this.#schema),
+      h("section", { class: "card", "aria-label": "Size of one token" }, h("h3", {}, "Size of one token"),
+        h("p", { class: "soft" }, "Keys and values of one token in all layers, computed from the models' configurations: in fp16, or in the loaded model's own format. The paper's table 2 counts keys and values for every head. Models with shared heads need less, except Falcon, whose code repeats them."),
         this.#table))
   }
 
@@ -89,7 +89,7 @@ class ModelsPage {
     await this.#measure()
   }
 
-  // The schema's tokens, and what they would take in models that everybody knows.
+  // The schema's tokens, and their size in well-known models.
   async #measure() {
     const { workspace } = this.#studio
     if (!this.#state?.loaded) return
@@ -119,7 +119,7 @@ class ModelsPage {
     if (absent.length) this.#options.after(h("p", { class: "soft devices" }, absent.join(" ")))
   }
 
-  // What needs no typing: real models of the catalogue, the bundled model, those that were there before, random weights.
+  // Choices without typing: the catalogue, the bundled model, recent models, random weights.
   #offerQuick() {
     const { recent = [], shapes = [], catalogue = [] } = this.#state ?? {}
     const titles = distinct(recent.map(({ name }) => name))
@@ -129,10 +129,10 @@ class ModelsPage {
     refill(this.#quick,
       group("Real", catalogue.map(({ name, title, about, licence, format, bytes: all, here }) =>
         h("span", {}, button({ name }, title), h("span", { class: "soft" }, ` ${about} · ${format} · ${licence} `),
-          here ? null : h("button", { type: "button", "data-key": `fetch ${name}`, onclick: () => this.#fetch(name) }, `Fetch ${bytes(all)} and load`)))),
+          here ? null : h("button", { type: "button", "data-key": `fetch ${name}`, onclick: () => this.#fetch(name) }, `Download ${bytes(all)} and load`)))),
       group("Bundled", [button({ name: "demo" })]),
       group("Recent", recent.map((choice, at) => h("span", { class: "recent" }, button(choice, specialName(choice, titles[at])),
-        h("button", { type: "button", class: "quiet", "aria-label": `Forget ${choice.name}`, title: "Take it off this list; nothing of it is deleted", onclick: () => this.#forget(choice.name) }, "✕")))),
+        h("button", { type: "button", class: "quiet", "aria-label": `Forget ${choice.name}`, title: "Remove it from this list; its files remain", onclick: () => this.#forget(choice.name) }, "✕")))),
       group("Random weights, for timing", shapes.map(name => button({ name }, name.replace("random:", "")))))
   }
 
@@ -147,7 +147,7 @@ class ModelsPage {
     return this.#judge()
   }
 
-  /** Chooses a model of the catalogue and loads it, which fetches it. @param {string} name */
+  /** Chooses a model of the catalogue and downloads it. @param {string} name */
   async #fetch(name) {
     await this.#choose({ name })
     return this.#begin()
@@ -168,7 +168,7 @@ class ModelsPage {
     return { name: this.#name.value.trim(), .../** @type {Partial<Options>} */ (chosen) }
   }
 
-  // Nothing that was found of another name, or with other options, stands beside this one.
+  // Removes facts about another name or other options.
   #unjudged() {
     this.#question++
     this.#found = null
@@ -179,7 +179,7 @@ class ModelsPage {
     this.#verdict.textContent = ""
   }
 
-  /** Says what is under the name. @param {boolean} ask whether the hub is asked */
+  /** Looks up the model's name. @param {boolean} ask whether to query the hub */
   async #judge(ask = false) {
     const wanted = this.#wanted
     this.#unjudged()
@@ -195,7 +195,7 @@ class ModelsPage {
     this.#ask.hidden = !absent
     if (look) this.#look.replaceChildren(...lookFacts(look))
     this.#load.disabled = !look || look.verdict === "refused" || this.#job !== null
-    this.#load.textContent = look?.fetch_bytes ? `Fetch ${bytes(look.fetch_bytes)} and load` : "Load"
+    this.#load.textContent = look?.fetch_bytes ? `Download ${bytes(look.fetch_bytes)} and load` : "Load"
     for (const button of this.#quick.querySelectorAll("button.choice")) button.setAttribute("aria-pressed", String(button.getAttribute("data-key") === wanted.name))
   }
 
@@ -209,7 +209,7 @@ class ModelsPage {
     const running = this.#state?.running ?? 0
     this.#running.hidden = running === 0
     const legend = this.#running.querySelector("legend")
-    if (legend) legend.textContent = `${plural(running, "run")} under way`
+    if (legend) legend.textContent = `${plural(running, "run")} in progress`
   }
 
   async #begin() {
@@ -229,8 +229,8 @@ class ModelsPage {
     this.#load.disabled = true
     this.#stop.hidden = false
     if (focused) this.#stop.focus()
-    this.#say("Looking at its files…")
-    /** What has come, and when: [milliseconds, bytes]. @type {[number, number][]} */
+    this.#say("Checking its files…")
+    /** Received data: [milliseconds, bytes]. @type {[number, number][]} */
     let came = []
     let last = ""
     job.on("state", ({ what, done, total }) => {
@@ -265,7 +265,7 @@ class ModelsPage {
   #staying() { return this.#state?.loaded ? `${shortName(this.#state.loaded.model)} stays loaded.` : "" }
 }
 
-/** How fast bytes come, and when all are there; "" at first. @param {[number, number][]} came @param {number} total */
+/** The rate of a download, and the time left; "" at first. @param {[number, number][]} came @param {number} total */
 function pace(came, total) {
   const [[since, before], [now, done]] = [came[0], came[came.length - 1]]
   if (now - since < 1000 || done <= before) return ""
@@ -273,7 +273,7 @@ function pace(came, total) {
   return `, ${bytes(rate)}/s, ${seconds < 90 ? `${count(seconds)} s` : `${count(seconds / 60)} min`} left`
 }
 
-/** A recent model with what is not as usual. @param {Api.ModelChoice} choice @param {string} title */
+/** A recent model's name with its non-default options. @param {Api.ModelChoice} choice @param {string} title */
 function specialName({ device, dtype, quantize, weights }, title) {
   const special = [device, dtype, weights].filter(one => one !== "auto").concat(quantize === "none" ? [] : [quantize])
   return [title, ...special].join(" · ")

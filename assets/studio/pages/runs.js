@@ -1,4 +1,4 @@
-// Every run of this user: found again, named, noted, compared, shared, and opened in the editors.
+// All runs of this user: finds, names, compares, shares and opens them.
 import { besideTable, called, ratioWords, when } from "../beside.js"
 import { Chart } from "../chart.js"
 import { bytes, count, debounce, h, milliseconds, nats, plural } from "../dom.js"
@@ -11,10 +11,10 @@ import { Table } from "../table.js"
 const FIND_AFTER_MS = 200
 const DRAW_AFTER_MS = 150
 const MOST_BESIDE = 8
-const BETWEEN = "+"  // ids in the address of runs side by side
-const EMPTY = "No run is kept yet. Run a prompt on the Author page, and it is kept here with its texts, settings, answers and times."
+const BETWEEN = "+"  // ids in the URL of a comparison
+const EMPTY = "No runs yet. Run a prompt on the Author page: each run is saved here with its texts, settings, answers and times."
 
-/** Elements besides its own that the page fills. */
+/** Further elements that the page fills. */
 export const hosts = ["runslist"]
 
 /**
@@ -28,7 +28,7 @@ const day = (/** @type {string} */ iso) => {
   return Number.isNaN(at.getTime()) ? "" : [at.getFullYear(), at.getMonth() + 1, at.getDate()].map(part => String(part).padStart(2, "0")).join("-")
 }
 
-// The modules that it picks are told from the deepest on, as those are what prompts of one schema differ in.
+// Lists the deepest modules first, because prompts of one schema differ in those.
 /** @param {Row} row */
 function asked({ prompt }) {
   const cut = prompt.lastIndexOf(" · "), last = prompt.slice(cut < 0 ? 0 : cut + 3), names = last.split(" + "), picks = names.some(name => /\s/.test(name)) ? "" : names.reverse().join(" + ")
@@ -104,9 +104,9 @@ class RunsPage {
 
   async refresh() {
     const answer = await this.#server.ask("list_runs", {})
-    if (answer.away) return this.#say(`${AWAY} What is shown may be old.`, "bad")
+    if (answer.away) return this.#say(`${AWAY} This list may be out of date.`, "bad")
     if (answer.error != null) return this.#say(answer.error, "bad")
-    // A row that stayed the same stays the same object: what is being written in it is not touched.
+    // An unchanged row keeps its object, so that text being typed in it survives.
     const known = new Map(this.#rows.map(row => [row.id, row]))
     this.#rows = answer.runs.map(row => {
       const old = known.get(row.id)
@@ -121,13 +121,13 @@ class RunsPage {
 
   /** @param {Api.RunsHeld} held */
   #tell({ runs, bytes: used, most_runs: mostRuns, most_bytes: mostBytes, file }) {
-    this.#held.textContent = `${plural(runs, "run")}, ${bytes(used)}, in ${file}. ${count(mostRuns)} runs and ${count(mostBytes / 1024 ** 2)} MiB are kept at most; beyond that the oldest go, first those without a name and a note.`
+    this.#held.textContent = `${plural(runs, "run")}, ${bytes(used)}, in ${file}. ${count(mostRuns)} runs and ${count(mostBytes / 1024 ** 2)} MiB are stored at most. Beyond that the oldest runs are deleted, those without name and note first.`
   }
 
   /** @param {string} label @param {string} all */
   #choice(label, all) { return h("select", { "aria-label": label }, h("option", { value: "" }, all)) }
 
-  // The choices are what there is; one that is taken stays.
+  // Filter options come from the runs; a selected one stays.
   #offer() {
     for (const [name, select] of Object.entries(this.#selects)) {
       const field = /** @type {"schema" | "model" | "state"} */ (name), taken = select.value
@@ -141,7 +141,7 @@ class RunsPage {
     const table = new Table({
       label: "Runs", key: row => row.id, sort: ["started", -1], choice: called,
       words: row => [row.scope, row.repair, row.reuse].join(" "),
-      empty: all => all ? "No run passes the filter." : EMPTY,
+      empty: all => all ? "No runs match." : EMPTY,
       columns: [
         { name: "started", title: "Started", value: row => Date.parse(row.started) || null, greatest: true, cell: row => h("button", { type: "button", class: "quiet when", "data-key": `show ${row.id}`, "aria-label": `Show ${called(row)}`, onclick: () => this.#goBeside([row.id]) }, when(row.started)) },
         { name: "name", title: "Name", value: row => row.name, cell: row => this.#field(row, "name") },
@@ -149,11 +149,11 @@ class RunsPage {
         { name: "prompt", title: "Prompt", value: row => row.prompt, cell: row => asked(row) },
         { name: "model", title: "Model", value: row => row.model, cell: row => h("span", { class: "clip short", title: row.model }, row.model.split("/").findLast(part => part) ?? "–") },
         { name: "state", title: "State", value: row => row.state },
-        { name: "first", title: "First time", value: row => row.first_ms, number: true, cell: row => milliseconds(row.first_ms), about: "Time to the first token with the encoding ahead of it" },
-        { name: "cached", title: "Cached", value: row => row.cached_ms, number: true, cell: row => milliseconds(row.cached_ms), about: "Time to the first token from the cache" },
-        { name: "uncached", title: "Uncached", value: row => row.uncached_ms, number: true, cell: row => milliseconds(row.uncached_ms), about: "Time to the first token without the cache" },
-        { name: "speedup", title: "The cache is", value: row => row.speedup, number: true, cell: row => h("span", { "data-verdict": row.speedup && row.clear ? (row.speedup >= 1 ? "good" : "warn") : null }, ratioWords(row)) },
-        { name: "kl", title: "KL", value: row => row.kl, number: true, cell: row => row.kl == null ? "–" : h("span", { title: row.fidelity?.advice ?? `${row.reuse}.` }, nats(row.kl)), about: "How far the cached answer is from the uncached one, in nats per token, where that was measured" },
+        { name: "first", title: "First time", value: row => row.first_ms, number: true, cell: row => milliseconds(row.first_ms), about: "Time to first token including encoding" },
+        { name: "cached", title: "Cached", value: row => row.cached_ms, number: true, cell: row => milliseconds(row.cached_ms), about: "Time to first token, cached" },
+        { name: "uncached", title: "Uncached", value: row => row.uncached_ms, number: true, cell: row => milliseconds(row.uncached_ms), about: "Time to first token, uncached" },
+        { name: "speedup", title: "Speed-up", value: row => row.speedup, number: true, cell: row => h("span", { "data-verdict": row.speedup && row.clear ? (row.speedup >= 1 ? "good" : "warn") : null }, ratioWords(row)) },
+        { name: "kl", title: "KL", value: row => row.kl, number: true, cell: row => row.kl == null ? "–" : h("span", { title: row.fidelity?.advice ?? `${row.reuse}.` }, nats(row.kl)), about: "KL divergence of the cached answer from the uncached one, in nats per token, if measured" },
         { name: "note", title: "Note", value: row => row.note, cell: row => this.#field(row, "note") },
       ],
     })
@@ -168,10 +168,10 @@ class RunsPage {
       onchange: async () => {
         if (field.value === row[label]) return
         const answer = await this.#server.ask("label_run", { id: row.id, [label]: field.value })
-        if (!answer.run) return this.#say(`The ${label} is not kept yet. ${answer.error ?? AWAY}`, "bad")
+        if (!answer.run) return this.#say(`The ${label} is not saved yet. ${answer.error ?? AWAY}`, "bad")
         Object.assign(row, answer.run)
         field.title = row[label]
-        this.#say(`The ${label} is kept.`)
+        this.#say(`The ${label} is saved.`)
       },
       onkeydown: (/** @type {KeyboardEvent} */ event) => {
         if (event.key === "Enter") field.dispatchEvent(new Event("change"))
@@ -192,7 +192,7 @@ class RunsPage {
     })
   }
 
-  // The chart is of the runs that the filter leaves, in whatever order they are listed.
+  // The chart shows the filtered runs, in chronological order.
   async #drawChart() {
     const ids = this.#table.shown.map(({ id }) => id).sort(), wanted = ids.join()
     this.#chart.shown(ids.length > 0)
@@ -203,7 +203,7 @@ class RunsPage {
     else if (wanted === this.#drawn) this.#chart.draw(figure, `Chart of the times to first token of ${plural(ids.length, "run")}; the table below has its numbers.`)
   }
 
-  // The texts are on the server: what they hold is asked for, and joins what is found here.
+  // The server searches the texts; its matches are added to the local ones.
   async #find() {
     const words = this.#words.value
     const { ids = [] } = words.trim() ? await this.#server.ask("find_runs", { words }) : {}
@@ -221,7 +221,7 @@ class RunsPage {
     this.#csv.disabled = this.#table.shown.length === 0
   }
 
-  /** What the address names: some runs side by side, or the list. */
+  /** Shows the runs in the URL, or the list. */
   show() {
     const { place } = this.#shell
     if (place) this.#showBeside(place)
@@ -246,7 +246,7 @@ class RunsPage {
       besideTable(answer.runs, this.#labels, ({ summary }) => [
         h("button", { type: "button", onclick: () => this.#restore(summary.id), "aria-label": `Open ${called(summary)} in the editors` }, "Open in the editors"),
         h("button", { type: "button", onclick: () => this.#offerShare([summary]), "aria-label": `Share ${called(summary)}` }, "Share…"),
-        ids.length > 1 ? h("button", { type: "button", onclick: () => this.#goBeside(ids.filter(id => id !== summary.id)), "aria-label": `Leave ${called(summary)} out` }, "Leave out") : null]))
+        ids.length > 1 ? h("button", { type: "button", onclick: () => this.#goBeside(ids.filter(id => id !== summary.id)), "aria-label": `Remove ${called(summary)}` }, "Remove") : null]))
     this.#view(true)
     title.focus()
     scrollTo(0, 0)
@@ -283,7 +283,7 @@ class RunsPage {
     const said = h("p", { "data-mood": "bad", role: "status" })
     const dialog = h("dialog", { class: "question", "aria-label": "Share", onclose: () => dialog.remove() },
       h("h2", {}, `Share ${rows.length === 1 ? called(rows[0]) : plural(rows.length, "run")}`),
-      h("p", {}, "One file with schemas, prompts, answers, times, names and notes: whoever has it reads them. The web page opens in any browser, without the studio. Both forms come back with Import on this page."),
+      h("p", {}, "One file with schemas, prompts, answers, times, names and notes. The web page opens in any browser, without the studio. Import on this page reads both formats."),
       said,
       h("div", { class: "buttons" },
         h("button", { type: "button", class: "primary", onclick: () => share("html") }, "Web page"),
@@ -305,7 +305,7 @@ class RunsPage {
 
   async #remove() {
     const rows = this.#table.chosen, labelled = rows.filter(({ name, note }) => name || note).length
-    const sentence = `Delete ${rows.length === 1 ? called(rows[0]) : plural(rows.length, "run")} for good?${labelled ? ` ${count(labelled)} of them ${labelled === 1 ? "has" : "have"} a name or a note.` : ""} This cannot be taken back.`
+    const sentence = `Delete ${rows.length === 1 ? called(rows[0]) : plural(rows.length, "run")} permanently?${labelled ? ` ${count(labelled)} of them ${labelled === 1 ? "has" : "have"} a name or a note.` : ""} This cannot be undone.`
     if (!await confirmed(this.#place, sentence, `Delete ${plural(rows.length, "run")}`)) return this.#say("Nothing was deleted.")
     const { deleted, error } = await this.#server.ask("delete_runs", { ids: rows.map(({ id }) => id) })
     this.#say(deleted == null ? error ?? AWAY : `Deleted ${plural(deleted, "run")}.`, deleted == null ? "bad" : "")

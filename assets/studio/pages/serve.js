@@ -1,4 +1,4 @@
-// The Serve page: the studio as a server for other programs. Where it is, what they write, what they have asked.
+// The Serve page: the API's address, code for clients, and recent requests.
 import { h, pause } from "../dom.js"
 import { AWAY } from "../jobs.js"
 import { Address } from "../serve/address.js"
@@ -25,7 +25,7 @@ class ServePage {
     this.#requests = new Requests(server)
     hosts.serve.append(
       h("header", { class: "serve-row serve-head" }, h("h2", {}, "Serve"),
-        h("p", { class: "soft" }, "Programs that speak to OpenAI or Anthropic use this engine, its model and its cache, while the studio runs."),
+        h("p", { class: "soft" }, "Programs that use the API of OpenAI or Anthropic can use this model and its cache while the studio runs."),
         h("button", { type: "button", onclick: () => help.open("server") }, "All endpoints")),
       this.#address.node, this.#snippets.node, this.#requests.rate, this.#requests.node)
     const here = () => this.#seen
@@ -46,10 +46,10 @@ class ServePage {
     this.#watch()
   }
 
-  /** The model is there, or another one: programs name it. */
+  /** Updates the page for a new model. */
   model() { if (this.#seen) { this.#snippets.shown(); this.refresh() } }
 
-  // Asked each second, while somebody looks.
+  // Polls each second while the page is visible.
   async #watch() {
     if (this.#watching) return
     this.#watching = true
@@ -66,7 +66,7 @@ class ServePage {
     if (change === this.#change) this.#take(answer, change === 0 || answer.change < change)
   }
 
-  /** @param {Api.ServedNow} now @param {boolean} all whether these are all requests there are */
+  /** @param {Api.ServedNow} now @param {boolean} all whether these are all requests */
   #take(now, all) {
     if (all) this.#requests.clear()
     this.#change = now.change

@@ -1,4 +1,4 @@
-// Where other programs find the engine, what they call the model, and who may come.
+// The API's address, the model's name, and access.
 import { Copier } from "../copying.js"
 import { h } from "../dom.js"
 import { AWAY } from "../jobs.js"
@@ -7,11 +7,11 @@ import { AWAY } from "../jobs.js"
 const STATES = {
   ok: ["Ready", "good", "Requests are answered."],
   loading: ["Loading", "warn", "Requests are answered with status 503 (529 to Anthropic's clients) until the model is loaded."],
-  off: ["Off", "warn", "Requests are answered with status 503 (529 to Anthropic's clients) until it is switched on, or the studio is started anew."],
-  draining: ["Ending", "warn", "Answers under way end, and no request is taken in: the studio is being closed."],
+  off: ["Off", "warn", "Requests are answered with status 503 (529 to Anthropic's clients) until it is switched on, or the studio restarts."],
+  draining: ["Ending", "warn", "The studio is closing: running answers finish, and new requests are rejected."],
 }
 
-/** Where the page reaches the server is where programs on this machine do. */
+/** The page's own origin is also the API's. */
 export const address = () => location.origin
 
 export class Address {
@@ -25,10 +25,10 @@ export class Address {
   #aliases = h("span", { class: "soft" })
   #who = h("p", { class: "soft" })
   #on = true
-  /** The copy buttons of both base URLs, for who looks for them by name. */
+  /** The copy buttons of both base URLs, by name. */
   copiers
 
-  /** @param {import("../server.js").Server} server @param {(now: Api.ServedNow) => unknown} told is given the state after a switch */
+  /** @param {import("../server.js").Server} server @param {(now: Api.ServedNow) => unknown} told called with the state after a switch */
   constructor(server, told) {
     this.#server = server
     this.#told = told
@@ -59,14 +59,14 @@ export class Address {
     this.#model.textContent = model || "not loaded yet"
     this.#copier.node.hidden = !model
     this.#aliases.textContent = aliases.length ? `also called ${aliases.join(", ")}` : ""
-    const asked = keys ? `A key is asked: requests bring ${keys === 1 ? "the one" : `one of the ${keys}`} that the server was started with; the programs below read it from PML_API_KEY.`
-      : "No key is asked; clients that want one may send any."
-    const sites = origins.length ? ` So may pages of ${origins.join(", ")}.` : ""
-    const who = `${asked} Programs on this machine may ask, and no others.${sites}`
+    const asked = keys ? `Requests need ${keys === 1 ? "the server's key" : `one of the server's ${keys} keys`}; the programs below read it from PML_API_KEY.`
+      : "No key is needed; clients may send any."
+    const sites = origins.length ? ` Pages of ${origins.join(", ")} may also send requests.` : ""
+    const who = `${asked} Only programs on this machine may send requests.${sites}`
     if (this.#who.textContent !== who) this.#who.textContent = who
   }
 
-  /** What is there instead of a state. @param {string} sentence */
+  /** Shows a message instead of a state. @param {string} sentence */
   away(sentence) {
     this.#pill.textContent = "Unknown"
     this.#pill.dataset.mood = "bad"
@@ -74,7 +74,7 @@ export class Address {
     this.#switch.disabled = true
   }
 
-  /** Switches it on or off. */
+  /** Switches the API on or off. */
   async turn() {
     const answer = await this.#server.ask("switch_api", { on: !this.#on })
     if (answer.away || answer.error != null) return this.away(answer.error ?? AWAY)

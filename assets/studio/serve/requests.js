@@ -1,14 +1,14 @@
-// What other programs have asked, the newest first, and which share of it was read from the cache.
+// API requests, newest first, and the cached share of each.
 import { Chart } from "../chart.js"
 import { count, h, milliseconds, moment, plural } from "../dom.js"
 import { downloadCsv } from "../saving.js"
 import { Table } from "../table.js"
 
-const MOST = 500  // that the server keeps too
-const KEY = "Which of the server's keys the request brought"
+const MOST = 500  // the server's limit
+const KEY = "The key of the request"
 const A_DAY_MS = 86_400_000
-const EMPTY = "No program has asked yet."
-const STEPS = ["Copy the program, or only the base URL into one of yours.", "Run it. Its request is listed here at once.", "Run it again: what it has in common with the first one is read from the cache."]
+const EMPTY = "No requests yet."
+const STEPS = ["Copy the program, or only the base URL into one of yours.", "Run it. Its request appears here at once.", "Run it again: shared text is read from the cache."]
 const hours = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" })
 
 /** @typedef {Api.ServedRequest} Row */
@@ -37,7 +37,7 @@ export class Requests {
   #sums = h("p", { class: "soft sums" })
   #count = h("p", { class: "soft count" })
   #unseen = 0
-  #hold = h("button", { type: "button", class: "hold", title: "Keeps the list as it is while you read it", onclick: () => this.#turn() }, "Hold")
+  #hold = h("button", { type: "button", class: "hold", title: "Pauses the list while you read it", onclick: () => this.#turn() }, "Pause")
   #csv = h("button", { type: "button", onclick: () => downloadCsv("requests.csv", this.#table.lines()) }, "Save as CSV")
   #chart = new Chart()
   #legend = h("ul", { class: "legend", "aria-label": "Colours of the chart" })
@@ -59,22 +59,22 @@ export class Requests {
     this.#show()
   }
 
-  /** How the server is. @param {Api.ServedNow["state"]} state */
+  /** Sets the API's state. @param {Api.ServedNow["state"]} state */
   of(state) {
     if (state === this.#state) return
     this.#state = state
     this.#draw()
   }
 
-  /** Forgets all: another start of the studio answers. */
+  /** Clears the list after a restart of the studio. */
   clear() {
     this.#rows.clear()
     this.#drawn = ""
   }
 
-  /** Takes in what has changed. @param {Row[]} changed */
+  /** Adds changed requests. @param {Row[]} changed */
   take(changed) {
-    changed = changed.filter(row => JSON.stringify(row) !== JSON.stringify(this.#rows.get(row.number)))  // others keep their place in the page
+    changed = changed.filter(row => JSON.stringify(row) !== JSON.stringify(this.#rows.get(row.number)))  // unchanged rows stay in place
     if (this.#held) this.#unseen += changed.filter(({ number }) => !this.#rows.has(number)).length
     for (const row of changed) this.#rows.set(row.number, row)
     const numbers = [...this.#rows.keys()].sort((one, other) => one - other)
@@ -83,7 +83,7 @@ export class Requests {
     for (const node of this.node.querySelectorAll("[data-since]")) if (node instanceof HTMLElement) node.textContent = since(Number(node.dataset.since))
   }
 
-  /** What is drawn fits the page as it is now. */
+  /** Redraws the chart for the page's size. */
   shown() {
     this.#fit()
     this.#draw()
@@ -95,12 +95,12 @@ export class Requests {
       this.#sum()
     }
     this.#fit()
-    this.#hold.textContent = this.#held ? `Go on${this.#unseen ? ` (${count(this.#unseen)} new)` : ""}` : "Hold"
+    this.#hold.textContent = this.#held ? `Resume${this.#unseen ? ` (${count(this.#unseen)} new)` : ""}` : "Pause"
     this.#hold.disabled = this.#csv.disabled = !this.#rows.size
     this.#draw()
   }
 
-  // Who sees the whole of a sentence is not offered more of it.
+  // Hides the button to expand sentences that fit.
   #fit() {
     if (!this.node.offsetWidth) return
     const cut = [...this.node.querySelectorAll(".sentence[data-short]")].map(sentence => /** @type {const} */ ([sentence, sentence.scrollHeight > sentence.clientHeight]))
@@ -111,7 +111,7 @@ export class Requests {
     const rows = [...this.#rows.values()], refused = rows.filter(({ outcome }) => outcome === "refused" || outcome === "ended").length
     const sum = (/** @type {"read" | "prompt"} */ of) => rows.reduce((all, { tokens }) => all + (tokens?.[of] ?? 0), 0), read = sum("read"), prompt = sum("prompt")
     const all = rows.length === MOST ? `the latest ${count(MOST)} requests` : plural(rows.length, "request")
-    this.#count.textContent = rows.length ? `${all}${refused ? ` · ${count(refused)} without a whole answer` : ""}` : ""
+    this.#count.textContent = rows.length ? `${all}${refused ? ` · ${count(refused)} unfinished` : ""}` : ""
     this.#sums.textContent = prompt ? `${count(read)} of ${count(prompt)} tokens read, ${share(read, prompt)}` : ""
   }
 
@@ -121,12 +121,12 @@ export class Requests {
     this.#show()
   }
 
-  // Drawn again only where the tokens of a request have come.
+  // Redraws only if a request's tokens changed.
   async #draw() {
     const counted = [...this.#rows.values()].filter(({ tokens }) => tokens?.prompt), wanted = counted.map(({ number }) => number).join()
     this.#none.hidden = counted.length > 0
     this.#legend.hidden = !counted.length
-    this.#none.replaceChildren(this.#state === "off" ? h("p", {}, "It is switched off, and refuses all that is asked. Switch it on above.")
+    this.#none.replaceChildren(this.#state === "off" ? h("p", {}, "The API is off and rejects requests. Switch it on above.")
       : this.#rows.size ? "Cache hits of each request appear here when its answer begins." : this.#steps)
     this.#chart.shown(counted.length > 0)
     if (wanted === this.#drawn || !counted.length || !this.node.offsetWidth) return
@@ -146,23 +146,23 @@ export class Requests {
     })
     return new Table({
       label: "Latest requests", key: row => String(row.number), sort: ["at", -1], state: row => row.outcome,
-      empty: () => this.#state === "off" ? "Requests that are refused are listed here." : "Requests are listed here as they come.",
+      empty: () => this.#state === "off" ? "Rejected requests appear here." : "Requests appear here as they arrive.",
       columns: [
         { name: "at", title: "Time", value: row => new Date(row.at * 1000).toISOString(), greatest: true, cell: row => this.#request(row) },
         { name: "path", title: "Endpoint", value: row => row.path, cell: row => h("span", { class: "two", title: row.path }, h("span", { class: "clip" }, short(row.path)), h("span", { class: "soft" }, DIALECTS[row.dialect] ?? row.dialect)) },
         { name: "model", title: "Model", value: row => row.model, cell: row => h("span", { class: "two" }, h("span", { class: "clip", title: row.model }, brief(row.model) || "–"), h("span", { class: "soft clip", title: KEY }, row.who)) },
         { name: "outcome", title: "Outcome", value: row => `${row.status ?? ""} ${OUTCOMES[row.outcome]} ${row.sentence}`, cell: row => this.#outcome(row) },
-        tokens("read", "Read", one => one.read, "Tokens of the prompt that were read from the cache"),
-        tokens("written", "Written", one => one.written, "Tokens of the prompt that were computed, and are kept on disk"),
-        tokens("rest", "Computed", one => one.rest, "Tokens of the prompt that were computed, and are not kept on disk"),
-        { name: "ttft", title: "First token", value: row => row.ttft_ms, number: true, cell: row => milliseconds(row.ttft_ms), about: "From the request's arrival to the first token, waiting included" },
-        tokens("out", "Out", one => one.generated, "Tokens of the answer"),
+        tokens("read", "Read", one => one.read, "Prompt tokens read from the cache"),
+        tokens("written", "Written", one => one.written, "Prompt tokens computed and stored on disk"),
+        tokens("rest", "Computed", one => one.rest, "Prompt tokens computed and not stored on disk"),
+        { name: "ttft", title: "First token", value: row => row.ttft_ms, number: true, cell: row => milliseconds(row.ttft_ms), about: "From the request's arrival to the first token, including waiting" },
+        tokens("out", "Out", one => one.generated, "Answer tokens"),
         { name: "who", title: "Key", value: row => row.who },
       ],
     })
   }
 
-  // When it came; where the table is too narrow for columns of them, what it asked for too.
+  // The time of a request; in narrow tables also its content.
   /** @param {Row} row */
   #request({ at, path, dialect, model, who }) {
     return h("span", { class: "two request" }, h("span", { class: "clip" }, time(at), h("span", { class: "narrow", title: path }, ` ${short(path)}`)),
@@ -184,7 +184,7 @@ export class Requests {
   }
 }
 
-/** What a colour of the chart says. @param {{name: string, type: string, marker: {color: string}}} trace */
+/** A chart colour's meaning. @param {{name: string, type: string, marker: {color: string}}} trace */
 function mark({ name, type, marker }) {
   return h("li", {}, h("span", { class: "swatch", "data-type": type, style: type === "bar" ? `background: ${marker.color}` : null }), name)
 }

@@ -1,4 +1,4 @@
-// What a program writes to ask for the open prompt: in the words of four clients, in three ways.
+// Code that requests the open prompt: for four clients, in three ways.
 import { Copier } from "../copying.js"
 import { debounce, h, plural } from "../dom.js"
 import { AWAY } from "../jobs.js"
@@ -12,9 +12,9 @@ const CLIENTS = [["openai-python", "Python, openai"], ["anthropic-python", "Pyth
 
 /** @type {[NonNullable<Api.WriteSnippet["way"]>, string, string][]} a name, a title, and what it does */
 const WAYS = [
-  ["inline", "Schema and picks", "The request brings the schema and what is picked: each module is read from the cache wherever it stands."],
-  ["kept", "Schema put once", "The schema is put under its name first; requests name it and bring the picks alone."],
-  ["messages", "Plain messages", "The same prompt as messages, with the marks of the vendor's cache: what stands before a mark is read by prompts that begin alike."],
+  ["inline", "Schema and picks", "The request contains the schema and the picks: each module is read from the cache at any position."],
+  ["kept", "Schema uploaded once", "The schema is uploaded under its name first; requests contain only its name and the picks."],
+  ["messages", "Plain messages", "The same prompt as messages with the vendor's cache marks: prompts with the same beginning reuse the text before a mark."],
 ]
 
 /** @type {Record<Api.WriteSnippet["client"], string>} how it is run */
@@ -43,7 +43,7 @@ export class Snippets {
   #soon = debounce(ASK_AFTER_MS, () => this.#ask())
   copier = new Copier("Copy the program", () => this.#shown)
 
-  /** @param {import("../server.js").Server} server @param {import("../workspace.js").Workspace} workspace @param {() => boolean} wanted whether anybody looks */
+  /** @param {import("../server.js").Server} server @param {import("../workspace.js").Workspace} workspace @param {() => boolean} wanted whether it is visible */
   constructor(server, workspace, wanted) {
     this.#server = server
     this.#workspace = workspace
@@ -60,7 +60,7 @@ export class Snippets {
       this.#notes)
   }
 
-  /** Somebody looks: what is shown is of the texts as they are. */
+  /** Updates the code when it becomes visible. */
   shown() { this.#soon() }
 
   /** @param {string} name @param {string} value */
@@ -74,14 +74,14 @@ export class Snippets {
     const answer = await this.#server.ask("write_snippet", { ...this.#workspace.texts(), origin, settings, client, way, address: address() })
     if (asked !== this.#asked) return
     if (answer.away || answer.error != null) return this.#tell(answer.error ?? AWAY)
-    this.#tell(answer.fault ? `${answer.fault} Until then the sample asks something else.` : "")
+    this.#tell(answer.fault ? `${answer.fault} Until then the sample sends a plain request.` : "")
     this.#what.textContent = answer.fault ? "A request without a schema." : WAYS.find(([name]) => name === way)?.[2] ?? ""
     this.#needs.textContent = NEEDS[client]
     this.#show(answer)
     this.#notes.replaceChildren(...answer.notes.map(note => h("li", {}, note)))
   }
 
-  // All lines are there, so that a search finds them; those of long texts are folded.
+  // All lines are present for searches; those of long texts are folded.
   /** @param {Api.Snippet} answer */
   #show({ text, folded }) {
     const folds = JSON.stringify(folded)
@@ -98,7 +98,7 @@ export class Snippets {
     this.#text.replaceChildren(...parts, lines.slice(at).join("\n"))
   }
 
-  // The words of the button are its style's, as what is shown is the program and nothing else.
+  // CSS adds the button's label, so that selections contain only the program.
   /** @param {number} place @param {string} text @param {number} lines */
   #fold(place, text, lines) {
     const body = h("span", {}, text), button = h("button", { type: "button", class: "fold", onclick: () => {
@@ -120,7 +120,7 @@ export class Snippets {
 }
 
 /**
- * What was chosen here before, or the first.
+ * The saved choice, or the first.
  * @template {string} Value
  * @param {string} name @param {[Value, ...string[]][]} values @returns {Value}
  */
@@ -130,7 +130,7 @@ function chosen(name, values) {
 }
 
 /**
- * One of a few, side by side.
+ * A group of radio buttons in a row.
  * @template {string} Value
  * @param {string} label @param {string} name @param {[Value, string, ...string[]][]} values @param {Value} value @param {(value: Value) => unknown} chose
  */
