@@ -23,7 +23,7 @@ from pathlib import Path
 import app, assets, engine, sample_schemas
 from app.studio import launch
 from app.studio.workspace.help import Help
-from app.studio.documents.documents.requests import Nothing
+from app.studio.documents.requests import Nothing
 from engine import Engine
 folder = Path(sys.argv[1])
 (folder / "documents").mkdir()

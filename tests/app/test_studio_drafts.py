@@ -200,7 +200,7 @@ SAVES = 25
 OTHER_STUDIO = """
 import sys
 from pathlib import Path
-from app.studio.documents.documents.drafts import Drafts, StaleDraftError, Workspace
+from app.studio.documents.drafts import Drafts, StaleDraftError, Workspace
 
 drafts, name, lost = Drafts(Path(sys.argv[1])), sys.argv[2], 0
 print("ready", flush=True)

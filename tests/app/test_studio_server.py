@@ -75,7 +75,7 @@ def test_a_page_hears_that_the_studio_is_there_and_every_state_of_its_run(served
     assert states[-1]["result"]["state"] == "done"
     assert states[-1]["result"]["sides"]["cached"]["tokens"]["generated"] == 2
     lost = served.send("GET", "/work?key=other")
-    assert (lost.status, b"not kept any more" in lost.body) == (404, True)
+    assert (lost.status, b"no longer exists" in lost.body) == (404, True)
     refused = served.ask("run_prompt", {**texts, "key": "3-4", "prompt": '<prompt schema="s"><b/></prompt>'})
     assert "E4" in refused["error"]
     drawn = served.ask("draw_own_runs", {"schema": "s"})
