@@ -79,7 +79,7 @@ def test_the_page_says_what_the_bundled_model_is_and_how_to_load_another(author:
         return route.fulfill(json={"error": "The network is out."})
 
     author.route("**/component_server/", refuse)
-    author.get_by_role("button", name="Fetch 93.8 MiB and load").first.click()
+    author.get_by_role("button", name="Download 93.8 MiB and load").first.click()
     expect(author.locator("#page-models")).to_contain_text("The network is out.")
     expect(author.get_by_role("textbox", name="A folder or GGUF file")).to_have_value("smollm2")
     assert len(asked) == 1
