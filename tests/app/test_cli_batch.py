@@ -285,8 +285,8 @@ def test_a_run_goes_on_where_another_stopped(batch: Batch) -> None:
 @pytest.mark.parametrize(
     ("rows", "options", "words"),
     [
-        (CSV, ("--max-new-tokens", "3"), "another model or schema, or under other settings"),
-        (CSV, ("--mode", "both"), "another model or schema, or under other settings"),
+        (CSV, ("--max-new-tokens", "3"), "another model, another schema or other settings"),
+        (CSV, ("--mode", "both"), "another model, another schema or other settings"),
         (CSV.replace("there?", "here?"), (), "has answers to 1 row that has changed since ('b')."),
         (CSV.replace("b,", "e,"), (), "has answers to 1 row that is gone ('b')."),
         (CSV.replace("?", "!"), (), "to 2 rows that have changed since (the first is 'a')."),
@@ -325,7 +325,7 @@ def test_a_file_of_somebody_else_is_refused(there: str, batch: Batch) -> None:
 def test_another_schema_or_model_is_another_run(batch: Batch) -> None:
     assert batch(CSV, "--output", "out.jsonl").status == 0
     Path("trip.pml").write_text(Path("trip.pml").read_text("utf-8").replace("ruins", "fountains"), "utf-8")
-    assert "another model or schema" in batch(CSV, "--output", "out.jsonl").err
+    assert "another model, another schema" in batch(CSV, "--output", "out.jsonl").err
 
 
 def test_rows_from_standard_input(

@@ -42,7 +42,7 @@ def as_json(run_pml: Run, *words: str | Path, status: int = 0) -> dict:
 
 
 def test_what_was_missing_and_what_would_go_next_are_listed(cache: Path, run_pml: Run) -> None:
-    assert "Nothing was asked for" in run_pml("cache", "misses").out
+    assert "No segment was missing" in run_pml("cache", "misses").out
     store = Store.open(cache)
     store.record([Lookup("gone", Tier.NONE, Outcome.MISS, Reason.BUDGET, 10, 2.5, "trip", "tokyo")])
     store.close()
@@ -80,7 +80,7 @@ def test_verify_finds_damage_and_mends_it(cache: Path, run_pml: Run) -> None:
     assert [fault["file"] for fault in found["faults"]] == [path.name]
     words = run_pml("cache", "verify", "--repair")
     assert words.status == 1
-    assert "set aside" in words.out
+    assert "quarantined" in words.out
     assert as_json(run_pml, "verify")["segments"] == 3
 
 
@@ -120,7 +120,7 @@ def test_a_pin_for_a_time_says_until_when(cache: Path, run_pml: Run) -> None:
     assert f"pinned: travel until {until}, " in run_pml("cache", "stats").out
     assert as_json(run_pml, "stats")["pinned_until"] == found["pinned_until"]
     assert run_pml("cache", "pin", "travel").out == "Pinned: travel.\n"
-    assert "no age" in run_pml("cache", "pin", "travel", "--for", "soon").err
+    assert "not an age" in run_pml("cache", "pin", "travel", "--for", "soon").err
     assert "must be above 0" in run_pml("cache", "pin", "travel", "--for", "0s").err
 
 
@@ -163,7 +163,7 @@ def test_a_budget_that_evicts_is_not_set_where_nobody_can_be_asked(cache: Path, 
     for words in (("0",), ("0", "--json"), ("1000", "--policy", "lru")):
         found = run_pml("cache", "budget", *words)
         assert (found.status, found.out) == (2, "")
-        assert re.search(r"A budget of .* evicts 4 segments, .* Nothing was changed; give --yes", found.err)
+        assert re.search(r"A budget of .* evicts 4 segments, .* Nothing was changed; use --yes", found.err)
     assert as_json(run_pml, "budget") == before
     assert as_json(run_pml, "stats")["segments"] == 4
 
@@ -183,7 +183,7 @@ def test_a_budget_that_evicts_is_asked_about_at_a_terminal(
     monkeypatch.setattr("click.confirm", told)
     found = run_pml("cache", "budget", "0")
     assert found.status == status
-    assert re.fullmatch(r"A budget of 0 B evicts 4 segments, .* Go on\?", asked[0])
+    assert re.fullmatch(r"A budget of 0 B evicts 4 segments, .* Continue\?", asked[0])
     assert ("nothing was evicted" in found.err) == (left == 4)
     assert as_json(run_pml, "stats")["segments"] == left
 
@@ -219,7 +219,7 @@ def test_encoding_over_the_budget_says_what_is_kept_and_fails(
     run_pml("cache", "budget", "120000")
     found = run_pml("encode", schema)
     assert found.status == 1
-    said = re.search(r"pml: (\d) of 9 segments are stored: .* pml cache budget (\d+MB) has room", found.err)
+    said = re.search(r"pml: (\d) of 9 segments are stored: .* pml cache budget (\d+MB) is enough", found.err)
     assert said is not None, found.err
     assert 0 < int(said[1]) < 9
     report = json.loads(run_pml("encode", schema, "--json").out)

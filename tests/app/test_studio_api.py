@@ -274,7 +274,7 @@ def test_nobody_is_set_apart_without_keys(command: tuple[str, ...], run_pml: Pml
 def test_a_name_that_is_allowed_is_a_name_alone(name: str, run_pml: Pml) -> None:
     result = run_pml("serve", "--allowed-host", name)
     assert result.status == 2
-    assert "Write the name alone, without http:// and a port" in result.err
+    assert "Write only the name, without http:// and port" in result.err
 
 
 def test_an_operators_key_is_no_clients(run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
