@@ -27,7 +27,7 @@ LOOK = replace(look("demo"), weight_bytes=100 * MIB, peak_bytes=150 * MIB, worki
         (199, Beside("old", MIB), "apart", "old is unloaded first"),
         (100, Beside("old", 100 * MIB), "apart", "if loading fails, old is loaded again"),
         (100, Beside("old", 99 * MIB), "refused", "199.0 MiB of memory are available"),
-        (200, Beside("old", 0, 100 * MIB), "tight", "up to 100.0 MiB besides"),
+        (200, Beside("old", 0, 100 * MIB), "tight", "up to 100.0 MiB more"),
         (200, Beside("old", 50 * MIB, 100 * MIB), "fits", "It fits"),
     ],
 )
