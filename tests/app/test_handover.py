@@ -220,7 +220,7 @@ def test_the_studio_reads_no_file_for_a_run(run_pml: Run, cache: Path, tmp_path:
         (("--quantize", "int8"), "it was started with --quantize none"),
         (("--weights", "plain"), "it was started with --weights auto"),
         (("--date", "2020-01-01"), "its date is today"),
-        (("--memory", "1GB"), "it holds another amount"),
+        (("--memory", "1GB"), "it was started with another --memory"),
         (("--server", "never"), ""),
     ],
 )
