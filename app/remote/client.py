@@ -80,7 +80,7 @@ def _greet(connection: http.client.HTTPConnection, studio: Presence) -> None:
     """Verifies that the process on the port knows the secret, before sending anything."""
     challenge = secrets.token_hex(16)
     try:
-        with _losing(), _cut_after(connection, 2 * GREETING_SECONDS):
+        with _losing(), _cut_after(connection, 2 * GREETING_SECONDS), _losing():
             answer = json.loads(_post(connection, GREETING, {"challenge": challenge}, {}).read(1 << 12))
             proof = str(answer["proof"]).encode()
             if not compare_digest(proof, studio.proof(challenge).encode()):
@@ -122,11 +122,16 @@ def _lines(answer: http.client.HTTPResponse) -> Iterator[Line]:
 
 @contextlib.contextmanager
 def _cut_after(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
-    """Connects with a total time limit, because a socket's timeout restarts at every byte."""
+    """Connects with a total time limit, because a socket's timeout restarts at every byte.
+
+    Raises:
+        LostError: the limit is over.
+    """
     connection.connect()
-    line = connection.sock  # a foreign response may close the connection
+    line, late = connection.sock, threading.Event()  # a foreign response may close the connection
 
     def cut() -> None:
+        late.set()
         with contextlib.suppress(OSError):
             line.shutdown(socket.SHUT_RDWR)
 
@@ -135,6 +140,10 @@ def _cut_after(connection: http.client.HTTPConnection, seconds: float) -> Iterat
     watch.start()
     try:
         yield
+    except LostError:
+        if late.is_set():  # not slow but endless; whether the cut shows as an end or a reset is a race
+            raise LostError("its answer does not end") from None
+        raise
     finally:
         watch.cancel()
 

@@ -206,7 +206,7 @@ def test_nothing_is_written_where_one_file_is_in_the_way(run_pml: Pml, tmp_path:
     ("name", "content", "says"),
     [
         ("page.j2", "{% if %}", "not valid Jinja: line 1"),
-        ("trip.py", "def f(p): pass", "no program in it"),
+        ("trip.py", "def f(p): pass", "there is no program"),
         ("chat.json", "{", "not valid JSON: line 1"),
         ("notes.prompt", "x", "its kind is unclear"),
         ("notes.txt", "Hi {{ name }}", "add --from jinja, or --from text"),

@@ -46,7 +46,7 @@ def test_a_change_of_where_answers_end_is_seen(model: Path, tmp_path: Path, firs
     here = held(terms, model)
     assert here.refusal(terms) == ""
     config.write_text(json.dumps({"eos_token_id": [1, 2]}))
-    assert "have changed" in here.refusal(terms)
+    assert "were changed" in here.refusal(terms)
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def test_a_model_of_the_hub_is_compared_as_it_lies_here(
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "later": 1}))
     hub(COMMIT[::-1])
-    assert "have changed" in here.refusal(here.terms)
+    assert "were changed" in here.refusal(here.terms)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "other"))
-    assert "have changed" in here.refusal(here.terms)
+    assert "were changed" in here.refusal(here.terms)
 
 
 def test_another_version_of_a_library_is_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
