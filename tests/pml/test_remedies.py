@@ -302,7 +302,7 @@ STRUCTURE = [
     by_hand(Mistake("nothing", "E116", " \n"), '<schema name="…">', (" \n", '<schema name="s">x</schema>')),
     by_hand(
         Mistake("two schemas", "E115", '<schema name="s">x</schema><schema name="t">y</schema>'),
-        "a document of its own",
+        "a separate document",
         ('<schema name="t">y</schema>', ""),
     ),
     by_hand(

@@ -47,7 +47,7 @@ def test_placing_segments_and_choosing_what_is_repaired_are_in_the_time_to_the_f
     with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path)) as opened:
         prompt = opened.schema(SCHEMA).prompt(PROMPT)
         prompt.answer(RunSettings(max_new_tokens=1))
-        monkeypatch.setattr(engine.stopwatch, "time", SimpleNamespace(perf_counter=lambda: now))
+        monkeypatch.setattr(engine.base.stopwatch, "time", SimpleNamespace(perf_counter=lambda: now))
         monkeypatch.setattr(Fetched, "place", slow_place)
         monkeypatch.setattr(generate, "prefill", slow_prefill)
         answer = prompt.answer(RunSettings(max_new_tokens=1, repair=repair))

@@ -135,5 +135,5 @@ def test_what_is_not_read_in_one_call_is_said_in_words(
 
 
 def test_the_processor_reads_part_by_part_and_has_nothing_to_say() -> None:
-    assert refusal(torch.empty(SIZE)).endswith("on cuda, not on cpu")
+    assert refusal(torch.empty(SIZE)).endswith("needs cuda, not cpu")
     assert tiny_model("llama").apart == ""
