@@ -167,7 +167,7 @@ def test_what_else_the_vendors_clients_can_ask_is_answered_in_words(
         ("GET", "/v1/files", "stores no files"),
         ("POST", "/v1/images/generations", "text only"),
         ("POST", "/v1/conversations", "stores no conversations"),
-        ("DELETE", "/v1/models/demo", "cannot be changed"),
+        ("DELETE", "/v1/models/demo", "cannot change the model"),
         ("POST", "/v1/complete", "POST /v1/messages"),
     ],
 )

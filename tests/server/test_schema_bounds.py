@@ -67,7 +67,7 @@ def test_parameters_are_not_laid_out_beyond_any_window(
     pml = f'<schema name="wide"><module name="m">a {slots}</module></schema>'
     told = put(client, "wide", pml)
     assert told.status_code == 400
-    assert "have 1,999,999,800 tokens together" in told.json()["error"]["message"]
+    assert "have 1,999,999,800 tokens" in told.json()["error"]["message"]
     inline = {"model": server.model, "messages": [], "prompt_cache": {"schema": pml}}
     told = client.post("/v1/chat/completions", json=inline)
     assert (told.status_code, told.json()["error"]["param"]) == (400, "prompt_cache.schema")

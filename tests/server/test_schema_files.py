@@ -199,6 +199,6 @@ def test_a_writer_that_does_not_end_is_not_waited_for(
     files.put("", "one", "1", Terms())
     with (tmp_path / "schemas" / ".lock").open("rb+") as held:
         assert lock_descriptor(held.fileno(), blocking=False)
-        with pytest.raises(StoreError, match="does not end"):
+        with pytest.raises(StoreError, match="does not finish"):
             files.put("", "one", "2", Terms())
     assert files.put("", "one", "2", Terms())[0].text == "2"

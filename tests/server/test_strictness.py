@@ -167,7 +167,7 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(server: Served, 
         (b'{"model": "a",\n "model": "b"}', "the key 'model' occurs twice. See line 2, column 2."),
         (
             b'{"seed": ' + b"9" * 2000 + b"}",
-            "The body is not JSON: a number has 2000 digits; 1000 are ",
+            "The body is not JSON: a number has 2000 digits; the limit is 1000",
         ),
         (b'{"model": "\xff"}', "The body is not JSON in UTF-8: byte 11 is not part of a character."),
         (b'{"a":' * 2000 + b"1" + b"}" * 2000, "The body is not JSON: it is nested too deeply."),
