@@ -176,6 +176,7 @@ def test_sweep_writes_a_table_and_a_file(run_bench: Run, model: str, tmp_path: P
         assert said in refused.err
 
 
+@pytest.mark.long
 def test_store(run_bench: Run) -> None:
     counts = ("--kills", "1", "--damages", "10", "--seconds", "1", "--questions", "1")
     found = measured(run_bench, "store", *counts, model="demo")
@@ -205,6 +206,7 @@ def test_quality_writes_tables_and_charts(
     assert run_bench("quality", tmp_path / "none").status == 2
 
 
+@pytest.mark.long
 def test_quality_over_the_suite_of_the_bundled_model(run_bench: Run) -> None:
     done = run_bench("quality", "--suite", "demo", "--limit", "1", "--scope", "scaffold", "--model", "demo")
     assert done.status == 0, done.err

@@ -305,6 +305,7 @@ def test_the_questions_by_which_weights_were_chosen_are_marked() -> None:
     assert {task.documents for task in marked} == {8}
 
 
+@pytest.mark.long
 def test_lines_of_pml_are_run_and_grouped(tmp_path: Path) -> None:
     """A schema and a prompt in place of a question; figures by kind and by the third the answer stands in."""
     folder = save_tiny(tmp_path / "model")

@@ -136,6 +136,7 @@ def test_nothing_is_left_where_it_is_broken_off(project: Path) -> None:
     assert not git(project, "status", "--porcelain")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_no_worktree(project: Path, number: signal.Signals) -> None:
     code = (

@@ -70,6 +70,7 @@ def test_kills_land_in_writes(tmp_path: Path) -> None:
     assert found["segments found"] > 0
 
 
+@pytest.mark.long
 def test_compression_is_measured_over_whole_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Task, "new_tokens", 12)  # each scheme answers six times
     model = load("demo")

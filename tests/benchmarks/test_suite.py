@@ -37,6 +37,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     return dict(found)
 
 
+@pytest.mark.long
 def test_every_part_measures_something(reports: dict[str, dict[str, Any]]) -> None:
     assert {name: found["error"] for name, found in reports.items() if "error" in found} == {}
     assert list(reports) == [part.name for part in PARTS]
@@ -49,6 +50,7 @@ def test_every_part_measures_something(reports: dict[str, dict[str, Any]]) -> No
             assert all(min(s for s in taken if s is not None) > 0 for taken in one["samples_ms"].values())
 
 
+@pytest.mark.long
 def test_every_goal_has_a_figure_where_nothing_is_missing(reports: dict[str, dict[str, Any]]) -> None:
     """So a renamed group or side does not leave a goal without a figure."""
     missing = {(goal.part, goal.over, goal.under) for goal, figure, _ in verdicts(reports) if figure is None}

@@ -51,6 +51,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
         assert torch.allclose(mine, theirs, atol=1e-3)
 
 
+@pytest.mark.long
 def test_a_run_learns_from_finished_weights_and_exports_a_model(tmp_path: Path) -> None:
     run = Run(Options(DEMO_MODEL, tmp_path, minutes=5, init=DEMO_MODEL))
     given = LlamaForCausalLM.from_pretrained(DEMO_MODEL, dtype=torch.float32)

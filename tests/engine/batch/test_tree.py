@@ -187,6 +187,7 @@ def test_what_goes_is_freed_at_once() -> None:
         gc.enable()
 
 
+@pytest.mark.long
 def test_ten_thousand_prompts_stay_within_the_budget() -> None:
     tree = new_tree(50)
     draw = random.Random(3)
