@@ -231,7 +231,7 @@ def test_rows_run_by_their_keys_and_tell_which_of_them_were_encoded(author: Page
     expect(run).to_be_focused()
     assert author.url.endswith("#/batch")
     first, again = author.get_by_role("region", name="Rows of the batch").locator("tbody tr").all()
-    expect(first).to_contain_text(re.compile(r"first time\. \d+ tokens of its modules were not in the cache"))
+    expect(first).to_contain_text(re.compile(r"first time\. \d+ tokens of its modules were not cached"))
     expect(first.locator(".time-cached")).to_have_count(0)
     expect(again).not_to_contain_text("first time")
     expect(author.locator(".batch-earlier summary")).to_have_text(re.compile(r"^Stored batches: \d+$"))

@@ -198,7 +198,7 @@ def test_a_quick_fix_mends_both_tags_and_loses_nothing(author: Page) -> None:
     expect(status).to_contain_text("2 errors")
     problems = author.get_by_role("list", name="Problems of the schema")
     for left in ("1 error", "no problems"):
-        problems.get_by_role("button", name=re.compile("mends E")).first.click()
+        problems.get_by_role("button", name=re.compile("fixes E")).first.click()
         expect(status).to_contain_text(left)
         expect(author.get_by_role("textbox", name="Schema document")).to_be_focused()
     assert text_of(author, "schema") == mended
@@ -210,7 +210,7 @@ def test_of_several_repairs_a_person_chooses_and_each_can_be_undone(author: Page
     source = '<prompt schema="a"><tone>Where?</prompt>'
     rewrite(author, "prompt", source)
     problems = author.get_by_role("list", name="Problems of the prompt")
-    repairs = problems.get_by_role("button", name=re.compile("mends E105"))
+    repairs = problems.get_by_role("button", name=re.compile("fixes E105"))
     expect(repairs).to_have_count(2)
     author.keyboard.press("Control+Home")
     author.keyboard.press("F8")

@@ -117,7 +117,7 @@ def test_what_cannot_be_imported_is_said_and_an_import_can_be_stopped(author: Pa
         vast.truncate(50 << 20)
     said = author.locator(".import-said")
     for name, words in (
-        ("noise.bin", "'noise.bin' is no text"),
+        ("noise.bin", "'noise.bin' is a binary file, not text"),
         ("vast.md", "vast.md has 50.0 MiB, but the maximum is 20.0 MiB"),
         ("latin.md", "Open it as Windows-1252?"),
     ):

@@ -162,7 +162,7 @@ def test_the_strip_names_its_parts_and_leads_to_them(author: Page) -> None:
     assert author.evaluate(CARET, "prompt").startswith("duration")
     track.locator(".piece", has_text="tokyo").hover()
     expect(readout).to_contain_text(
-        re.compile("run to see what it saves|estimated from run|what run [0-9]+ measured")
+        re.compile("run to see what it saves|estimated from run|measured by run [0-9]+")
     )
     track.locator(".piece", has_text="tokyo").click()
     assert author.evaluate(CARET, "schema").startswith("Welcome to T")

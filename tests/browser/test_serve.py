@@ -236,7 +236,7 @@ def test_states_are_said_in_words(watched: Watched, faked: Callable[..., None]) 
     faked(state="draining", keys=2, origins=["http://a.example"], aliases=["other"])
     expect(state).to_have_text("Ending")
     expect(page.get_by_role("region", name="Address")).to_contain_text(
-        re.compile(r"also called other.*one of the 2.*PML_API_KEY.*pages of http://a\.example", re.DOTALL)
+        re.compile(r"also called other.*2 keys.*PML_API_KEY.*Pages of http://a\.example", re.DOTALL)
     )
     expect(page.get_by_role("button", name="Switch off")).to_be_disabled()
 
