@@ -314,5 +314,5 @@ def test_the_editors_say_how_the_keyboard_leaves_them(page: Page) -> None:
 def test_a_sample_says_that_it_has_no_file(author: Page) -> None:
     rewrite(author, "prompt", "<prompt>mine</prompt>")
     author.keyboard.press("Control+s")
-    expect(author.locator(".notices")).to_contain_text("the prompt is a sample, so no file of it was written")
+    expect(author.locator(".notices")).to_contain_text("the prompt is a sample, so no file was written")
     expect(author.locator(".workspace-name .saved")).to_contain_text("Draft saved")
