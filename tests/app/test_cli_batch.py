@@ -111,7 +111,7 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
     told = faults(result.lines)
     wanted = {
         "long": "reads at most 32767",
-        "union": "members of one union",
+        "union": "members of the same union",
         "module": "no module 'tokio'. Did you mean 'tokyo'?",
         "twice": "'plan/tokyo' is picked twice",
         "parameter": "no parameter 'durration'. It has 'duration'.",
