@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import store as measurement
-from benchmarks.kills import KINDS, ORIGIN, WORDS, Phase, Told, kills, segment, work
-from benchmarks.tasks import Task
+from benchmarks.quality.tasks import Task
+from benchmarks.speed import store as measurement
+from benchmarks.speed.kills import KINDS, ORIGIN, WORDS, Phase, Told, kills, segment, work
 from engine.model.loading import load
 from engine.store import Store
 from engine.store.blobs.codec import SCHEMES

@@ -27,11 +27,11 @@ from app.cli.base.options import ModelOptions, debug_option, json_option, model_
 from app.cli.base.output import print_json, say
 from app.cli.base.param_types import Name, Number, Whole
 from app.studio.sweeps.turns import Way, ratio
-from benchmarks.case import OF_A_PEER, Group, Pace, Report, Say, Sides, case, report_of, words_of
-from benchmarks.options import narrate, numbers
+from benchmarks.base.case import OF_A_PEER, Group, Pace, Report, Say, Sides, case, report_of, words_of
+from benchmarks.base.options import narrate, numbers
 from engine.base.errors import PromptCacheError
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 OLD, NEW = SIDES = (f"commit{OF_A_PEER}old", f"commit{OF_A_PEER}new")  # a side may lack a figure
 _TOKENS = 33  # of the answer whose tokens are timed
 

@@ -1,6 +1,6 @@
 """A process that reads streams of a server and notes the time of each event. It parses nothing meanwhile.
 
-`python -m benchmarks.reader HOST PORT TIMES` reads a list of requests, `[{"path", "body"}, ...]`, from each
+`python -m benchmarks.speed.reader HOST PORT TIMES` reads a list of requests, `[{"path", "body"}, ...]`, per
 line of its input. It sends them at once, TIMES times over one connection each, and writes the events of the
 last time for each request: `[[ms, event], ...]`, or `{"refused": text}`.
 """
@@ -29,7 +29,7 @@ class Reader:
 
     def __init__(self, host: str, port: int, times: int = 1) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.reader", host, str(port), str(times)],
+            [sys.executable, "-m", "benchmarks.speed.reader", host, str(port), str(times)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

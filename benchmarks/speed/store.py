@@ -24,10 +24,10 @@ import torch
 
 from app.cli.base.options import ModelOptions
 from app.studio.sweeps.drawn import sources
-from benchmarks.case import Group, Report, Say, Sides, Size, case, report_of
-from benchmarks.kills import KINDS, ORIGIN, context, kills, right, segment, work
-from benchmarks.options import command, narrate, pace_of, size_of
-from benchmarks.tasks import Task, fits, own_questions, read_tasks
+from benchmarks.base.case import Group, Report, Say, Sides, Size, case, report_of
+from benchmarks.base.options import command, narrate, pace_of, size_of
+from benchmarks.quality.tasks import Task, fits, own_questions, read_tasks
+from benchmarks.speed.kills import KINDS, ORIGIN, context, kills, right, segment, work
 from engine.base.errors import PromptCacheError
 from engine.base.events import Answer
 from engine.base.segment import Segment

@@ -12,7 +12,7 @@ import click
 from app.cli.base.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.base.output import print_json, say
 from app.cli.base.param_types import Whole
-from benchmarks.case import Pace, Report, Size, words_of
+from benchmarks.base.case import Pace, Report, Size, words_of
 
 HELP = {
     "blocks": "Texts of a request.",

@@ -161,7 +161,7 @@ def context(*modules: str) -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
         return multiprocessing.get_context("spawn")
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["benchmarks.kills", "engine.engine", "sqlite_utils", *modules])
+    found.set_forkserver_preload(["benchmarks.speed.kills", "engine.engine", "sqlite_utils", *modules])
     return found
 
 

@@ -19,13 +19,13 @@ from app.cli.base.output import print_json, say, table
 from app.cli.base.param_types import Name, UserPath
 from app.studio.sweeps.crowd import Size as Asked
 from app.studio.sweeps.machine import facts
-from benchmarks import attention, batch, decode, editor, first, modules, store, ttft
-from benchmarks.case import Case, Pace, Report, Say, Size
-from benchmarks.goals import LABELS, Reports, rows
+from benchmarks.base.case import Case, Pace, Report, Say, Size
+from benchmarks.speed import attention, batch, decode, editor, first, modules, store, ttft
+from benchmarks.suite.goals import LABELS, Reports, rows
 from engine.base.errors import PromptCacheError
 from engine.files.atomic import writing
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROOMS = ("app", "benchmarks", "engine", "sample_schemas")  # their code decides the figures
 QUIET = 0.1  # share of the processor for other programs
 NOT_YET = {"T12": "a GPU and a 7B model", "T15": "a run of `python -m benchmarks serve`"}

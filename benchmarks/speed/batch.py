@@ -32,9 +32,9 @@ from app.studio.sweeps import crowd
 from app.studio.sweeps.crowd import Size as Asked
 from app.studio.sweeps.plan import FEW
 from app.studio.sweeps.turns import Way, known, orders
-from benchmarks.attention import attention
-from benchmarks.case import SAME_TEXT, Group, Report, Say, Sides, Size, case, report_of
-from benchmarks.options import command, narrate, pace_of, size_of
+from benchmarks.base.case import SAME_TEXT, Group, Report, Say, Sides, Size, case, report_of
+from benchmarks.base.options import command, narrate, pace_of, size_of
+from benchmarks.speed.attention import attention
 from engine.base.errors import CancelledError, PromptCacheError
 from engine.base.events import Answer, FirstToken
 from engine.batch.loop import BatchLoop

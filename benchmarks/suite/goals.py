@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from app.studio.sweeps.turns import known, ratio
-from benchmarks.case import SAME_TEXT
+from benchmarks.base.case import SAME_TEXT
 
 Reports = Mapping[str, dict[str, Any]]
 

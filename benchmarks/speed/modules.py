@@ -11,8 +11,8 @@ from pathlib import Path
 
 from app.studio.sweeps.drawn import schema_of, sources, text_of
 from app.studio.sweeps.turns import Way
-from benchmarks.case import Group, Say, Sides, Size, case
-from benchmarks.decode import Decoding
+from benchmarks.base.case import Group, Say, Sides, Size, case
+from benchmarks.speed.decode import Decoding
 from engine.engine import Engine
 from engine.model.model import Model
 from engine.prepared import PreparedPrompt

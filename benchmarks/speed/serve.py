@@ -34,9 +34,9 @@ from app.server.serving import configured
 from app.studio.sweeps.crowd import Endless
 from app.studio.sweeps.drawn import text_of
 from app.studio.sweeps.turns import Way, known
-from benchmarks.case import SAME_TEXT, Group, Report, Say, Sides, Size, case, report_of
-from benchmarks.options import command, narrate, pace_of, size_of
-from benchmarks.reader import Events, Reader
+from benchmarks.base.case import SAME_TEXT, Group, Report, Say, Sides, Size, case, report_of
+from benchmarks.base.options import command, narrate, pace_of, size_of
+from benchmarks.speed.reader import Events, Reader
 from engine import Block, Engine, Message
 from engine.base.errors import PromptCacheError
 from engine.base.events import Delta, Finished

@@ -13,16 +13,16 @@ import click
 from app.cli.base.output import say
 from app.cli.base.param_types import UserPath
 from app.studio.sweeps.turns import ratio
-from benchmarks.case import OF_A_PEER, Report
-from benchmarks.charts import Series, draw, scatter
-from benchmarks.goals import Reports, rows, verdicts
-from benchmarks.markdown import head, row, written
-from benchmarks.suite import NOT_YET, PARTS, caveats, read
+from benchmarks.base.case import OF_A_PEER, Report
+from benchmarks.base.charts import Series, draw, scatter
+from benchmarks.base.markdown import head, row, written
+from benchmarks.suite.goals import Reports, rows, verdicts
+from benchmarks.suite.suite import NOT_YET, PARTS, caveats, read
 from engine.base.errors import PromptCacheError
 from engine.base.stopwatch import milliseconds
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
-PICTURES = Path(__file__).with_name("charts")
+RESULTS = Path(__file__).parents[1] / "RESULTS.md"
+PICTURES = RESULTS.with_name("charts")
 SUITE, STORE = "suite", "store"
 OURS = {  # our side and the task, by the task of another program
     "full": ("uncached", "nothing cached"),

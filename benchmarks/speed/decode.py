@@ -17,11 +17,11 @@ from torch import Tensor
 from app.cli.base.options import ModelOptions
 from app.studio.sweeps.drawn import drawn_tokens, spans
 from app.studio.sweeps.turns import Way
-from benchmarks.case import SAME_TEXT, Group, Report, Say, Sides, Size, case, report_of
-from benchmarks.first import SAMPLES
-from benchmarks.options import command, narrate, pace_of, size_of
+from benchmarks.base.case import SAME_TEXT, Group, Report, Say, Sides, Size, case, report_of
+from benchmarks.base.options import command, narrate, pace_of, size_of
 from benchmarks.peers import beside
-from benchmarks.ttft import encoded
+from benchmarks.speed.first import SAMPLES
+from benchmarks.speed.ttft import encoded
 from engine.base.choices import Speculate
 from engine.base.errors import PromptCacheError
 from engine.engine import Engine

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Group, Say, Sides, case
-from benchmarks.charts import FLAGS, chromium
+from benchmarks.base.case import Group, Say, Sides, case
+from benchmarks.base.charts import FLAGS, chromium
 from engine.pml import parse_schema
 
 LINES = 2000

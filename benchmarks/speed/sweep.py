@@ -15,8 +15,8 @@ from app.cli.command import INTERRUPTED
 from app.models.model_fit import require_room
 from app.studio.sweeps.measuring import Sweeping
 from app.studio.sweeps.plan import AXES, Sweep, as_csv, parsed_values
-from benchmarks.case import Report, place
-from benchmarks.options import narrate, numbers
+from benchmarks.base.case import Report, place
+from benchmarks.base.options import narrate, numbers
 from engine.base.choices import RANDOM
 from engine.base.errors import PromptCacheError
 from engine.base.stopwatch import milliseconds

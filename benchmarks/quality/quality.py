@@ -25,10 +25,10 @@ from app.cli.base.param_types import DOCUMENT, Name, UserPath, Whole
 from app.cli.base.setting_options import setting_option
 from app.cli.command import INTERRUPTED
 from app.studio.sweeps.machine import machine
-from benchmarks import quality_report
-from benchmarks.figures import Sample, figures, grouped, pooled
-from benchmarks.metrics import METRICS, score
-from benchmarks.tasks import (
+from benchmarks.quality import report as quality_report
+from benchmarks.quality.figures import Sample, figures, grouped, pooled
+from benchmarks.quality.metrics import METRICS, score
+from benchmarks.quality.tasks import (
     SUITES,
     Questions,
     Task,
@@ -38,7 +38,7 @@ from benchmarks.tasks import (
     read_questions,
     shortened,
 )
-from benchmarks.tasks import suite as files_of
+from benchmarks.quality.tasks import suite as files_of
 from engine.base.choices import SCOPES
 from engine.base.errors import PromptCacheError
 from engine.base.events import Answer, Event, Side

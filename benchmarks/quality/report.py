@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.base.safe_write import write_text
 from app.cli.base.output import table
-from benchmarks.case import place
+from benchmarks.base.case import place
 from engine.base.errors import PromptCacheError
 from engine.fidelity.findings import nats
 
@@ -106,7 +106,7 @@ def _groups(results: Results) -> str:
 
 def write(folder: Path, measured: dict[str, Any]) -> None:
     """Writes `quality.json`, `quality.txt`, and the charts as SVG; without a Chromium as `charts.html`."""
-    from benchmarks.charts import draw
+    from benchmarks.base.charts import draw
 
     figures = charts(measured)
     texts = {
@@ -130,7 +130,7 @@ def write(folder: Path, measured: dict[str, Any]) -> None:
 
 def charts(measured: dict[str, Any]) -> dict[str, go.Figure]:
     """Charts over all files: scores, KL by share of computed tokens, and time by length of the prompt."""
-    from benchmarks.charts import scatter
+    from benchmarks.base.charts import scatter
 
     results = measured["all"]
     frontier = {  # the uncached side computes all, and is 0 from itself

@@ -34,8 +34,8 @@ from app.cli.base.options import ModelOptions
 from app.studio.sweeps.drawn import drawn_tokens, sources, spans
 from app.studio.sweeps.passes import floor_way, logits_after
 from app.studio.sweeps.turns import Way
-from benchmarks.case import Group, Report, Say, Sides, Size, case, report_of
-from benchmarks.options import command, narrate, pace_of, size_of
+from benchmarks.base.case import Group, Report, Say, Sides, Size, case, report_of
+from benchmarks.base.options import command, narrate, pace_of, size_of
 from benchmarks.peers import beside
 from engine.attention.rope import move_keys
 from engine.base.errors import SettingsError

@@ -23,8 +23,8 @@ import sample_schemas
 from app.cli.base.options import ModelOptions
 from app.studio.sweeps.drawn import sources
 from app.studio.sweeps.turns import Way
-from benchmarks.case import Group, Report, Say, Sides, Size, case, report_of
-from benchmarks.options import command, narrate, pace_of, size_of
+from benchmarks.base.case import Group, Report, Say, Sides, Size, case, report_of
+from benchmarks.base.options import command, narrate, pace_of, size_of
 from engine.base.errors import PromptCacheError
 from engine.base.events import Side
 from engine.engine import Engine

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.metrics import DATASETS, LABELS, METRICS
+from benchmarks.quality.metrics import DATASETS, LABELS, METRICS
 from engine import Engine, PreparedPrompt
 from engine.base.errors import PromptCacheError
 from engine.files.text_files import is_folder, read_text_file
@@ -144,7 +144,7 @@ class Questions:
 
 def own_questions() -> Path:
     """The document questions of the project, separate from its training texts."""
-    return Path(__file__).parent / "questions" / "documents.jsonl"
+    return Path(__file__).parents[1] / "questions" / "documents.jsonl"
 
 
 def suite(name: str) -> dict[str, Path]:

@@ -21,8 +21,8 @@ from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
 from app.studio.sweeps.drawn import spans
 from app.studio.sweeps.turns import Way
-from benchmarks.case import SAME_TEXT, Case, Group, Report, Say, Sides, case, report_of
-from benchmarks.options import command, narrate, pace_of
+from benchmarks.base.case import SAME_TEXT, Case, Group, Report, Say, Sides, case, report_of
+from benchmarks.base.options import command, narrate, pace_of
 from benchmarks.peers.peer import milliseconds_of
 from engine.attention.kernels import AttentionParams
 from engine.attention.rope import Rotary
