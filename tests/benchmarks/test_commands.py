@@ -109,6 +109,7 @@ def test_serve_adds_no_text_of_its_own(run_bench: Run, model: str) -> None:
     assert len(same) == 4
 
 
+@pytest.mark.long
 def test_reordered_blocks_are_read(run_bench: Run) -> None:
     given = ("--blocks", "2", "--tokens", "40", "--repeats", "1")
     found = measured(run_bench, "reorder", *given, model="demo")

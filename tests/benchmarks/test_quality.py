@@ -346,6 +346,7 @@ def unclocked(measured: dict[str, Any]) -> list[dict[str, Any]]:
     return [{k: v for k, v in one.items() if k != "ttft_ms"} for r in results for one in r["samples"]]
 
 
+@pytest.mark.long
 def test_a_stopped_run_resumes_and_other_samples_are_ignored(tmp_path: Path) -> None:
     model, out = ModelOptions(str(save_tiny(tmp_path / "model"))), tmp_path / "out"
     files = read_questions([tiny_questions(tmp_path, "a"), tiny_questions(tmp_path, "b")])

@@ -61,6 +61,7 @@ def test_writers_leave_a_store_that_others_read(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.long
 def test_kills_land_in_writes(tmp_path: Path) -> None:
     found = kills(tmp_path, 12)
     assert found["writers killed"] == found["correct afterwards"] == 12
