@@ -13,12 +13,13 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from cachetools import LRUCache
 
 from engine.arguments import document_text, prompt_series, require_mode, settings_with
 from engine.base.choices import PlacementPolicy, Quantize, Scope, Weights
@@ -40,7 +41,7 @@ from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import Computing, Progress
 from engine.model.loading import load
 from engine.model.model import Model
-from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema
+from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema, reads_files
 from engine.prepared import (
     Mode,
     PreparedPrompt,
@@ -59,10 +60,13 @@ from engine.store import Store, Verify
 log = logging.getLogger(__name__)
 
 MEMORY_BUDGET = 4 << 30  # bytes of segments in memory
-_SCHEMAS_HELD = 16
-_RUNS_HELD = (
-    10_000  # in all but the latest schema: a million objects make the garbage collector pause for a second
-)
+_SCHEMAS = 16  # prepared schemas in the cache
+_RUNS = 10_000  # runs of their layouts: a million objects make the garbage collector pause for a second
+
+
+def _weight(schema: PreparedSchema) -> int:
+    """Returns the runs of a schema's layout, at least a share of the cache, and at most all of it."""
+    return min(max(len(schema.tokenized.layout.runs), _RUNS // _SCHEMAS), _RUNS)
 
 
 class Engine:
@@ -112,7 +116,7 @@ class Engine:
         )
         self.idle = Idle(self.computing, model.network)
         self._workshop = Workshop(self.segment_cache, self.computing, self.idle)
-        self._schemas: OrderedDict[tuple[str, Path | None, str], PreparedSchema] = OrderedDict()
+        self._schemas: LRUCache[tuple[str, Path | None, str], PreparedSchema] = LRUCache(_RUNS, _weight)
         self._schemas_lock = threading.Lock()
 
     @classmethod
@@ -225,20 +229,15 @@ class Engine:
         folder = base or (source.resolve().parent if isinstance(source, Path) else None)
         with self._schemas_lock:
             cached = self._schemas.get((text, folder, salt))
-            if cached is not None:
-                self._schemas.move_to_end((text, folder, salt))
-                return cached
+        if cached is not None:
+            return cached
         parsed = parse_schema(text, base=folder)
         if parsed.tree is None or not parsed.ok:
             raise PromptError(parsed.diagnostics)
         prepared = self._prepared(parsed.tree, salt)
-        if "src" not in text:  # other files may change
+        if not reads_files(text):  # other files may change
             with self._schemas_lock:
                 self._schemas[text, folder, salt] = prepared
-                runs = sum(len(schema.tokenized.layout.runs) for schema in self._schemas.values())
-                while len(self._schemas) > _SCHEMAS_HELD or (runs > _RUNS_HELD and len(self._schemas) > 1):
-                    _, former = self._schemas.popitem(last=False)
-                    runs -= len(former.tokenized.layout.runs)
         return prepared
 
     def conversation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -38,10 +39,11 @@ class Stored:
         schema, self._prompt = sources(engine.model, size.cached, size.modules, size.new, size.seed)
         self._schema = engine.schema(schema)
         self._schema.encode()
+        self._reads = itertools.count()
 
     def prompt(self) -> PreparedPrompt:
-        """The prompt, prepared again."""
-        return self._schema.prompt(self._prompt)
+        """The prompt, parsed and prepared again: the comment makes it a text that no cache has."""
+        return self._schema.prompt(f"{self._prompt}<!-- {next(self._reads)} -->")
 
     def ttft_ms(self) -> float:
         return self.prompt().answer(max_new_tokens=1).ttft_ms
