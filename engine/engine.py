@@ -28,9 +28,8 @@ from engine.batch.cache_lookup import Outlook, outlook
 from engine.batch.idle import Idle
 from engine.batch.loop import BatchLoop
 from engine.batch.scheduler import MOST
-from engine.batch.serial import OneByOne
 from engine.batch.series import BothAnswers, answered, answered_apart
-from engine.batch.submission import Answerer, Mark
+from engine.batch.submission import Mark
 from engine.batch.ticket import Ticket
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
@@ -96,11 +95,8 @@ class Engine:
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
         self.computing = Computing()  # one step at a time: two would disturb each other's timings
-        self.answerer: Answerer = (
-            OneByOne(self.segment_cache, self.computing)
-            if deterministic
-            else BatchLoop(self.segment_cache, self.computing, MOST if parallel is None else parallel)
-        )
+        most = MOST if parallel is None else parallel
+        self.answerer = BatchLoop(self.segment_cache, self.computing, most, deterministic=deterministic)
         self.spec = ModelSpec(
             model.name,
             model.tokenizer,
@@ -389,8 +385,7 @@ class Engine:
         """
         self.computing.require_open()
         (submission,) = prompt.submissions(settings_with(settings, changes))
-        tree = self.answerer.tree if isinstance(self.answerer, BatchLoop) else None
-        return outlook(self.segment_cache, tree, submission)
+        return outlook(self.segment_cache, self.answerer.tree, submission)
 
     def placement(self, wanted: PlacementPolicy = "compact") -> PlacementPolicy:
         """Returns the placement of prompts: the wanted one, or by the schema if the model cannot relocate.

@@ -38,24 +38,40 @@ log = logging.getLogger(__name__)
 
 _LEAST_PART = 8  # this fraction of a pass is encoded at once, even if fewer rows are left
 _LOOK_SECONDS = 0.02  # between two checks for a segment of another process
+_SAME_BITS = "each answer must have the same bits as alone"
 
 
 class BatchLoop:
-    """An `Answerer` for many prompts at once. Its steps take turns with the engine's other answers.
+    """Answers submitted prompts. Its steps take turns with the engine's other answers.
+
+    Args:
+        cache: the segments of the model.
+        computing: schedules the steps.
+        most: the most prompts in progress at once.
+        deterministic: answer one prompt at a time, in order, from segments only: to the bit as if alone.
 
     Attributes:
-        appetite: the number of prompts that keeps it busy.
+        appetite: the number of prompts that keeps it busy; more wait in its queue.
         alone: the reason if it answers one prompt at a time, else "".
-        tree: computed prefixes.
+        tree: computed prefixes; None if it is deterministic.
         watcher: receives each pass on the thread that makes it, so it must be quick; None for no watcher.
     """
 
-    def __init__(self, cache: SegmentCache, computing: Computing, most: int = scheduler.MOST) -> None:
+    def __init__(
+        self,
+        cache: SegmentCache,
+        computing: Computing,
+        most: int = scheduler.MOST,
+        *,
+        deterministic: bool = False,
+    ) -> None:
         self._cache, self._computing = cache, computing
-        self._passes, self.tree = Passes(cache.model), PrefixTree(cache)
+        self._passes = Passes(cache.model, _SAME_BITS if deterministic else "")
+        self.tree = None if deterministic else PrefixTree(cache)
         self.alone = self._passes.alone
         self._most = 1 if self.alone else most
-        self.appetite = 2 * self._most
+        self.appetite = 1 if deterministic else 2 * self._most
+        self._in_order = deterministic
         self.watcher: Callable[[Pass], None] | None = None
         self._rows = scheduler.rows_of(cache.model.network.device.type)
         self._came: Inbox[Run] = Inbox(self._work)
@@ -68,7 +84,7 @@ class BatchLoop:
         self._full = False  # no waiting prompt can be admitted before an answer ends
 
     def submit(self, submission: Submission) -> Ticket:
-        """Queues a prompt and returns at once.
+        """Queues a prompt from any thread, and returns at once.
 
         Raises:
             ClosedError: the engine was closed.
@@ -237,7 +253,8 @@ class BatchLoop:
         if not self._waiting or self._full or self._rows_left() == 0:
             return False
         tier = self._cache.memory_tier
-        place = scheduler.choose(self._waiting, lambda need: all(key in tier for key in need.segments))
+        candidates = self._waiting[:1] if self._in_order else self._waiting
+        place = scheduler.choose(candidates, lambda need: all(key in tier for key in need.segments))
         run = self._waiting[place]
         others = [other.need for other in (*self._under_way, *self._barred)]
         if not scheduler.room(tier.budget, others, run.need):

@@ -48,9 +48,9 @@ class Passes:
     `alone` is the reason if a pass can have only one prompt, else "".
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, alone: str = "") -> None:
         self.model = model
-        self.alone = model.alone
+        self.alone = alone or model.alone
         self._batch = None if self.alone else model.network.batch_cache()
 
     def run(self, members: Sequence[Member], others: Sequence[Sequence[Placement]] = ()) -> list[Tensor]:

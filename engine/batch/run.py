@@ -49,13 +49,16 @@ class Run:
         submission: Submission,
         reply: Reply,
         cache: SegmentCache,
-        tree: PrefixTree,
+        tree: PrefixTree | None,
         rows: Callable[[], int | None],
     ) -> None:
         self.submission, self.reply = submission, reply
         self.passed = 0
         self.sequence: Sequence | None = None
-        self._cache, self._tree = cache, tree
+        self._cache = cache
+        # Only tokens that see unchanged segments can be in the tree.
+        unchanged = submission.planned.scope is not None and submission.settings.repair == "none"
+        self._tree = tree if unchanged else None
         self._arrived = time.perf_counter()
         self._clock = Stopwatch()
         self._clock.parts["parse"] = submission.parse_ms
@@ -164,7 +167,7 @@ class Run:
         return event
 
     def _begin(self, prefill: Prefill) -> None:
-        if self._in_tree:
+        if self._tree is not None:
             self._lease = self._tree.acquire(self._trail(()))
             prefill = self._lease.without(prefill)
             self._clock.lap("load")
@@ -181,6 +184,7 @@ class Run:
         work, why = self._work, self._unmarked()
         work.times = _times(self.submission.marks)
         if not why:
+            assert self._tree is not None
             assert self._lease is not None
             known, trail = self._lease.chunks(), self._trail(())
             segments = [x for x in self.submission.planned.slices if x is not None and x.recipe.kept]
@@ -204,12 +208,6 @@ class Run:
         work.unmarked = why
         if why:
             work.notes.append(why)
-
-    @property
-    def _in_tree(self) -> bool:
-        """Whether its tokens see unchanged segments, so that the tree can store them."""
-        submission = self.submission
-        return submission.planned.scope is not None and submission.settings.repair == "none"
 
     def _trail(self, answer: Items[int], *, closed: bool = False) -> Trail:
         planned = self.submission.planned
@@ -298,8 +296,8 @@ class Run:
             work.unmarked = work.unmarked or FAILED
         answer = self._work.answer(sequence, ending)
         with self._all_the_same():
-            if self._in_tree:
-                self._remember(sequence)
+            if self._tree is not None:
+                self._remember(sequence, self._tree)
         self.close()
         self._work.look_ahead()
         self.submission.ended(answer)
@@ -316,16 +314,17 @@ class Run:
 
     def _share(self) -> None:
         """Puts the computed prompt into the tree, so that later prompts need not wait for the answer."""
-        if self._told_tree or not self._in_tree:
+        tree = self._tree
+        if self._told_tree or tree is None:
             return
         self._told_tree = True
         assert self.sequence is not None
         work, trail = self._work, self._trail(())
         marked, reach, work.marked, work.reach = work.marked, work.reach, 0, 0
         with self._all_the_same():
-            lease, _ = self._tree.take_in(trail, self._computed(self.sequence))
+            lease, _ = tree.take_in(trail, self._computed(self.sequence))
             with lease:
-                written = self._keep(lease, marked, reach)
+                written = self._keep(tree, lease, marked, reach)
             ends = {end: name for name, end in written.items()}
             edges = [edge for edge in trail.up_to(reach).edges if edge.tokens]
             self._starts = {ends[edge.end]: edge.start for edge in edges if edge.end in ends}
@@ -334,14 +333,14 @@ class Run:
 
     def _unmarked(self) -> str:
         """Why no marked prefix is written, in a sentence; "" if it is."""
-        if not self._in_tree:
+        if self._tree is None:
             return UNMARKED
         if self._cache.writable:
             return ""
         why = "is read-only" if self._cache.store.read_only else "has a budget of 0"
         return f"No marked prefix was written: the store {why}."
 
-    def _keep(self, lease: Lease, marked: int, reach: int) -> dict[str, int]:
+    def _keep(self, tree: PrefixTree, lease: Lease, marked: int, reach: int) -> dict[str, int]:
         """Writes the marked prefix and sets its retention; renews the retention of cached segments.
 
         Segments are retained up to `marked`, and chunks are written up to `reach`.
@@ -365,21 +364,21 @@ class Run:
             store.keep(names, seconds)  # before they are written, so that writing one does not evict another
         schema, scope = submission.prompt.schema.label, submission.settings.scope
         hold = store.using(ends)  # nothing evicts them meanwhile
-        self._tree.write_held(lease, reach, schema, scope, self._unwritten.add)
+        tree.write_held(lease, reach, schema, scope, self._unwritten.add)
         store.afterwards(hold.release)
         if self._claim is not None:
             store.afterwards(self._claim.release)
             self._claim = None
         return ends
 
-    def _remember(self, sequence: Sequence) -> None:
+    def _remember(self, sequence: Sequence, tree: PrefixTree) -> None:
         """Puts its computed tokens into the tree, in its reserved memory."""
         self._give_back()
         trail = self._whole_trail(sequence)
-        self._tree.insert(trail, self._computed(sequence))
+        tree.insert(trail, self._computed(sequence))
         settings = self.submission.settings
         if settings.store_conversation:  # else new text is never written, nor that of others
-            self._tree.write(self.submission.prompt.schema.label, settings.scope, along=trail)
+            tree.write(self.submission.prompt.schema.label, settings.scope, along=trail)
 
     def _computed(self, sequence: Sequence) -> Computed:
         """Its computed keys and values, and the seconds per prompt token; an answer's tokens take as long."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from engine.base.errors import CancelledError, SettingsError
 from engine.base.events import Answer, Event, Finished, Listener, ReuseTaken, Side
 from engine.base.stopwatch import Stopwatch
-from engine.batch.ticket import Ticket
 from engine.cache.segment_cache import SegmentCache
 from engine.inference.generate import answering
 from engine.inference.run_settings import RunSettings
@@ -147,25 +146,3 @@ def while_wanted(
             except InterruptedPassError:
                 raise CancelledError(STOPPED) from None
             yield event
-
-
-class Answerer(Protocol):
-    """Answers submissions: one after the other, or many at once.
-
-    Attributes:
-        appetite: the number of prompts that keeps it busy; more wait in its queue.
-        alone: the reason if it answers one prompt at a time, else "".
-    """
-
-    appetite: int
-    alone: str
-
-    def submit(self, submission: Submission) -> Ticket:
-        """Queues a prompt from any thread, and returns at once.
-
-        Raises:
-            ClosedError: the engine was closed.
-        """
-
-    def close(self) -> None:
-        """Ends all prompts with ClosedError; returns when nothing runs any more."""
