@@ -29,7 +29,6 @@ from engine.batch.idle import Idle
 from engine.batch.loop import BatchLoop
 from engine.batch.scheduler import MOST
 from engine.batch.series import BothAnswers, answered, answered_apart
-from engine.batch.submission import Mark
 from engine.batch.ticket import Ticket
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
@@ -37,6 +36,7 @@ from engine.files.places import from_home
 from engine.inference.model_settings import without_effect
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import Computing, Progress
+from engine.inference.submission import Mark
 from engine.model.loading import load
 from engine.model.model import Model
 from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema
@@ -94,7 +94,9 @@ class Engine:
             log.warning("%s", note)
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
-        self.computing = Computing()  # one step at a time: two would disturb each other's timings
+        self.computing = Computing(
+            model.network
+        )  # one step at a time: two would disturb each other's timings
         most = MOST if parallel is None else parallel
         self.answerer = BatchLoop(self.segment_cache, self.computing, most, deterministic=deterministic)
         self.spec = ModelSpec(
@@ -106,7 +108,7 @@ class Engine:
             self.segment_cache.identity,
             model.unknown_tokens,
         )
-        self.idle = Idle(self.computing, model.network)
+        self.idle = Idle(self.computing)
         self._workshop = Workshop(self.segment_cache, self.computing, self.idle)
         self._schemas: OrderedDict[tuple[str, Path | None, str], PreparedSchema] = OrderedDict()
         self._schemas_lock = threading.Lock()

@@ -24,11 +24,11 @@ from engine.base.events import Barred, Waiting
 from engine.batch import scheduler
 from engine.batch.passes import Pass, Passes, held_bytes
 from engine.batch.run import Run
-from engine.batch.submission import Submission
 from engine.batch.ticket import Outcome, Reply, Ticket, cancelled
 from engine.batch.worker_queue import Inbox
 from engine.cache.segment_cache import SegmentCache
 from engine.inference.step_lock import LONGEST_SECONDS, WAITING, Computing
+from engine.inference.submission import Submission
 from engine.kv_cache.protocol import Rows
 from engine.model.interruption import InterruptedPassError
 from engine.model.thread_pool import release_thread_pool

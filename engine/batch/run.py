@@ -12,11 +12,9 @@ from functools import cached_property
 from torch import Tensor
 
 from engine.base.errors import PromptCacheError, StoreError
-from engine.base.events import Barred, Delta, Ending, Finished, Working
+from engine.base.events import Barred, Finished, Working
 from engine.base.segment import Placement
-from engine.base.stopwatch import Stopwatch
 from engine.batch.scheduler import AHEAD, Need
-from engine.batch.submission import FAILED, NO_ROOM, UNMARKED, Mark, Submission
 from engine.batch.ticket import Outcome, Reply
 from engine.cache.memory import Reserved
 from engine.cache.segment_cache import SegmentCache, wanted
@@ -24,6 +22,7 @@ from engine.inference.generate import Answering
 from engine.inference.generation import Sequence, Step
 from engine.inference.prefill import Prefill
 from engine.inference.step_lock import PATIENCE_SECONDS
+from engine.inference.submission import Mark, Submission
 from engine.kv_cache.batched_kv_cache import Member
 from engine.kv_cache.protocol import Rows
 from engine.kv_cache.tail_pool import COLUMNS
@@ -34,6 +33,12 @@ from engine.prompt.trail import Chunk, Trail
 from engine.store.disk_space import Claim
 
 log = logging.getLogger(__name__)
+
+UNMARKED = (
+    "No marked prefix was written. Marks need the cached side of a non-deterministic engine, without repair."
+)
+NO_ROOM = "The marked prefix is not fully stored"
+FAILED = "The marked prefix could not be fully stored; the log has the error."
 
 
 class Run:
@@ -60,13 +65,8 @@ class Run:
         unchanged = submission.planned.scope is not None and submission.settings.repair == "none"
         self._tree = tree if unchanged else None
         self._arrived = time.perf_counter()
-        self._clock = Stopwatch()
-        self._clock.parts["parse"] = submission.parse_ms
-        self._work = Answering(
-            *(cache, submission.prompt, submission.planned, submission.settings, self._clock, rows),
-            side=submission.side,
-            taken=submission.taken,
-        )
+        self._work = Answering(cache, submission, rows)
+        self._clock = self._work.clock
         self._starts: dict[str, int] = {}  # start of each chunk to write for the marks, by name
         self._unwritten: set[str] = set()  # names of the chunks that could not be written
         self._claim: Claim | None = None  # the disk space for marked prefixes
@@ -262,7 +262,7 @@ class Run:
         sequence.take(logits)
         if self.submission.warm:
             self._share()
-            self._finish("length")
+            self._finish()
             return True
         while True:
             step = sequence.given(started)
@@ -270,7 +270,7 @@ class Run:
             self._tell(step)
             self._share()
             if step.ending is not None:
-                self._finish(step.ending)
+                self._finish()
                 return True
             if not sequence.ahead:
                 self._taken = time.perf_counter()
@@ -283,25 +283,24 @@ class Run:
             took = self._clock.total - parts["parse"] - parts["plan"]  # those preceded the submission
             since = (time.perf_counter() - self._arrived) * 1000
             self._clock.waited += max(0.0, since - took)
-            self.reply.say(self._work.first_token(self.sequence))
-        if step.text or step.token is None:
-            self.reply.say(Delta(self._work.side, step.text, self._clock.waited))
+        for event in self._work.events(self.sequence, step):
+            self.reply.say(event)
 
-    def _finish(self, ending: Ending) -> None:
+    def _finish(self) -> None:
         sequence = self.sequence
         assert sequence is not None
         if failed := [self._starts[name] for name in [*self._unwritten] if name in self._starts]:
             work = self._work
             work.marked, work.reach = min(work.marked, *failed), min(work.reach, *failed)
             work.unmarked = work.unmarked or FAILED
-        answer = self._work.answer(sequence, ending)
+        answer = self._work.answer(sequence)
         with self._all_the_same():
             if self._tree is not None:
                 self._remember(sequence, self._tree)
         self.close()
         self._work.look_ahead()
         self.submission.ended(answer)
-        self.reply.say(Finished(self._work.side, answer))
+        self.reply.say(Finished(self.submission.side, answer))
         self.reply.end(answer)
 
     @contextlib.contextmanager
