@@ -368,7 +368,7 @@ class Engine:
 
         if apart:
             orders: list[tuple[Side, ...]] = [SIDES, SIDES[::-1]] if mode == "both" else [(mode,)]
-            return answered_apart(series, submit_side, orders, stopped=stopped or (lambda: False))
+            return answered_apart(series, submit_side, orders, stopped=stopped)
         return answered(
             series,
             submit,
