@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 WAITING = "waiting for another answer's step to end"
 STOPPED = "The work was stopped before it was complete."
 PATIENCE_SECONDS = 1.0  # of waiting before the first report; each next report takes twice as long
-LONGEST_SECONDS = 30.0
+_LONGEST_SECONDS = 30.0
 _LOOK_SECONDS = 0.02  # between two checks for a segment of another process
 _LAST_SECONDS = 60.0  # that the end of the program waits for a step
 _END: Final = object()  # takes the last turn
@@ -143,7 +143,7 @@ class Computing:
                     log.info("%s, %.0f s so far", WAITING, patience)
                     # The place in the line is given up, as the reader may never resume this.
                     yield Waiting(side, WAITING, done, total)
-                    reported, patience = True, min(2 * patience, LONGEST_SECONDS)
+                    reported, patience = True, min(2 * patience, _LONGEST_SECONDS)
                 try:
                     self.require_open()
                     if reported and listener is not None:
