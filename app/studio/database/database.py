@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from app.studio.database.old_files import copy_old_files, copy_readable
+from app.studio.database.old_files import copy_old_files, copy_readable, read_only
 from app.studio.database.tables import apply_migrations, is_current
 from app.studio.database.texts import Table, used_bytes
 from engine.base.errors import PromptCacheError
@@ -166,12 +166,9 @@ class UserDatabase:
         self._damaged = None
 
     def _read_only(self, why: Exception) -> Database:
-        """Opens the file without writing to its folder; raises `why` if that fails."""
-        logs = (self.path.with_name(FILE + ending).exists() for ending in ("-wal", "-journal"))
-        options = "mode=ro" if any(logs) else "mode=ro&immutable=1"  # needs no space on the disk
+        """Opens the file on a full or read-only disk; raises `why` if that fails."""
         try:
-            uri = f"{self.path.absolute().as_uri()}?{options}"
-            db = Database(sqlite3.connect(uri, uri=True, check_same_thread=False), execute_plugins=False)
+            db = Database(read_only(self.path), execute_plugins=False)
             db.execute("select count(*) from workspaces").fetchone()
         except (sqlite3.Error, OSError):
             raise why from None

@@ -44,7 +44,7 @@ def copy_old_files(db: Database, folder: Path) -> list[str]:
             if old.execute("pragma user_version").fetchone()[0] != version:
                 raise ValueError("another version wrote it")
             for table, rows in tables.items():
-                db.table(table).insert_all(map(dict, old.execute(rows)), ignore=True)
+                db.table(table).insert_all(map(dict, old.execute(rows)), ignore=table == "texts")
     db.execute("update runs set whole_digest = ? where whole_digest = ''", [put_text(db, "")])
     for number, path in enumerate([folder / "workspace.json", *sorted((folder / "shelf").glob("*.json"))]):
         with _told(path, told):
@@ -54,7 +54,7 @@ def copy_old_files(db: Database, folder: Path) -> list[str]:
             page = path.stem.removeprefix("form-")
             db.table("forms").insert({"page": page, "form": json.dumps(_json(path, dict))})
     with _told(folder / "recent.json", told), db.atomic():
-        db.table("recent_documents").insert_all(reversed(_json(folder / "recent.json", list)), ignore=True)
+        db.table("recent_documents").insert_all(reversed(_json(folder / "recent.json", list)))
     return told
 
 
@@ -66,9 +66,17 @@ def copy_readable(db: Database, damaged: Path) -> None:
                 db.table(table).insert(dict(row), ignore=True)
 
 
+def read_only(path: Path) -> sqlite3.Connection:
+    """Opens a database without writing to its folder, unless a crash left a log that must be read."""
+    logs = [path.with_name(path.name + ending) for ending in ("-wal", "-journal")]
+    options = "mode=ro" if any(log.exists() and log.stat().st_size for log in logs) else "mode=ro&immutable=1"
+    uri = f"{path.absolute().as_uri()}?{options}"
+    return sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as old:
+    with closing(read_only(path)) as old:
         old.row_factory = sqlite3.Row
         yield old
 
