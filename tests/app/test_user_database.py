@@ -15,12 +15,15 @@ from typing import Any
 
 import pytest
 
+from app.models.model_choice import ModelChoice
 from app.studio.batches import BatchStore
 from app.studio.batches.record import about, result_json, row_json
 from app.studio.database import FILE, UserDatabase
 from app.studio.documents.drafts import Drafts, Workspace
 from app.studio.documents.recent import Recent
 from app.studio.history import Record, RunStore
+from app.studio.model.recent_models import RecentModels
+from app.studio.pages.sweep_history import Measurements
 from engine.base.errors import PromptCacheError
 from tests.app.test_kept_batches import batch, result
 from tests.app.test_kept_runs import record
@@ -190,6 +193,17 @@ pragma user_version = 1;
 """
 
 
+REPORT = {
+    "started": "2026-03-01T10:00:00",
+    "ended": "",
+    "units": 4.0,
+    "seconds": 2.0,
+    "results": [],
+    "sweep": {"axis": "cached"},
+    "model": {"name": "demo", "device": "cpu"},
+}
+
+
 def write_old_files(folder: Path, run: Record) -> None:
     """Writes what the version with a file for each kind of data stored."""
     texts = [("s", run.schema), ("p", run.prompt), ("", "")]
@@ -222,6 +236,11 @@ def write_old_files(folder: Path, run: Record) -> None:
     document = {"origin": "sample:travel", "name": "new", "kind": "both", "used": ""}
     documents = [document, {**document, "name": "old", "origin": "file:/a"}]
     (folder / "recent.json").write_text(json.dumps(documents))
+    models = [asdict(ModelChoice("owner/new")), asdict(ModelChoice("owner/old"))]
+    (folder / "models.json").write_text(json.dumps({"format": 1, "models": models}))
+    (folder / "benchmarks").mkdir()
+    (folder / "benchmarks" / "20260301T100000-cached.json").write_text(json.dumps(REPORT))
+    (folder / "benchmarks" / "thesis.json").write_text("{}")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -242,6 +261,9 @@ def test_the_first_start_copies_the_older_files_once_and_leaves_them(tmp_path: P
     assert [version.name for _, version in drafts.shelf()] == ["b", "a"]
     assert drafts.form("batch") == {"rows": "a"}
     assert [document.name for document in Recent(database).documents()] == ["new", "old"]
+    assert [model.name for model in RecentModels(database).kept()] == ["owner/new", "owner/old"]
+    assert [one["name"] for one in Measurements(database).listed()] == ["20260301T100000-cached"]
+    assert Measurements(database).report("20260301T100000-cached") == REPORT
     (found,) = runs.find([run.id])
     assert (found.schema, found.prompt, found.contained, found.name) == (run.schema, run.prompt, "", "mine")
     assert found.told == run.told
@@ -265,6 +287,7 @@ def test_the_first_start_copies_the_older_files_once_and_leaves_them(tmp_path: P
         ("batches.sqlite", lambda path: change(path, "pragma user_version = 2")),
         ("workspace.json", lambda path: path.write_text("[1]")),
         ("recent.json", lambda path: path.write_text('[{"origin": "a"}]')),
+        ("models.json", lambda path: path.write_text('{"models": [3]}')),
     ],
 )
 def test_an_older_file_that_cannot_be_copied_is_named(tmp_path: Path, name: str, spoil: Any) -> None:

@@ -1,7 +1,7 @@
-"""The user's database: one SQLite file for runs, batches, drafts, versions and recent documents."""
+"""The user's database: one SQLite file for runs, batches, drafts, versions, sweeps and recent files."""
 
 from __future__ import annotations
 
-from app.studio.database.database import FILE, UserDatabase, plain
+from app.studio.database.database import FILE, UserDatabase, plain, put_first
 
-__all__ = ["FILE", "UserDatabase", "plain"]
+__all__ = ["FILE", "UserDatabase", "plain", "put_first"]

@@ -14,10 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlite_utils import Database
+from sqlite_utils.db import Table
 
 from app.studio.database.old_files import copy_old_files, copy_readable, read_only
 from app.studio.database.tables import apply_migrations, is_current
-from app.studio.database.texts import Table, used_bytes
+from app.studio.database.texts import Stored, used_bytes
 from engine.base.errors import PromptCacheError
 from engine.files.places import broken_link
 from engine.files.sqlite_journal import keep_journal
@@ -84,13 +85,22 @@ class UserDatabase:
         with self._lock, self._in_words(), _transaction(self._connection()) as db:
             yield db
 
+    @contextmanager
+    def changing_or_logging(self) -> Iterator[Database]:
+        """Like `changing`, but a failed write is only logged."""
+        try:
+            with self.changing() as db:
+                yield db
+        except (PromptCacheError, UnicodeEncodeError) as error:
+            logger.warning("%s", error)
+
     def empty_log(self) -> None:
         """Truncates the write-ahead log, so that it has no deleted data."""
         with contextlib.suppress(sqlite3.Error), self._lock:  # a later call truncates it
             if self._open is not None:
                 self._open.execute("pragma wal_checkpoint(truncate)")
 
-    def usage(self, table: Table) -> tuple[int, int, list[str]]:
+    def usage(self, table: Stored) -> tuple[int, int, list[str]]:
         """Returns the rows of a table, their bytes, and messages for the user; never fails."""
         try:
             with self.reading() as db:
@@ -224,6 +234,12 @@ def _transaction(db: Database) -> Iterator[Database]:
     except BaseException:
         db.rollback()  # does nothing if a full disk rolled it back already
         raise
+
+
+def put_first(table: Table, row: dict[str, str], most: int) -> None:
+    """Makes a row of a list the latest one, and deletes the oldest beyond the limit."""
+    table.insert(row, replace=True)
+    table.delete_where(f"rowid not in (select rowid from {table.name} order by rowid desc limit ?)", [most])
 
 
 def plain(text: str) -> str:

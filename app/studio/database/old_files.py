@@ -30,6 +30,7 @@ _OLD = {  # by file and version: the rows of each table
             from rows r join batches b on b.number = r.batch""",
     },
 }
+_REPORT = {"sweep", "model", "results", "started", "ended", "units", "seconds"}
 
 
 def copy_old_files(db: Database, folder: Path) -> list[str]:
@@ -53,14 +54,22 @@ def copy_old_files(db: Database, folder: Path) -> list[str]:
         with _told(path, told):
             page = path.stem.removeprefix("form-")
             db.table("forms").insert({"page": page, "form": json.dumps(_json(path, dict))})
+    for path in sorted((folder / "benchmarks").glob("*.json")):
+        with _told(path, told):
+            report = _json(path, dict)
+            if report.keys() >= _REPORT:  # else a file of the user
+                db.table("sweeps").insert({"name": path.stem, "report": json.dumps(report)})
+    with _told(folder / "models.json", told), db.atomic():
+        for choice in reversed(_json(folder / "models.json", dict)["models"]):
+            db.table("recent_models").insert({"name": choice["name"], "choice": json.dumps(choice)})
     with _told(folder / "recent.json", told), db.atomic():
         db.table("recent_documents").insert_all(reversed(_json(folder / "recent.json", list)))
     return told
 
 
 def copy_readable(db: Database, damaged: Path) -> None:
-    """Copies what can be read of the workspaces, forms and recent documents of a damaged database."""
-    for table in ("workspaces", "forms", "recent_documents"):
+    """Copies the readable rows of a damaged database, except runs and batches."""
+    for table in ("workspaces", "forms", "sweeps", "recent_models", "recent_documents"):
         with suppress(sqlite3.Error), _opened(damaged) as old:
             for row in old.execute(f"select * from {table}"):
                 db.table(table).insert(dict(row), ignore=True)
@@ -86,7 +95,7 @@ def _told(path: Path, told: list[str]) -> Iterator[None]:
     """Adds a message for an error, unless the file is missing."""
     try:
         yield
-    except (OSError, sqlite3.Error, ValueError, RecursionError) as error:
+    except (OSError, sqlite3.Error, ValueError, LookupError, TypeError, RecursionError) as error:
         if path.exists():
             told.append(f"{str(path)!r} of a former version was not copied: {error}. The file is unchanged.")
 

@@ -7,7 +7,11 @@
 - `batch_rows`: the rows of batches as JSON; `result` is null and `ended` has no order until a row has ended.
 - `workspaces`: the open workspace as number 0, and its earlier versions in order, as JSON.
 - `forms`: the input of each page as JSON.
-- `recent_documents`: places of documents without their texts; the latest has the largest rowid.
+- `sweeps`: reports of the Benchmark page as JSON.
+- `recent_models`: models as JSON of `ModelChoice`.
+- `recent_documents`: places of documents without their texts.
+
+In the last three the latest row has the largest rowid.
 
 `whole_digest` is a schema with the files that it reads, or the empty text. `bytes` is the size of a run or a
 batch without its `texts`.
@@ -47,6 +51,8 @@ def create_tables(db: Database) -> None:
         },
         "workspaces": {"number": int, "workspace": str},
         "forms": {"page": str, "form": str},
+        "sweeps": {"name": str, "report": str},
+        "recent_models": {"name": str, "choice": str},
         "recent_documents": dict.fromkeys(("origin", "name", "kind", "used"), str),
     }
     for name, columns in tables.items():

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sqlite_utils import Database
 
-Table = Literal["runs", "batches"]
+Stored = Literal["runs", "batches"]
 _USED = "select schema_digest from {0} union select prompt_digest from {0} union select whole_digest from {0}"
 TEXTS = "s.text as schema, p.text as prompt, w.text as whole"
 WITH_TEXTS = (
@@ -36,14 +36,14 @@ def delete_unused(db: Database) -> None:
     db.table("texts").delete_where(f"digest not in ({used})")
 
 
-def used_bytes(db: Database, table: Table) -> int:
+def used_bytes(db: Database, table: Stored) -> int:
     """Returns the bytes of all rows of a table with their texts."""
     texts = f"select coalesce(sum(length(text)), 0) from texts where digest in ({_USED.format(table)})"
     return int(db.execute(f"select coalesce(sum(bytes), 0) + ({texts}) from {table}").fetchone()[0])
 
 
 def make_room(
-    db: Database, table: Table, most: int, most_bytes: int, stays: Callable[[str], bool], labelled: str
+    db: Database, table: Stored, most: int, most_bytes: int, stays: Callable[[str], bool], labelled: str
 ) -> bool:
     """Deletes the oldest rows until the others fit, rows without a label first.
 

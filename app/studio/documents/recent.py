@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.studio.database import UserDatabase
+from app.studio.database import UserDatabase, put_first
 from engine.base.errors import PromptCacheError
-
-logger = logging.getLogger(__name__)
 
 MOST = 30
 
@@ -53,20 +50,11 @@ class Recent:
     def note(self, origin: str, name: str, kind: str) -> None:
         """Puts a document first. A failed write is only logged."""
         used = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
-            with self._database.changing() as db:
-                documents = db.table("recent_documents")
-                documents.insert({"origin": origin, "name": name, "kind": kind, "used": used}, replace=True)
-                documents.delete_where(
-                    "rowid not in (select rowid from recent_documents order by rowid desc limit ?)", [MOST]
-                )
-        except (PromptCacheError, UnicodeEncodeError) as error:
-            logger.warning("The list of recent documents cannot be written: %s", error)
+        row = {"origin": origin, "name": name, "kind": kind, "used": used}
+        with self._database.changing_or_logging() as db:
+            put_first(db.table("recent_documents"), row, MOST)
 
     def forget(self, origin: str) -> None:
         """Removes a document from the list. A failed write is only logged."""
-        try:
-            with self._database.changing() as db:
-                db.table("recent_documents").delete_where("origin = ?", [origin])
-        except (PromptCacheError, UnicodeEncodeError) as error:
-            logger.warning("The list of recent documents cannot be written: %s", error)
+        with self._database.changing_or_logging() as db:
+            db.table("recent_documents").delete_where("origin = ?", [origin])

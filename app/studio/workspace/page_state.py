@@ -68,7 +68,7 @@ class Parts:
             PromptCacheError: the database cannot be used.
         """
         jobs, tokenizing, store = Jobs(), threading.Lock(), RunStore(database)
-        switching = Switching(opening, jobs, tokenizing, RecentModels(database.folder))
+        switching = Switching(opening, jobs, tokenizing, RecentModels(database))
         drafts, recent = Drafts(database), Recent(database)
         return cls(
             opening=opening,
