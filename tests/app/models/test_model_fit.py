@@ -10,6 +10,7 @@ import pytest
 from app.models import model_fit
 from app.models.model_choice import ModelChoice
 from app.models.model_fit import RESERVE, Beside, fit
+from app.studio.database import UserDatabase
 from app.studio.model.recent_models import KEPT, RecentModels
 from engine.model.model_info import look
 from engine.quantize.memory_fit import Free
@@ -57,14 +58,14 @@ def test_a_system_that_does_not_say_what_is_free_is_told(monkeypatch: pytest.Mon
 
 
 def test_recent_models_are_kept_latest_first_within_bounds(tmp_path: Path) -> None:
-    recent = RecentModels(tmp_path)
+    recent = RecentModels(UserDatabase(tmp_path))
     assert recent.kept() == ()
     for number in range(KEPT + 3):
         recent.add(ModelChoice(f"owner/m{number}", quantize="int4"))
     recent.add(ModelChoice("owner/m5", dtype="bf16"))
     recent.add(ModelChoice())
     recent.add(ModelChoice("random:llama-100m"))
-    again = RecentModels(tmp_path).kept()
+    again = RecentModels(UserDatabase(tmp_path)).kept()
     assert len(again) == KEPT
     assert again[0] == ModelChoice("owner/m5", dtype="bf16")
     assert again[1] == ModelChoice(f"owner/m{KEPT + 2}", quantize="int4")
@@ -75,19 +76,7 @@ def test_recent_models_are_kept_latest_first_within_bounds(tmp_path: Path) -> No
 def test_a_folder_is_remembered_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model").mkdir()
     monkeypatch.chdir(tmp_path)
-    recent = RecentModels(tmp_path)
+    recent = RecentModels(UserDatabase(tmp_path))
     recent.add(ModelChoice("model"))
     recent.add(ModelChoice(str(tmp_path / "model")))
     assert [one.name for one in recent.kept()] == [str((tmp_path / "model").resolve())]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"format": 2, "models": []}', '{"format": 1, "models": [{"name": 5}, 3]}', '{"format": 1}'],
-)
-def test_a_damaged_list_is_empty_and_written_anew(tmp_path: Path, text: str) -> None:
-    (tmp_path / "models.json").write_text(text)
-    recent = RecentModels(tmp_path)
-    assert recent.kept() == ()
-    recent.add(ModelChoice("owner/name"))
-    assert [one.name for one in recent.kept()] == ["owner/name"]

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from app.studio.documents.drafts import Drafts
+from app.studio.database import UserDatabase
 from app.studio.documents.folder import Folder
 from app.studio.documents.samples import Library
 from app.studio.model.engine_loader import Opening
@@ -29,7 +29,7 @@ class Asked:
 
     def __init__(self, folder: Path, documents: Path | None = None, engine: Engine | None = None) -> None:
         library = Library(Folder(documents))
-        self.parts = Parts.of(Opening(engine, patience=0), Drafts(folder / "data"), library)
+        self.parts = Parts.of(Opening(engine, patience=0), UserDatabase(folder / "data"), library)
         self.endpoints = by_name(one(self.parts) for one in (*SHARED, *PAGES))
 
     def ask(self, question: str, request: Any = None) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.studio.documents.drafts import Drafts
+from app.studio.database import UserDatabase
 from app.studio.documents.folder import Folder
 from app.studio.documents.samples import Library
 from app.studio.model.engine_loader import Opening
@@ -26,7 +26,7 @@ MEASURE = {"schema": SCHEMA, "prompt": '<prompt schema="s"><m/>?</prompt>', "set
 
 
 def ask(opening: Opening, folder: Path, question: str, request: Any) -> Any:
-    parts = Parts.of(opening, Drafts(folder), Library(Folder(None)))
+    parts = Parts.of(opening, UserDatabase(folder), Library(Folder(None)))
     endpoints = by_name(one(parts) for one in (*SHARED, *PAGES))
     return json.loads(bytes(endpoints[question].function()(request).body))
 

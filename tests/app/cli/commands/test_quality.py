@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from app.studio.database import UserDatabase
 from app.studio.history import RunStore
 from engine.files.places import user_data
 
@@ -30,7 +31,7 @@ def test_fidelity_in_words_and_as_json(
     assert {"flips", "kl_worst", "kl_mean", "tokens_read", "read_to_end"} <= set(report)
     assert report["tokens_read"] == 4 or report["read_to_end"]
     assert not done.err
-    (run,) = RunStore(user_data()).summaries()
+    (run,) = RunStore(UserDatabase(user_data())).summaries()
     assert (run["state"], run["schema"]) == ("measured", "trip")
     assert run["fidelity"] is not None
     assert run["fidelity"]["advice"] == report["advice"]

@@ -14,7 +14,7 @@ import pytest
 from app.studio.batches import BatchStore
 from app.studio.batches.batch import Batch, BatchPlan, RowResult, SideResult
 from app.studio.batches.batch_history import BatchBook
-from app.studio.batches.store import FILE
+from app.studio.database import FILE, UserDatabase
 from app.studio.documents.drafts import Workspace
 from app.studio.web.jobs import Jobs
 from engine.base.errors import PromptCacheError
@@ -61,12 +61,12 @@ FAILED = RowResult(fault={"message": "No.", "line": 4, "column": "id"})
 
 
 def test_a_batch_is_found_again_as_it_was_by_another_studio(tmp_path: Path) -> None:
-    store, kept = BatchStore(tmp_path), batch(name="first")
+    store, kept = BatchStore(UserDatabase(tmp_path)), batch(name="first")
     store.begin(kept)
     store.add("k", [(1, 0, result())])
     store.add("k", [(2, 1, FAILED), (0, 2, result("zwei \ud83d", passed=False))])
     store.end("k", "stopped")
-    found, how, fault = BatchStore(tmp_path).load("")
+    found, how, fault = BatchStore(UserDatabase(tmp_path)).load("")
     assert (how, fault) == ("stopped", "")
     assert found.plan.rows == kept.plan.rows
     assert found.plan == replace(kept.plan, schema=found.plan.schema)
@@ -88,7 +88,7 @@ def test_a_batch_is_found_again_as_it_was_by_another_studio(tmp_path: Path) -> N
 
 
 def test_the_oldest_go_first_those_without_a_name(tmp_path: Path) -> None:
-    store = BatchStore(tmp_path, most_batches=3)
+    store = BatchStore(UserDatabase(tmp_path), most_batches=3)
     for number in range(3):
         store.begin(batch(str(number)))
     store.rename("0", "keep me")
@@ -97,14 +97,14 @@ def test_the_oldest_go_first_those_without_a_name(tmp_path: Path) -> None:
         assert len(store.listed()) == 3
     assert [one["key"] for one in store.listed()] == ["5", "4", "0"]
     with sqlite3.connect(tmp_path / FILE) as connection:
-        assert connection.execute("select count(*) from rows").fetchone() == (9,)
+        assert connection.execute("select count(*) from batch_rows").fetchone() == (9,)
         assert connection.execute("select count(*) from texts").fetchone() == (3,)  # shared, and ""
     with pytest.raises(PromptCacheError, match="no longer exists"):
         store.load("1")
 
 
 def test_bytes_are_bounded_and_the_batch_that_grows_is_not_the_one_that_goes(tmp_path: Path) -> None:
-    store = BatchStore(tmp_path, most_bytes=600_000)
+    store = BatchStore(UserDatabase(tmp_path), most_bytes=600_000)
     store.begin(batch("old"))
     store.add("old", [(0, 0, result("x" * 200_000))])
     store.begin(batch("new"))
@@ -117,23 +117,14 @@ def test_bytes_are_bounded_and_the_batch_that_grows_is_not_the_one_that_goes(tmp
 
 
 def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
-    store = BatchStore(tmp_path)
+    store = BatchStore(UserDatabase(tmp_path))
     store.begin(batch())
     store.add("k", [(0, 0, result("a secret of mine"))])
     assert store.delete(["k", "none"]) == 1
-    store.close()
     assert b"secret of mine" not in (tmp_path / FILE).read_bytes()
     assert store.listed() == []
     with pytest.raises(PromptCacheError, match="no longer exists"):
         store.add("k", [(1, 1, result())])
-
-
-def test_a_damaged_file_is_set_aside_and_said(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"no database" * 1000)
-    store = BatchStore(tmp_path)
-    store.begin(batch())
-    assert "stored batches" in store.held()["warnings"][0]
-    assert len(list(tmp_path.glob(f"{FILE}.damaged-*"))) == 1
 
 
 @pytest.fixture(scope="module")
@@ -171,10 +162,10 @@ def test_a_studio_that_comes_after_shows_lists_names_and_exports_it(tmp_path: Pa
 
 
 def test_a_studio_that_dies_has_lost_no_row_that_had_ended(tmp_path: Path) -> None:
-    store = BatchStore(tmp_path)
+    store = BatchStore(UserDatabase(tmp_path))
     store.begin(batch())
     store.add("k", [(1, 0, result())])
-    found = BatchBook(Jobs(), BatchStore(tmp_path)).latest()
+    found = BatchBook(Jobs(), BatchStore(UserDatabase(tmp_path))).latest()
     assert found is not None
     assert (found.state, list(found.batch.results)) == ("left", [1])
 
@@ -225,7 +216,7 @@ def test_rows_of_a_schema_with_files_have_their_prompts_without_them(tmp_path: P
     assert tree is not None
     made = batch(rows=(Row(1, 1, picks=("m",), text="Go."),))
     made.plan = replace(made.plan, schema=tree, over=None)
-    BatchStore(tmp_path).begin(made)
+    BatchStore(UserDatabase(tmp_path)).begin(made)
     (tmp_path / "text.txt").unlink()
-    found = BatchStore(tmp_path).load("k")[0]
+    found = BatchStore(UserDatabase(tmp_path)).load("k")[0]
     assert found.plan.source(found.plan.rows[0]) == made.plan.source(made.plan.rows[0])

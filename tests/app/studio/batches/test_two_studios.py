@@ -15,6 +15,7 @@ import pytest
 from app.studio.batches import BatchStore
 from app.studio.batches.batch_history import BatchBook
 from app.studio.batches.batch_locks import FOLDER, Answering
+from app.studio.database import UserDatabase
 from app.studio.web.jobs import Jobs
 from engine.base.errors import PromptCacheError
 from engine.engine import Engine
@@ -82,7 +83,7 @@ def test_a_batch_that_another_studio_answers_is_told_so_and_not_deleted(
 
 
 def test_another_studios_batch_does_not_go_to_make_room(tmp_path: Path) -> None:
-    store, other = BatchStore(tmp_path, most_batches=2), BatchStore(tmp_path, most_batches=2)
+    store, other = (BatchStore(UserDatabase(tmp_path), most_batches=2) for _ in range(2))
     store.begin(batch("left"))
     store.begin(batch("going"))
     with store.answering.held("going"):
@@ -97,7 +98,7 @@ def test_another_studios_batch_does_not_go_to_make_room(tmp_path: Path) -> None:
 
 
 def test_a_studio_that_is_killed_answers_no_batch_any_more(tmp_path: Path) -> None:
-    store = BatchStore(tmp_path)
+    store = BatchStore(UserDatabase(tmp_path))
     store.begin(batch())
     book = BatchBook(Jobs(), store)
     words = [sys.executable, "-c", HOLD, str(tmp_path)]
@@ -143,8 +144,8 @@ def test_a_file_that_was_damaged_takes_no_batch_from_the_studio_that_answered_it
 ) -> None:
     studio = Asked(tmp_path, engine=engine)
     run(studio, "begun")
-    (file,) = (tmp_path / "data").glob("batches.sqlite")
-    for path in (tmp_path / "data").glob("batches.sqlite-*"):
+    (file,) = (tmp_path / "data").glob("studio.sqlite")
+    for path in (tmp_path / "data").glob("studio.sqlite-*"):
         path.unlink()
     file.unlink()
     file.write_bytes(b"no database" * 1000)
@@ -159,7 +160,7 @@ def test_a_key_that_is_taken_or_no_text_is_refused_before_anything_is_answered(
     studio = Asked(tmp_path, engine=engine)
     assert "already exists" in studio.ask("batch_start", {**table(TABLE), "key": "one"})["error"]
     assert shown(studio, "one")["batch"]["state"] == "done"
-    store = BatchStore(tmp_path / "data")
+    store = BatchStore(UserDatabase(tmp_path / "data"))
     with pytest.raises(PromptCacheError, match="already exists"):
         store.begin(batch("one"))
     half = "half \ud83d"

@@ -1,16 +1,15 @@
-"""Nothing that was written is lost: revisions, the shelf, damaged files, a full disk."""
+"""Nothing that was written is lost: revisions, versions, and two studios at once."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from app.studio.documents.drafts import SHELF_SIZE, Drafts, StaleDraftError, Workspace, write_text
+from app.studio.database import UserDatabase
+from app.studio.documents.drafts import SHELF_SIZE, Drafts, StaleDraftError, Workspace
 from engine.base.errors import PromptCacheError
 
 
@@ -19,8 +18,13 @@ def workspace(text: str, **fields: object) -> Workspace:
 
 
 @pytest.fixture
-def drafts(tmp_path: Path) -> Drafts:
-    return Drafts(tmp_path / "drafts")
+def database(tmp_path: Path) -> UserDatabase:
+    return UserDatabase(tmp_path)
+
+
+@pytest.fixture
+def drafts(database: UserDatabase) -> Drafts:
+    return Drafts(database)
 
 
 def test_the_first_start_has_no_draft(drafts: Drafts) -> None:
@@ -29,7 +33,7 @@ def test_the_first_start_has_no_draft(drafts: Drafts) -> None:
 
 def test_a_draft_survives_a_restart(drafts: Drafts, tmp_path: Path) -> None:
     kept = drafts.save(workspace("é 😀", settings={"seed": 3}), base=0)
-    assert Drafts(tmp_path / "drafts").load() == kept
+    assert Drafts(UserDatabase(tmp_path)).load() == kept
 
 
 def test_a_save_from_an_old_revision_is_refused(drafts: Drafts) -> None:
@@ -72,80 +76,30 @@ def test_the_shelf_does_not_grow_for_ever(drafts: Drafts) -> None:
     assert shelf[0][1].schema == workspace(str(SHELF_SIZE + 3)).schema
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"name": 1}', '{"surprise": true}', "\x00"])
-def test_a_damaged_draft_is_set_aside_not_overwritten(drafts: Drafts, tmp_path: Path, damage: str) -> None:
-    file = tmp_path / "drafts" / "workspace.json"
-    file.write_text(damage)
+@pytest.mark.parametrize("damage", ["{", "[]", '{"name": 1}', '{"surprise": true}'])
+def test_a_draft_that_cannot_be_read_is_not_overwritten(
+    drafts: Drafts, database: UserDatabase, damage: str
+) -> None:
+    with database.changing() as db:
+        db.table("workspaces").insert({"number": 0, "workspace": damage})
     assert drafts.load() is None
-    (aside,) = (tmp_path / "drafts").glob("workspace.damaged-*.json")
-    assert aside.read_text() == damage
     drafts.save(workspace("new"), base=0)
     assert drafts.load() is not None
+    assert drafts.shelf() == ()
+    with database.reading() as db:
+        assert [row["workspace"] for row in db.table("workspaces").rows_where("number = 1")] == [damage]
+
+
+def test_a_form_comes_back(drafts: Drafts) -> None:
+    assert drafts.form("batch") == {}
+    drafts.keep_form("batch", {"rows": "a"})
+    drafts.keep_form("batch", {"rows": "half \ud83d"})
+    assert drafts.form("batch") == {"rows": "half \ud83d"}
 
 
 def test_a_text_that_no_encoding_takes_is_kept(drafts: Drafts) -> None:
     kept = drafts.save(workspace("half of a pair: \ud83d"), base=0)
     assert drafts.load() == kept
-
-
-def test_a_failed_write_leaves_the_old_text_and_no_rubbish(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "text.pml"
-    file.write_text("old")
-
-    def full_disk(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(OSError, match="No space"):
-        write_text(file, "new")
-    assert file.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["text.pml"]
-
-
-def test_a_full_disk_is_a_sentence(drafts: Drafts, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full_disk(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(PromptCacheError, match="No space left on device"):
-        drafts.save(workspace("one"), base=0)
-
-
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(PromptCacheError, match="drafts folder"):
-        Drafts(tmp_path / "file" / "drafts")
-
-
-def test_a_folder_on_a_disk_that_is_not_connected_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "share").symlink_to(tmp_path / "disk")
-    with pytest.raises(PromptCacheError, match=r"share' is a link to .*disk', which does not exist"):
-        Drafts(tmp_path / "share" / "drafts")
-
-
-def test_the_file_is_plain_json(drafts: Drafts, tmp_path: Path) -> None:
-    drafts.save(workspace("one"), base=0)
-    assert json.loads((tmp_path / "drafts" / "workspace.json").read_text())["revision"] == 1
-
-
-def test_a_draft_that_cannot_be_read_is_left_where_it_is(
-    drafts: Drafts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drafts.save(workspace("one"), base=0)
-
-    def broken(_path: Path) -> bytes:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", broken)
-        with pytest.raises(PromptCacheError, match="Input/output error"):
-            drafts.load()
-    assert not list((tmp_path / "drafts").glob("workspace.damaged-*.json"))
-    kept = drafts.load()
-    assert kept is not None
-    assert kept.schema == workspace("one").schema
 
 
 def test_text_of_a_closed_tab_goes_to_the_shelf_and_leaves_the_open_one(drafts: Drafts) -> None:
@@ -160,49 +114,14 @@ def test_text_of_a_closed_tab_goes_to_the_shelf_and_leaves_the_open_one(drafts: 
     assert len(drafts.shelf()) == 1
 
 
-def test_drafts_of_an_earlier_version_open(drafts: Drafts, tmp_path: Path) -> None:
-    earlier = {
-        "name": "n",
-        "schema": "s",
-        "prompt": "p",
-        "origin": "file:a.pml",
-        "settings": {},
-        "revision": 3,
-    }
-    (tmp_path / "drafts" / "workspace.json").write_text(json.dumps({**earlier, "saved": ""}))
-    kept = drafts.load()
-    assert kept is not None
-    assert (kept.origin, kept.prompt_origin, kept.files) == ("file:a.pml", "", {})
-
-
-def test_drafts_are_for_their_owner_alone(tmp_path: Path) -> None:
-    (tmp_path / "drafts").mkdir(mode=0o755)
-    Drafts(tmp_path / "drafts")
-    assert (tmp_path / "drafts").stat().st_mode & 0o777 == 0o700
-
-
-def test_a_clock_that_goes_back_throws_the_oldest_out(
-    drafts: Drafts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(SHELF_SIZE):
-        drafts.replace(workspace(f"before {number}"))
-    monkeypatch.setattr("app.studio.documents.drafts._now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
-    for number in range(5):
-        drafts.replace(workspace(f"after {number}"))
-    kept = [one.schema for _, one in drafts.shelf()]
-    assert len(kept) == SHELF_SIZE
-    assert kept[:4] == [workspace(f"after {number}").schema for number in (3, 2, 1, 0)]
-    assert workspace("before 4").schema in kept
-    assert workspace("before 3").schema not in kept
-
-
 SAVES = 25
 OTHER_STUDIO = """
 import sys
 from pathlib import Path
+from app.studio.database import UserDatabase
 from app.studio.documents.drafts import Drafts, StaleDraftError, Workspace
 
-drafts, name, lost = Drafts(Path(sys.argv[1])), sys.argv[2], 0
+drafts, name = Drafts(UserDatabase(Path(sys.argv[1]))), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
 base = drafts.load().revision
@@ -216,10 +135,10 @@ for number in range(int(sys.argv[3])):
 """
 
 
-def test_two_studios_lose_nothing_without_a_conflict(drafts: Drafts) -> None:
+def test_two_studios_lose_nothing_without_a_conflict(drafts: Drafts, tmp_path: Path) -> None:
     """Every revision was given once: who saved over another text was told of it."""
     drafts.save(workspace("begin"), base=0)
-    command = [sys.executable, "-c", OTHER_STUDIO, str(drafts.folder)]
+    command = [sys.executable, "-c", OTHER_STUDIO, str(tmp_path)]
     both = [
         subprocess.Popen(
             [*command, name, str(SAVES)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -103,10 +103,10 @@ def test_a_measurement_under_way_is_joined_and_one_that_is_not_kept_says_so(
         asked.ask("stop_job", {"key": "1"})
     asked.ended("1")
     assert asked.ask("find_fidelity", now) == {"kept": None, "under_way": ""}
-    asked.parts.kept.close()
-    for path in (tmp_path / "data").glob("runs.sqlite*"):
+    asked.parts.database.close()
+    for path in (tmp_path / "data").glob("studio.sqlite*"):
         path.unlink()
-    (tmp_path / "data" / "runs.sqlite").mkdir(parents=True)
+    (tmp_path / "data" / "studio.sqlite").mkdir(parents=True)
     begin(asked, "2", max_new_tokens=2)
     result = asked.ended("2")["result"]
     assert result["unkept"].startswith("The measurement is complete, but could not be saved.")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.studio.database import UserDatabase
 from app.studio.history import Record, RunStore, read_frame
-from app.studio.history.migrations import VERSION
 from app.studio.history.sharing import from_text, to_html, to_json
 from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity, Remedy
 
@@ -44,12 +43,13 @@ def answered(of: dict[str, str] = OF, **given: Any) -> Record:
 
 
 def test_a_measurement_becomes_part_of_the_run_of_the_same_texts_model_and_settings(tmp_path: Path) -> None:
-    store, run, other = RunStore(tmp_path), answered(name="mine"), answered({**OF, "prompt": "p2"})
+    store = RunStore(UserDatabase(tmp_path))
+    run, other = answered(name="mine"), answered({**OF, "prompt": "p2"})
     for one in (run, other):
         store.keep(one)
     store.keep_fidelity(measured())
     assert store.held()["runs"] == 2
-    found = RunStore(tmp_path).find([run.id])[0]
+    found = RunStore(UserDatabase(tmp_path)).find([run.id])[0]
     assert found.name == "mine"
     assert found.told["sides"]["cached"]["text"] == "an answer"
     assert found.told["fidelity"] == {"measured": "2026-03-02T10:00:00+01:00", "found": FOUND}
@@ -73,8 +73,8 @@ def test_a_measurement_becomes_part_of_the_run_of_the_same_texts_model_and_setti
 
 
 def test_a_measurement_without_a_run_is_a_run_of_its_own_kind(tmp_path: Path) -> None:
-    RunStore(tmp_path).keep_fidelity(measured())
-    store = RunStore(tmp_path)
+    RunStore(UserDatabase(tmp_path)).keep_fidelity(measured())
+    store = RunStore(UserDatabase(tmp_path))
     (row,) = store.summaries()
     assert (row["state"], row["cached_ms"]) == ("measured", None)
     assert row["fidelity"] is not None
@@ -86,7 +86,7 @@ def test_a_measurement_without_a_run_is_a_run_of_its_own_kind(tmp_path: Path) ->
 
 
 def test_a_run_after_its_measurement_takes_it_in(tmp_path: Path) -> None:
-    store, run, again = RunStore(tmp_path), answered(), answered()
+    store, run, again = RunStore(UserDatabase(tmp_path)), answered(), answered()
     store.keep_fidelity(measured())
     store.keep(run)
     (row,) = store.summaries()
@@ -108,7 +108,7 @@ def test_a_shared_file_carries_what_was_measured(tmp_path: Path) -> None:
     page = to_html([measured()]).partition("<script")[0]
     for words in ("suffers most", "repair link:2", "0.12"):
         assert words in page, words
-    store = RunStore(tmp_path)
+    store = RunStore(UserDatabase(tmp_path))
     store.bring(from_text(to_json([measured()]), "runs"))
     assert store.measured(read_frame({"of": OF})["of"]) is not None
 
@@ -124,25 +124,3 @@ def test_a_shared_file_carries_what_was_measured(tmp_path: Path) -> None:
 def test_what_is_no_measurement_is_left_out(sent: object) -> None:
     told = read_frame({"state": "measured", "fidelity": sent})
     assert told["fidelity"] is None
-
-
-def test_a_file_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
-    run = answered()
-    RunStore(tmp_path).keep(run)
-    connection = sqlite3.connect(tmp_path / "runs.sqlite")
-    connection.execute("drop index runs_by_belongs")
-    for column in ("belongs", "measured"):
-        connection.execute(f"alter table runs drop column {column}")
-    connection.execute(
-        "insert into runs (id, name, note, origin, schema_digest, prompt_digest, frame, summary)"
-        " select 'odd', '', '', '', schema_digest, prompt_digest, 'damaged', '{}' from runs"
-    )
-    connection.execute("pragma user_version = 2")
-    connection.commit()
-    connection.close()
-    store = RunStore(tmp_path)
-    store.keep_fidelity(measured())
-    assert store.held()["runs"] == 2
-    assert VERSION == 3
-    (found,) = store.find([run.id])
-    assert json.loads(to_json([found]))["runs"][0]["frame"]["fidelity"]["found"] == FOUND

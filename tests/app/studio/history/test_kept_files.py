@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
+from app.studio.database import FILE, UserDatabase
 from app.studio.history import Record, RunStore
 from app.studio.history.compare import beside
-from app.studio.history.database import KeptFile
-from app.studio.history.migrations import MIGRATIONS
 from app.studio.history.record import contained
 from app.studio.history.sharing import from_text, to_html, to_json
-from app.studio.history.store import FILE
 from engine.base.errors import PromptCacheError
 from engine.pml import parse_schema
 from tests.app.studio.asked import Asked
@@ -59,7 +57,7 @@ def texts(asked: Asked, opened: Any) -> Any:
 
 
 def test_what_the_files_said_is_compared_found_and_kept_once(tmp_path: Path) -> None:
-    store, blue = RunStore(tmp_path / "data"), record(tmp_path, BLUE)
+    store, blue = RunStore(UserDatabase(tmp_path / "data")), record(tmp_path, BLUE)
     green = record(tmp_path, GREEN)
     for one in (blue, green, record(tmp_path, GREEN)):
         store.keep(one)
@@ -70,13 +68,13 @@ def test_what_the_files_said_is_compared_found_and_kept_once(tmp_path: Path) -> 
     assert marked == [" blue.</module>", " green.</module>"]
     assert store.holding(["sky", "BLUE"]) == [blue.id]
     assert store.holding(["inc.txt", "blue"]) == [blue.id], "the schema as it was written is found as before"
-    store.close()
     with sqlite3.connect(tmp_path / "data" / FILE) as file:
-        assert file.execute("select count(*) from texts").fetchone() == (4,)
+        assert file.execute("select count(*) from texts").fetchone() == (5,)  # with the empty text
 
 
 def test_what_the_files_said_goes_with_the_last_run_that_holds_it(tmp_path: Path) -> None:
-    store, ours = RunStore(tmp_path / "data"), [record(tmp_path, "swordfish"), record(tmp_path, "swordfish")]
+    store = RunStore(UserDatabase(tmp_path / "data"))
+    ours = [record(tmp_path, "swordfish") for _ in range(2)]
     for one in ours:
         store.keep(one)
     store.delete([ours[0].id])
@@ -86,32 +84,12 @@ def test_what_the_files_said_goes_with_the_last_run_that_holds_it(tmp_path: Path
 
 
 def test_what_the_files_said_counts_against_the_bound(tmp_path: Path) -> None:
-    store = RunStore(tmp_path / "data", most_bytes=400_000)
+    store = RunStore(UserDatabase(tmp_path / "data"), most_bytes=400_000)
     for letter in "abcdef":
         store.keep(record(tmp_path, letter * 100_000))
     held = store.held()
     assert 2 <= held["runs"] <= 4
     assert held["bytes"] <= 400_000
-
-
-def test_a_file_of_the_version_before_is_read(tmp_path: Path) -> None:
-    old = KeptFile(tmp_path / FILE, MIGRATIONS[:1], "stored runs")
-    with old.changing() as connection:
-        for digest, text in (("s", SCHEMA), ("p", PROMPT)):
-            connection.execute("insert into texts values (?, ?)", [digest, text.encode()])
-        connection.execute(
-            "insert into runs (id, name, note, origin, schema_digest, prompt_digest, frame, summary)"
-            " values ('old', '', '', '', 's', 'p', ?, '{}')",
-            [json.dumps(frame())],
-        )
-    old.close()
-    store = RunStore(tmp_path)
-    (found,) = store.find(["old"])
-    assert (found.schema, found.prompt, found.contained, found.whole) == (SCHEMA, PROMPT, "", SCHEMA)
-    assert store.holding(["answer"]) == ["old"]
-    store.keep(inline())
-    assert store.held()["runs"] == 2
-    assert store.find(["old"])[0].schema == SCHEMA, "its texts are nobody's orphans"
 
 
 @pytest.mark.parametrize("write", [to_json, to_html])

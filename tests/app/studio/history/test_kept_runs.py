@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import stat
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.studio.database import FILE, UserDatabase
 from app.studio.history import Record, RunStore, read_frame
 from app.studio.history.compare import beside
 from app.studio.history.frames import LEAST_MS, MOST_MS
-from app.studio.history.migrations import VERSION
 from app.studio.history.sharing import from_text, to_json
 from engine.base.errors import PromptCacheError
 
@@ -48,9 +44,9 @@ def record(number: int = 0, **given: Any) -> Record:
 
 
 def test_a_run_is_found_again_by_another_studio(tmp_path: Path) -> None:
-    store, kept = RunStore(tmp_path), record(name="first", origin="sample:travel")
+    store, kept = RunStore(UserDatabase(tmp_path)), record(name="first", origin="sample:travel")
     store.keep(kept)
-    found = RunStore(tmp_path).find([kept.id])[0]
+    found = RunStore(UserDatabase(tmp_path)).find([kept.id])[0]
     assert (found.schema, found.prompt, found.name, found.origin) == (
         SCHEMA,
         PROMPT,
@@ -59,7 +55,7 @@ def test_a_run_is_found_again_by_another_studio(tmp_path: Path) -> None:
     )
     assert found.told == kept.told
     assert "difference" not in found.frame
-    (summary,) = RunStore(tmp_path).summaries()
+    (summary,) = RunStore(UserDatabase(tmp_path)).summaries()
     assert (summary["cached_ms"], summary["uncached_ms"], summary["speedup"]) == (12.5, 50.0, 4.0)
     rounded = frame(model={"name": "demo", "weights": "int8"})
     assert record(frame=rounded).summary()["model"] == "demo · int8 weights"
@@ -79,17 +75,8 @@ def test_a_run_under_a_promise_is_listed_with_what_it_took_and_what_a_check_foun
     assert (own["scope"], own["repair"], own["reuse"], own["kl"]) == ("anchored", "none", "", None)
 
 
-def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    store = RunStore(folder)
-    store.keep(record())
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    for path in folder.iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
-
-
 def test_the_newest_come_first_whatever_their_zone(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
+    store = RunStore(UserDatabase(tmp_path))
     early = record(frame=frame(started="2026-03-01T11:00:00+03:00"), name="early")
     late = record(frame=frame(started="2026-03-01T10:00:00+00:00"), name="late")
     odd = record(frame=frame(started="yesterday"), name="odd")
@@ -99,7 +86,7 @@ def test_the_newest_come_first_whatever_their_zone(tmp_path: Path) -> None:
 
 
 def test_the_oldest_without_name_and_note_go_first(tmp_path: Path) -> None:
-    store = RunStore(tmp_path, most_runs=3)
+    store = RunStore(UserDatabase(tmp_path), most_runs=3)
     named, noted = record(1, name="keep me"), record(2, note="the good one")
     for one in (named, noted, record(3), record(4)):
         store.keep(one)
@@ -113,7 +100,7 @@ def test_the_oldest_without_name_and_note_go_first(tmp_path: Path) -> None:
 
 def test_bytes_are_bounded_and_shared_documents_are_kept_once(tmp_path: Path) -> None:
     long = "<schema>" + "x" * 100_000
-    store = RunStore(tmp_path, most_bytes=400_000)
+    store = RunStore(UserDatabase(tmp_path), most_bytes=400_000)
     for number in range(20):
         store.keep(record(number, schema=long))
     held = store.held()
@@ -130,7 +117,7 @@ def test_bytes_are_bounded_and_shared_documents_are_kept_once(tmp_path: Path) ->
 
 
 def test_what_is_deleted_is_on_the_disk_no_more(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
+    store = RunStore(UserDatabase(tmp_path))
     secret = record(prompt="<prompt>the launch code is swordfish</prompt>")
     other = record(1)
     store.keep(secret)
@@ -143,7 +130,7 @@ def test_what_is_deleted_is_on_the_disk_no_more(tmp_path: Path) -> None:
 
 
 def test_names_and_notes(tmp_path: Path) -> None:
-    store, kept = RunStore(tmp_path), record()
+    store, kept = RunStore(UserDatabase(tmp_path)), record()
     store.keep(kept)
     store.label(kept.id, name="a \ud83d name")
     store.label(kept.id, note="slow disk")
@@ -158,7 +145,7 @@ def test_names_and_notes(tmp_path: Path) -> None:
 
 
 def test_words_are_found_in_documents_and_answers(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
+    store = RunStore(UserDatabase(tmp_path))
     kept = [record(frame=frame("Paris in May")), record(prompt="<prompt>Rome</prompt>")]
     for one in kept:
         store.keep(one)
@@ -168,83 +155,12 @@ def test_words_are_found_in_documents_and_answers(tmp_path: Path) -> None:
 
 
 def test_texts_with_half_of_a_surrogate_pair_come_back(tmp_path: Path) -> None:
-    store, odd = RunStore(tmp_path), record(prompt="<prompt>\ud83d</prompt>", frame=frame("\ud83d"))
+    store = RunStore(UserDatabase(tmp_path))
+    odd = record(prompt="<prompt>\ud83d</prompt>", frame=frame("\ud83d"))
     store.keep(odd)
     found = store.find([odd.id])[0]
     assert (found.prompt, found.told["sides"]["cached"]["text"]) == (odd.prompt, "\ud83d")
     assert store.holding(["two"]) == [odd.id]
-
-
-def test_two_studios_write_at_once(tmp_path: Path) -> None:
-    stores = [RunStore(tmp_path), RunStore(tmp_path)]
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda number: stores[number % 2].keep(record(number)), range(40)))
-    assert stores[0].held()["runs"] == stores[1].held()["runs"] == 40
-
-
-def damage(path: Path) -> None:
-    path.write_bytes(b"this is no database, and long enough to be read as one" * 100)
-
-
-def test_a_damaged_file_is_set_aside_with_a_sentence(tmp_path: Path) -> None:
-    damage(tmp_path / "runs.sqlite")
-    store = RunStore(tmp_path)
-    held = store.held()
-    assert held["runs"] == 0
-    assert "was damaged. It was renamed to runs.sqlite.damaged-" in held["warnings"][0]
-    store.keep(record())
-    assert store.held()["runs"] == 1
-    (aside,) = tmp_path.glob("runs.sqlite.damaged-*")
-    assert aside.read_bytes().startswith(b"this is no database")
-
-
-def test_damage_that_shows_later_costs_one_question(tmp_path: Path) -> None:
-    first, second = RunStore(tmp_path), RunStore(tmp_path)
-    for number in range(50):
-        first.keep(record(number))
-    second.keep(record(50))
-    for store in (first, second):
-        store.close()
-    path = tmp_path / "runs.sqlite"
-    data = bytearray(path.read_bytes())
-    for page in range(2, len(data) // 4096):
-        data[page * 4096 : page * 4096 + 64] = b"\xff" * 64
-    path.write_bytes(data)
-    assert "It was renamed to" in first.held()["warnings"][0]
-    first.keep(record(60))
-    second.keep(record(61))
-    assert (first.held()["runs"], second.held()["warnings"]) == (2, [])
-    assert len(list(tmp_path.glob("runs.sqlite.damaged-*"))) == 1
-
-
-def test_a_file_that_goes_while_it_is_open_is_begun_again(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
-    store.keep(record())
-    for path in tmp_path.iterdir():
-        path.unlink()
-    store.keep(record(1))
-    assert RunStore(tmp_path).held()["runs"] == 1
-
-
-def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    RunStore(tmp_path).keep(record())
-    path = tmp_path / "runs.sqlite"
-    connection = sqlite3.connect(path)
-    connection.execute(f"pragma user_version = {VERSION + 1}")
-    connection.close()
-    store = RunStore(tmp_path)
-    assert "newer version of the studio wrote" in store.held()["warnings"][0]
-    with pytest.raises(PromptCacheError, match="The file is unchanged"):
-        store.keep(record())
-    assert list(tmp_path.glob("*damaged*")) == []
-
-
-def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("a file")
-    store = RunStore(tmp_path / "data")
-    assert "cannot be used" in store.held()["warnings"][0]
-    with pytest.raises(PromptCacheError, match="Make the folder and the file writable"):
-        store.keep(record())
 
 
 def test_a_frame_of_anybody_has_its_types(tmp_path: Path) -> None:
@@ -276,8 +192,8 @@ def test_a_frame_of_anybody_has_its_types(tmp_path: Path) -> None:
     for nothing in (None, [], "x", {}):
         assert read_frame(nothing)["state"] == "stopped"
     assert read_frame(told) == told, "reading once more changes nothing"
-    RunStore(tmp_path).keep(record(frame=odd))
-    assert RunStore(tmp_path).summaries()[0]["cached_ms"] is None
+    RunStore(UserDatabase(tmp_path)).keep(record(frame=odd))
+    assert RunStore(UserDatabase(tmp_path)).summaries()[0]["cached_ms"] is None
 
 
 def test_what_follows_from_the_times_is_not_believed() -> None:
@@ -319,7 +235,7 @@ def test_a_time_that_cannot_be_is_none(tmp_path: Path, cached: Any, uncached: An
     assert told["sides"]["cached"]["tokens_per_second"] is None
     assert told["comparison"] == {}
     assert (told["encoding"]["ms"], told["encoding"]["others_ms"]) == (None, None)
-    store, kept = RunStore(tmp_path), record(frame=odd)
+    store, kept = RunStore(UserDatabase(tmp_path)), record(frame=odd)
     store.keep(kept)
     store.label(kept.id, name="odd")
     (summary,) = store.summaries()
@@ -336,10 +252,9 @@ def test_times_at_the_bounds_have_a_finite_ratio() -> None:
 
 
 def test_a_row_with_times_that_cannot_be_has_none_in_the_list(tmp_path: Path) -> None:
-    store, kept = RunStore(tmp_path), record()
+    store, kept = RunStore(UserDatabase(tmp_path)), record()
     store.keep(kept)
-    store.close()
-    with sqlite3.connect(tmp_path / "runs.sqlite") as file:
+    with sqlite3.connect(tmp_path / FILE) as file:
         told = '{"state": "done", "cached_ms": 1e-320, "uncached_ms": 1e15, "speedup": 1e12}'
         file.execute("update runs set summary = ?", [told])
     (summary,) = store.summaries()
@@ -347,7 +262,7 @@ def test_a_row_with_times_that_cannot_be_has_none_in_the_list(tmp_path: Path) ->
 
 
 def test_half_of_a_surrogate_pair_is_the_id_of_no_run(tmp_path: Path) -> None:
-    store, kept = RunStore(tmp_path), record()
+    store, kept = RunStore(UserDatabase(tmp_path)), record()
     store.keep(kept)
     assert store.delete(["\ud800"]) == 0
     for ask in (lambda: store.find(["\ud800"]), lambda: store.label("\ud800", name="x")):
@@ -356,41 +271,14 @@ def test_half_of_a_surrogate_pair_is_the_id_of_no_run(tmp_path: Path) -> None:
     assert store.held()["runs"] == 1
 
 
-LIMITED = """
-import resource, sys
-from pathlib import Path
-from app.studio.history import RunStore
-from engine.base.errors import PromptCacheError
-from tests.app.studio.history.test_kept_runs import record
-store = RunStore(Path(sys.argv[1]))
-store.keep(record())
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-try:
-    store.keep(record(1, prompt="x" * 1_000_000))
-except PromptCacheError as error:
-    print(error)
-print(store.held()["runs"])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no limits on files")
-def test_a_file_that_may_not_grow_is_told_as_that(tmp_path: Path) -> None:
-    asked = [sys.executable, "-c", LIMITED, str(tmp_path)]
-    said, runs = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert "ulimit -f" in said
-    assert "writable" not in said
-    assert runs == "1"
-
-
 def test_a_damaged_row_costs_that_run_alone(tmp_path: Path) -> None:
-    store, runs = RunStore(tmp_path), [record(number) for number in range(3)]
+    store, runs = RunStore(UserDatabase(tmp_path)), [record(number) for number in range(3)]
     for one in runs:
         store.keep(one)
-    store.close()
-    with sqlite3.connect(tmp_path / "runs.sqlite") as file:
+    with sqlite3.connect(tmp_path / FILE) as file:
         file.execute("update runs set summary = '{}' where id = ?", [runs[0].id])
         file.execute("update runs set frame = '{\"sides', summary = '7' where id = ?", [runs[1].id])
-    store = RunStore(tmp_path)
+    store = RunStore(UserDatabase(tmp_path))
     told = {one["id"]: one for one in store.summaries()}
     assert told.keys() == {one.id for one in runs}
     assert told[runs[0].id]["state"] == "failed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+from app.studio.database import UserDatabase
 from app.studio.history import RunStore
 from app.studio.history.runner import NOT_KEPT, RunRequest, Runs
 from app.studio.runs.settings import PageSettings
@@ -28,7 +29,7 @@ def run(engine: PlayedEngine, kept: RunStore) -> Any:
 
 
 def test_a_run_is_kept_with_its_documents(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
+    store = RunStore(UserDatabase(tmp_path))
     frame = run(PlayedEngine(), store)
     (summary,) = store.summaries()
     assert (summary["schema"], summary["state"], summary["cached_ms"]) == ("s", "done", 30.0)
@@ -44,7 +45,7 @@ def test_a_run_is_kept_with_what_the_files_of_its_schema_said(tmp_path: Path) ->
     source, engine, store = (
         '<schema name="s"><module name="m" src="m.txt"/></schema>',
         PlayedEngine(),
-        RunStore(tmp_path),
+        RunStore(UserDatabase(tmp_path)),
     )
     (tmp_path / "m.txt").write_text("The sky is blue.")
     engine.tree = parse_schema(source, base=tmp_path).tree
@@ -56,7 +57,7 @@ def test_a_run_is_kept_with_what_the_files_of_its_schema_said(tmp_path: Path) ->
 
 
 def test_a_run_without_a_first_token_leaves_nothing(tmp_path: Path) -> None:
-    store = RunStore(tmp_path)
+    store = RunStore(UserDatabase(tmp_path))
     assert run(PlayedEngine(fault=PromptCacheError("No.")), store)["state"] == "failed"
     assert store.summaries() == []
 
@@ -69,6 +70,6 @@ class FullStore(RunStore):
 
 
 def test_a_full_disk_is_a_warning_of_the_run(tmp_path: Path) -> None:
-    frame = run(PlayedEngine(), FullStore(tmp_path))
+    frame = run(PlayedEngine(), FullStore(UserDatabase(tmp_path)))
     assert frame["state"] == "done"
     assert frame["warnings"] == [f"{NOT_KEPT} The disk is full."]

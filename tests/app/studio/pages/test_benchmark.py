@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.models import model_fit
+from app.studio.database import UserDatabase
 from app.studio.pages import benchmark, sweep_chart
 from app.studio.pages.sweep_history import KEPT, Measurements
 from app.studio.sweeps.measuring import Sweeping
@@ -140,28 +141,24 @@ def report(engine: Engine) -> dict[str, Any]:
     return Sweeping(engine.model, sweep, lambda *_: None).run()
 
 
-def test_the_oldest_reports_go_and_foreign_files_stay(tmp_path: Path, report: dict[str, Any]) -> None:
-    kept = Measurements(tmp_path / "benchmarks")
+def test_the_oldest_reports_go(tmp_path: Path, report: dict[str, Any]) -> None:
+    kept = Measurements(UserDatabase(tmp_path))
     assert kept.listed() == []
     names = [kept.keep(report) for _ in range(3)]
     assert len(set(names)) == 3, "of one second"
-    foreign = tmp_path / "benchmarks" / "thesis.json"
-    foreign.write_text("years of work")
-    broken = tmp_path / "benchmarks" / "20200101T000000-cached.json"
-    broken.write_text('{"sweep": 3}')
-    assert {one["name"] for one in kept.listed()} == set(names)
+    assert [one["name"] for one in kept.listed()] == names[::-1]
     assert kept.pace(report["model"]["name"]) == pytest.approx(report["units"] / report["seconds"])
     assert kept.pace("another") is None
     for _ in range(KEPT):
         kept.keep(report)
     assert len(kept.listed()) == KEPT
-    assert not broken.exists()
-    assert foreign.read_text() == "years of work"
-    for name in ("../workspace", "thesis", "20200101T000000-cached/../../x"):
-        with pytest.raises(PromptCacheError, match="no longer exists"):
-            kept.report(name)
-        kept.remove(name)
-    assert foreign.exists()
+    with pytest.raises(PromptCacheError, match="no longer exists"):
+        kept.report("gone")
+    last = kept.listed()[-1]["name"]
+    assert kept.report(last) == report
+    kept.remove(last)
+    kept.remove("half \ud83d")
+    assert len(kept.listed()) == KEPT - 1
 
 
 def test_the_chart_has_a_line_to_each_way_with_its_range_and_the_floor(report: dict[str, Any]) -> None:

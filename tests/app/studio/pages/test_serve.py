@@ -12,7 +12,7 @@ import pytest
 from app.server.core.metrics import Figures
 from app.server.core.usage import Usage
 from app.server.http.access import name_of
-from app.studio.documents.drafts import Drafts
+from app.studio.database import UserDatabase
 from app.studio.documents.folder import Folder
 from app.studio.documents.samples import Library
 from app.studio.model.api import Api, Offer
@@ -30,7 +30,7 @@ class Serving:
 
     def __init__(self, folder: Path, offer: Offer) -> None:
         self.api = Api(offer)
-        parts = Parts.of(Opening(patience=0), Drafts(folder), Library(Folder(None)), self.api)
+        parts = Parts.of(Opening(patience=0), UserDatabase(folder), Library(Folder(None)), self.api)
         self._asked = by_name([ServePage(parts)])
 
     def ask(self, question: str, **request: object) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.studio.database import UserDatabase
 from app.studio.documents.recent import MOST, Recent
 from tests.app.studio.asked import Asked
 
@@ -134,16 +135,17 @@ def test_what_was_used_is_listed_with_what_is_gone(asked: Asked, documents: Path
     assert f"--schemas {documents}" in elsewhere[2]["missing"]
 
 
-def test_the_list_of_recent_documents_is_bounded_and_damage_is_nothing(tmp_path: Path) -> None:
-    recent = Recent(tmp_path / "recent.json")
+def test_the_list_of_recent_documents_is_bounded(tmp_path: Path) -> None:
+    recent = Recent(UserDatabase(tmp_path))
     for number in range(MOST + 5):
         recent.note(f"file:/x/{number}.pml", f"{number}.pml", "schema")
     recent.note("file:/x/7.pml", "7.pml", "schema")
     found = [one.name for one in recent.documents()]
     assert (len(found), found[0], found.count("7.pml")) == (MOST, "7.pml", 1)
-    for damage in ("[1", "{}", '[{"origin": 1}]', '[{"origin": 1, "name": "", "kind": "", "used": ""}]', "5"):
-        (tmp_path / "recent.json").write_text(damage)
-        assert recent.documents() == []
+    (tmp_path / "data").write_text("no folder")
+    broken = Recent(UserDatabase(tmp_path / "data"))
+    broken.note("file:/x/1.pml", "1.pml", "schema")
+    assert broken.documents() == []
 
 
 def test_a_file_keeps_its_place_in_the_list_under_another_name(asked: Asked, documents: Path) -> None:
