@@ -287,9 +287,3 @@ def test_a_damaged_row_costs_that_run_alone(tmp_path: Path) -> None:
     with pytest.raises(PromptCacheError, match="damaged on the disk"):
         store.find([runs[1].id])
     assert store.delete([runs[1].id]) == 1
-
-
-def test_a_frame_of_an_earlier_version_keeps_its_settings() -> None:
-    told = read_frame({"scope": "scaffold", "repair": "none", "placement": "compact", "state": "failed"})
-    assert told["settings"] == {"scope": "scaffold", "repair": "none", "placement": "compact"}
-    assert told["state"] == "failed"

@@ -173,26 +173,18 @@ def test_nothing_can_be_written_but_everything_is_read(tmp_path: Path) -> None:
 
 
 RUNS = """
-create table texts (digest text primary key, text blob not null);
-create table runs (number integer primary key autoincrement, id text unique not null, name text not null,
-    note text not null, origin text not null, schema_digest text not null, prompt_digest text not null,
-    frame text not null, summary text not null, contained_digest text not null default '',
-    belongs text not null default '', measured text not null default '');
+create table texts (digest, text);
+create table runs (number, id, name, note, origin, schema_digest, prompt_digest, frame, summary,
+    contained_digest, belongs, measured);
 pragma user_version = 3;
 """
 BATCHES = """
-create table texts (digest text primary key, text blob not null);
-create table batches (number integer primary key autoincrement, id text unique not null, name text not null,
-    started text not null, state text not null, fault text not null, about text not null,
-    schema_digest text not null, whole_digest text not null, prompt_digest text not null,
-    rows integer not null, answered integer not null default 0, failed integer not null default 0,
-    judged integer not null default 0, passed integer not null default 0);
-create table rows (batch integer not null, number integer not null, row text not null, result text,
-    ended integer, primary key (batch, number)) without rowid;
+create table texts (digest, text);
+create table batches (number, id, name, started, state, fault, about, schema_digest, whole_digest,
+    prompt_digest, rows, answered, failed, judged, passed);
+create table rows (batch, number, row, result, ended);
 pragma user_version = 1;
 """
-
-
 REPORT = {
     "started": "2026-03-01T10:00:00",
     "ended": "",
@@ -278,6 +270,33 @@ def test_the_first_start_copies_the_older_files_once_and_leaves_them(tmp_path: P
     database.close()
     assert runs.held()["runs"] == 0
     assert Drafts(UserDatabase(tmp_path)).load() != MINE
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from app.studio.database import UserDatabase
+from app.studio.documents.drafts import Drafts
+from app.studio.history import RunStore
+from engine.base.errors import PromptCacheError
+database = UserDatabase(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, -1))
+try:
+    Drafts(database)
+except PromptCacheError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+print(Drafts(database).load().name, RunStore(database).held()["runs"])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits on files")
+def test_older_files_that_have_no_room_are_copied_later(tmp_path: Path) -> None:
+    write_old_files(tmp_path, record(prompt="x" * 1_000_000))
+    asked = [sys.executable, "-c", FULL, str(tmp_path)]
+    told, then = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "ulimit -f" in told
+    assert then == "mine 1"
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ class UserDatabase:
             try:
                 db = self._connection()
             except (sqlite3.Error, OSError) as error:
+                if _code(error) == sqlite3.SQLITE_BUSY:
+                    raise
                 with closing(self._read_only(error)) as db:
                     yield db
                 return
@@ -170,7 +172,9 @@ class UserDatabase:
         first = not any(self.folder.glob(f"{FILE}.damaged-*"))
         with _transaction(db):
             if apply_migrations(db, str(self.path)) and first:
-                self.notes += copy_old_files(db, self.folder)
+                for note in copy_old_files(db, self.folder):
+                    self.notes.append(note)
+                    logger.warning("%s", note)
             if self._damaged is not None:
                 copy_readable(db, self._damaged)
         self._damaged = None

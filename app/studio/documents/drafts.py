@@ -27,8 +27,7 @@ class Workspace:
 
     Attributes:
         name: the workspace's name on the page.
-        origin: the schema's source: ``sample:NAME``, ``file:PATH``, ``browser:NAME``, or "". Old drafts store
-            only a file's name.
+        origin: the schema's source: ``sample:NAME``, ``file:PATH``, ``browser:NAME``, or "".
         settings: the run settings as the page sent them.
         prompt_origin: the prompt's source in the same form.
         files: the stamps of the files that ``schema`` and ``prompt`` were read from or written to.
