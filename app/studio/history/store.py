@@ -110,7 +110,7 @@ class RunStore:
             row = _measured(db, of)
             return None if row is None else read_frame(_read(row["frame"]))
 
-    def bring(self, records: Sequence[Record]) -> int:
+    def import_runs(self, records: Sequence[Record]) -> int:
         """Imports runs, all or none; existing runs are left unchanged.
 
         Returns:
@@ -152,7 +152,7 @@ class RunStore:
             raise PromptCacheError(_GONE)
         return [record for record in records if record is not None]
 
-    def holding(self, words: Sequence[str]) -> list[str]:
+    def search(self, words: Sequence[str]) -> list[str]:
         """Returns the ids of runs whose documents or answers contain all words, in any case."""
         needles = [word.lower() for word in words if word]
         with self._database.reading() as db:
