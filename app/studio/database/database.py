@@ -8,7 +8,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,12 +87,11 @@ class UserDatabase:
         with self._lock, self._in_words(), _transaction(self._connection()) as db:
             yield db
 
-    @contextmanager
-    def changing_or_logging(self) -> Iterator[Database]:
-        """Like `changing`, but a failed write is only logged."""
+    def change_or_log(self, change: Callable[[Database], object]) -> None:
+        """Calls a function with the database in a transaction; a failed write is only logged."""
         try:
             with self.changing() as db:
-                yield db
+                change(db)
         except (PromptCacheError, UnicodeEncodeError) as error:
             logger.warning("%s", error)
 
