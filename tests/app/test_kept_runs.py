@@ -251,16 +251,6 @@ def test_times_at_the_bounds_have_a_finite_ratio() -> None:
     assert "least_speedup" not in read_frame(frame(comparison=extremes))["comparison"]
 
 
-def test_a_row_with_times_that_cannot_be_has_none_in_the_list(tmp_path: Path) -> None:
-    store, kept = RunStore(UserDatabase(tmp_path)), record()
-    store.keep(kept)
-    with sqlite3.connect(tmp_path / FILE) as file:
-        told = '{"state": "done", "cached_ms": 1e-320, "uncached_ms": 1e15, "speedup": 1e12}'
-        file.execute("update runs set summary = ?", [told])
-    (summary,) = store.summaries()
-    assert [summary["cached_ms"], summary["uncached_ms"], summary["speedup"]] == [None] * 3
-
-
 def test_half_of_a_surrogate_pair_is_the_id_of_no_run(tmp_path: Path) -> None:
     store, kept = RunStore(UserDatabase(tmp_path)), record()
     store.keep(kept)

@@ -26,7 +26,7 @@ from app.studio.database.texts import (
     used_bytes,
 )
 from app.studio.history.frames import as_mapping, read_frame
-from app.studio.history.record import Record, RunSummary, read_summary, require_label
+from app.studio.history.record import Record, RunSummary, read_summaries, require_label
 from app.studio.runs.run_frame import Belongs, ReuseFrame, RunFrame
 from engine.base.errors import PromptCacheError
 
@@ -137,7 +137,7 @@ class RunStore:
         """Returns all runs, newest first."""
         with self._database.reading() as db:
             rows = db.table("runs").rows_where(select="id, name, note, summary", order_by="rowid desc")
-            runs = [read_summary(_read(row["summary"]), row["id"], row["name"], row["note"]) for row in rows]
+            runs = read_summaries(rows)
         return sorted(runs, key=lambda run: _moment(run["started"]), reverse=True)
 
     def find(self, ids: Sequence[str]) -> list[Record]:
