@@ -17,7 +17,7 @@ import pytest
 
 from app.models.model_choice import ModelChoice
 from app.studio.batches import BatchStore
-from app.studio.batches.record import about, result_json, row_json
+from app.studio.batches.record import result_json
 from app.studio.database import FILE, UserDatabase
 from app.studio.documents.drafts import Drafts, Workspace
 from app.studio.documents.recent import Recent
@@ -79,15 +79,14 @@ def test_damaged_runs_cost_no_draft_and_one_question(tmp_path: Path) -> None:
     drafts.save(MINE, base=0)
     drafts.shelve(Workspace("earlier", "<schema/>", "<prompt/>"))
     Recent(first).note("sample:travel", "Travel", "both")
+    first.close()
+    pages = (tmp_path / FILE).stat().st_size // 4096
     for number in range(50):
         runs.keep(record(number))
     RunStore(second).keep(record(50))
     for one in (first, second):
         one.close()
-    with closing(sqlite3.connect(tmp_path / FILE)) as file:
-        (root,) = file.execute("select rootpage from sqlite_master where name = 'runs'").fetchone()
-        pages = {row[0] for row in file.execute("select pageno from dbstat where name = 'runs'")}
-    damage(tmp_path / FILE, max(root, min(pages - {root})))
+    damage(tmp_path / FILE, pages)
     assert "It was renamed to" in runs.held()["warnings"][0]
     runs.keep(record(60))
     RunStore(second).keep(record(61))
@@ -172,19 +171,21 @@ def test_nothing_can_be_written_but_everything_is_read(tmp_path: Path) -> None:
     assert kept.schema == "s"
 
 
-RUNS = """
-create table texts (digest, text);
-create table runs (number, id, name, note, origin, schema_digest, prompt_digest, frame, summary,
-    contained_digest, belongs, measured);
-pragma user_version = 3;
-"""
-BATCHES = """
-create table texts (digest, text);
-create table batches (number, id, name, started, state, fault, about, schema_digest, whole_digest,
-    prompt_digest, rows, answered, failed, judged, passed);
-create table rows (batch, number, row, result, ended);
-pragma user_version = 1;
-"""
+OLD = {
+    "runs.sqlite": """
+        create table texts as select * from made.texts;
+        create table runs as select 4 as number, id, name, note, origin, schema_digest, prompt_digest, frame,
+            summary, '' as contained_digest, belongs, measured from made.runs;
+        pragma user_version = 3;
+    """,
+    "batches.sqlite": """
+        create table texts as select * from made.texts;
+        create table batches as select 7 as number, id, name, started, state, fault, about, schema_digest,
+            whole_digest, prompt_digest, rows, answered, failed, judged, passed from made.batches;
+        create table rows as select 7 as batch, number, row, result, ended from made.batch_rows;
+        pragma user_version = 1;
+    """,
+}
 REPORT = {
     "started": "2026-03-01T10:00:00",
     "ended": "",
@@ -198,27 +199,16 @@ REPORT = {
 
 def write_old_files(folder: Path, run: Record) -> None:
     """Writes what the version with a file for each kind of data stored."""
-    texts = [("s", run.schema), ("p", run.prompt), ("", "")]
-    made = batch(name="first")
-    for name, script in (("runs.sqlite", RUNS), ("batches.sqlite", BATCHES)):
-        with closing(sqlite3.connect(folder / name)) as file, file:
+    database = UserDatabase(folder / "made")
+    RunStore(database).keep(run)
+    batches = BatchStore(database)
+    batches.begin(batch(name="first"))
+    batches.add("k", [(1, 0, result())])
+    batches.end("k", "done")
+    for name, script in OLD.items():
+        with closing(sqlite3.connect(folder / name)) as file:
+            file.execute("attach ? as made", [str(database.path)])
             file.executescript(script)
-            rows = [(digest, text.encode("utf-8", "surrogatepass")) for digest, text in texts]
-            file.executemany("insert into texts values (?, ?)", rows)
-            if name == "runs.sqlite":
-                told = json.dumps(dict(run.frame)), json.dumps(run.summary())
-                file.execute(
-                    "insert into runs values (4, ?, 'mine', '', '', 's', 'p', ?, ?, '', 'of', 'then')",
-                    [run.id, *told],
-                )
-            else:
-                file.execute(
-                    "insert into batches values (7, 'k', 'first', ?, ?, '', ?, 's', '', 'p', 3, 1, 0, 1, 1)",
-                    [made.started, "done", about(made)],
-                )
-                for number, row in enumerate(made.plan.rows):
-                    ended = (result_json(result()), 0) if number == 1 else (None, None)
-                    file.execute("insert into rows values (7, ?, ?, ?, ?)", [number, row_json(row), *ended])
     (folder / "shelf").mkdir()
     for key in "ba":
         version = {**asdict(MINE), "name": key}
@@ -244,7 +234,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_first_start_copies_the_older_files_once_and_leaves_them(tmp_path: Path) -> None:
-    run = record()
+    run = record(name="mine")
     write_old_files(tmp_path, run)
     before, database = contents(tmp_path), UserDatabase(tmp_path)
     drafts, runs, batches = Drafts(database), RunStore(database), BatchStore(database)
@@ -310,8 +300,7 @@ def test_older_files_that_have_no_room_are_copied_later(tmp_path: Path) -> None:
     ],
 )
 def test_an_older_file_that_cannot_be_copied_is_named(tmp_path: Path, name: str, spoil: Any) -> None:
-    run = record()
-    write_old_files(tmp_path, run)
+    write_old_files(tmp_path, record())
     spoil(tmp_path / name)
     before, database = contents(tmp_path), UserDatabase(tmp_path)
     store = RunStore(database)
