@@ -214,7 +214,8 @@ def _shelve(db: Database, workspace: Workspace) -> str:
     if latest is not None and latest.same_text(workspace):
         return key
     versions = db.table("workspaces")
-    number = versions.insert({"workspace": json.dumps(asdict(workspace))}).last_pk
+    number = versions.insert({"workspace": json.dumps(asdict(workspace))}).last_rowid
+    assert number is not None
     versions.delete_where("number between 1 and ?", [number - SHELF_SIZE])
     return str(number)
 
