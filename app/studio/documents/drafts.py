@@ -73,7 +73,7 @@ class Drafts:
 
     def __init__(self, database: UserDatabase) -> None:
         self._database = database
-        with database.reading():  # else the first draft would be lost
+        with database.reading():  # a studio that cannot store drafts does not start
             pass
 
     def load(self) -> Workspace | None:
