@@ -102,14 +102,11 @@ class BatchStore:
             PromptCacheError: the batch cannot be written, is too large, or its key is in use.
         """
         whole = contained(batch.plan.schema)
-        rows = [
-            {"batch": batch.key, "number": number, "row": row_json(row)}
-            for number, row in enumerate(batch.plan.rows)
-        ]
+        rows = [row_json(row) for row in batch.plan.rows]
         with self._database.changing() as db:
             if _find(db, batch.key) is not None:
                 raise PromptCacheError(_TAKEN)
-            made = {
+            made: dict[str, object] = {
                 "id": batch.key,
                 "name": plain(batch.name),
                 "started": batch.started,
@@ -120,11 +117,13 @@ class BatchStore:
                 "whole_digest": put_text(db, whole),
                 "rows": len(rows),
                 **dict.fromkeys(("answered", "failed", "judged", "passed"), 0),
-                "bytes": sum(len(row["row"]) for row in rows),
+                "bytes": sum(map(len, rows)),
                 "about": about(batch),
             }
             db.table("batches").insert(made)
-            db.table("batch_rows").insert_all(rows)
+            db.table("batch_rows").insert_all(
+                {"batch": batch.key, "number": number, "row": row} for number, row in enumerate(rows)
+            )
             self._make_room(db, batch.key)
 
     def add(self, key: str, results: Sequence[tuple[int, int, RowResult]]) -> None:
