@@ -16,20 +16,13 @@ from typing import Any
 
 import pytest
 
+from engine.inference.sampler import Sampler
 from tests.app.conftest import PROMPT, SCHEMA
 
 pytestmark = pytest.mark.usefixtures("place")
 
 ROOT = Path(__file__).resolve().parents[4]
-SIDE = {
-    "text",
-    "token_ids",
-    "ttft_ms",
-    "tpot_ms",
-    "timeline_ms",
-    "tokens",
-    "segments",
-}
+SIDE = {"text", "token_ids", "ttft_ms", "tpot_ms", "timeline_ms", "tokens", "segments"}
 
 
 @pytest.fixture
@@ -217,12 +210,13 @@ def test_turns_that_are_not_stored_are_computed_with_the_new_text(
     assert stored["prompt"] == report["cached"]["tokens"]["prompt"]
 
 
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_segments_outlive_the_process_which_opens_no_connection(
-    run_pml: Callable[..., SimpleNamespace],
+    run_pml: Callable[..., SimpleNamespace], apart: bool
 ) -> None:
     words = ("--max-new-tokens", "6", "--reuse", "off", "--json")
     command = ["run", "prompt.pml", "--schema", "trip.pml", *words]
-    first, second = in_a_process(*command), run_pml(*command)
+    first, second = (in_a_process if apart else run_pml)(*command), run_pml(*command)
     assert (first.status, second.status) == (0, 0), first.err + second.err
     before, after = json.loads(first.out), json.loads(second.out)
     assert {use["outcome"] for use in before["cached"]["segments"]} == {"miss"}
@@ -232,33 +226,22 @@ def test_segments_outlive_the_process_which_opens_no_connection(
     assert after["kl_first_token"] == pytest.approx(before["kl_first_token"], abs=1e-6)
 
 
-WRITES_ON = """
-import signal, time
-from app.cli import main
-from engine.inference.sampler import Sampler
+def test_ctrl_c_ends_a_run_with_status_130(
+    run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose = Sampler.choose
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background ignores it
-choose = Sampler.choose
-Sampler.choose = lambda self, logits: (time.sleep(0.05), choose(self, logits), 65)[-1]
-main(["run", "prompt.pml", "--schema", "trip.pml", "--mode", "uncached", "--max-new-tokens", "30000"])
-"""
+    def interrupted(sampler: Sampler, logits: Any) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return choose(sampler, logits)
 
-
-def test_ctrl_c_ends_a_run_with_status_130(place: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-u", "-c", WRITES_ON],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert "first token after" in process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        assert (process.wait(60), process.stderr.read().strip()) == (130, "pml: interrupted")
+    monkeypatch.setattr(Sampler, "choose", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process ignores it
+    try:
+        found = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--mode", "uncached")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (found.status, found.err.strip()) == (130, "pml: interrupted")
 
 
 def test_encode_leaves_alone_what_is_stored(run_pml: Callable[..., SimpleNamespace], place: Path) -> None:
