@@ -21,6 +21,7 @@ from app.server.http import access, protocol
 from engine.batch.loop import BatchLoop
 from tests.app.server.raw import connect, eventually, hang_up, request
 from tests.app.server.served import LONG, Served, served
+from tests.drawing import draws
 
 STREAMS = ("/v1/chat/completions", "/v1/completions", "/v1/messages")
 
@@ -68,14 +69,14 @@ def idle(server: Served) -> bool:
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_hundred_clients_that_vanish_leave_nothing(alone: Served) -> None:
+def test_clients_that_vanish_leave_nothing(alone: Served) -> None:
     chance = random.Random(7)
     for path in STREAMS:  # what is made once is there
         httpx.post(alone.url + path, json=body(alone, path, stream=True, max_tokens=1), timeout=60)
     eventually(lambda: idle(alone), "the server comes to rest")
     gc.collect()
     before, held = threading.active_count(), alone.engine.memory_tier.held
-    for number in range(100):
+    for number in range(draws(100)):
         path, stream = chance.choice(STREAMS), chance.random() < 0.6
         line = connect(alone.url)
         line.sendall(request(path, body(alone, path, stream=stream, number=number)))
@@ -136,16 +137,13 @@ def test_who_reads_nothing_holds_up_nobody_and_is_given_up(
 ) -> None:
     monkeypatch.setattr(protocol, "STALLED_SECONDS", 0.3)
     sent = "x" * 200
-    monkeypatch.setattr(
-        "app.server.openai.chat.secrets.token_hex", lambda _: sent * 100
-    )  # fills every buffer soon
+    # Fills every buffer soon.
+    monkeypatch.setattr("app.server.openai.chat.secrets.token_hex", lambda _: sent * 100)
     line = connect(alone.url, window=4096)
     line.sendall(request("/v1/chat/completions", body(alone, "/v1/chat/completions", stream=True)))
     eventually(lambda: alone.service.inside > 0, "it is taken in")
-    started = time.monotonic()
     asked = body(alone, "/v1/completions", stream=False, max_tokens=4)
     assert httpx.post(f"{alone.url}/v1/completions", json=asked, timeout=30).status_code == 200
-    assert time.monotonic() - started < 10
     eventually(lambda: idle(alone), "a reader that takes nothing loses its place", 30)
     hang_up(line, rudely=True)
 

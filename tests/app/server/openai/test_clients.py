@@ -15,7 +15,7 @@ from engine.checkpoint.synthetic import byte_tokenizer
 from engine.inference.run_settings import RunSettings
 from engine.inference.sampler import Sampler
 from engine.model.model import Model
-from tests.app.server.served import LONG, Served, served
+from tests.app.server.served import Served, served
 from tests.engine.tiny import tiny_network
 
 CONVERSATION: list[Any] = [
@@ -87,30 +87,6 @@ def test_asyncio_clients_answer_side_by_side(server: Served) -> None:
     for number, made in enumerate(asyncio.run(ask())):
         turn = Message("user", (Block(f"Number {number}"),))
         assert made.choices[0].message.content == plain(server, [turn], max_new_tokens=4).text
-
-
-def test_the_same_request_reads_all_but_the_last_tokens(server: Served) -> None:
-    client = server.openai()
-    said = {"role": "user", "content": f"What nobody has said before. {LONG}"}
-    asked: dict[str, Any] = {"model": server.model, "messages": [said]}
-    first, second = (client.chat.completions.create(**asked, max_tokens=2, temperature=0) for _ in range(2))
-    assert first.usage.prompt_tokens_details.cached_tokens == 0
-    read = second.usage.prompt_tokens_details.cached_tokens
-    assert read >= second.usage.prompt_tokens - 64
-    assert first.choices[0].message.content == second.choices[0].message.content
-
-
-def test_a_text_is_continued(server: Served) -> None:
-    client = server.openai()
-    made = client.completions.create(model=server.model, prompt="Once upon", max_tokens=6, temperature=0)
-    chunks = [
-        *client.completions.create(
-            model=server.model, prompt="Once upon", max_tokens=6, temperature=0, stream=True
-        )
-    ]
-    assert made.choices[0].text == "".join(chunk.choices[0].text for chunk in chunks)
-    assert made.usage is not None
-    assert made.usage.completion_tokens <= 6
 
 
 def test_models_are_listed_and_described(server: Served) -> None:

@@ -221,19 +221,8 @@ def test_the_studio_serves_by_the_options_of_serve(
     monkeypatch.setenv("PML_OPERATOR_KEYS", "ops, more")
     (tmp_path / "keys").write_text("third\n\nops\n")
     operators = ("--operator-keys-file", tmp_path / "keys")
-    limits = [
-        "--parallel",
-        "3",
-        "--waiting",
-        "0",
-        "--max-new-tokens",
-        "7",
-        "--body",
-        "1MB",
-        "--strict-ttl",
-        "--min-cache-tokens",
-        "9",
-    ]
+    limits = ("--parallel", "3", "--waiting", "0", "--max-new-tokens", "7", "--body", "1MB")
+    limits = (*limits, "--strict-ttl", "--min-cache-tokens", "9")
     result = run_pml(
         *(*command, *words, *limits, *operators, "--origin", "http://a.example"),
         *("--reuse", "auto", "--max-kl", "0.1"),
