@@ -16,10 +16,11 @@ from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
 
 from engine.pml.edit.formatter import format_source
+from tests.drawing import EVERY
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-EDITORS = ("visual-studio-code", "neovim@v0.11", "emacs")
+EDITORS = ("visual-studio-code", "neovim@v0.11", "emacs") if EVERY else ("neovim@v0.11",)
 SCHEMA = """<schema name="reise">
   <module name="plan">🗼 東京 für <param name="tage" len="5"/>.
     <union><module name="tokyo">🗼</module><module name="rome">Rom.</module></union>
@@ -361,10 +362,9 @@ def conversation(messages: list[str], *options: str) -> subprocess.CompletedProc
     return subprocess.run(command, input=said.encode(), capture_output=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("goodbye", [True, False])
-async def test_it_ends_with_its_editor(goodbye: bool) -> None:
-    done = conversation([INITIALIZE, *(GOODBYE if goodbye else ())], "--stdio")
-    assert done.returncode == (0 if goodbye else 1)
+async def test_it_ends_with_an_editor_that_says_no_goodbye() -> None:
+    done = conversation([INITIALIZE], "--stdio")
+    assert done.returncode == 1
     assert b'"positionEncoding": "utf-16"' in done.stdout
     assert done.stderr == b""
 

@@ -75,9 +75,9 @@ def test_base_urls_are_told_where_the_beginning_is_wrong(server: Served) -> None
                 server.openai(base_url=base).chat.completions.create(model=server.model, messages=said)
             error = ours.value
         else:
+            messages = server.anthropic(base_url=base).messages
             with pytest.raises(anthropic.NotFoundError) as theirs:
-                client_ = server.anthropic(base_url=base)
-                client_.messages.create(model=server.model, messages=said, max_tokens=1)
+                messages.create(model=server.model, messages=said, max_tokens=1)
             error = theirs.value
         assert "OpenAI's clients ends in /v1, and that of Anthropic's clients does not" in str(error)
     assert "base URL" not in server.http.post("/V1/messages").text

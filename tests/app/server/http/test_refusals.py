@@ -236,6 +236,9 @@ def test_a_body_that_is_too_large_is_refused_unread(server: Served) -> None:
 def test_requests_beyond_the_queue_are_refused_and_the_others_answered(tmp_path: Path) -> None:
     may_end = threading.Event()
 
+    def held(_: Any) -> None:
+        may_end.wait(60)
+
     async def ask(server: Served) -> list[httpx.Response]:
         async with httpx.AsyncClient(timeout=120) as client:
             body = {"model": server.model, "messages": HELLO, "max_tokens": 3}
@@ -249,7 +252,7 @@ def test_requests_beyond_the_queue_are_refused_and_the_others_answered(tmp_path:
     with served(tmp_path, limits=Limits(parallel=2, waiting=10)) as server:
         answerer = server.engine.answerer
         assert isinstance(answerer, BatchLoop)
-        answerer.watcher = lambda _: None if may_end.wait(60) else None
+        answerer.watcher = held
         found = asyncio.run(ask(server))
         assert sorted(one.status_code for one in found) == [200] * 12 + [429] * 28
         assert {one.headers.get("retry-after") for one in found if one.status_code == 429} == {"1"}

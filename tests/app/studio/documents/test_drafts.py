@@ -23,10 +23,6 @@ def drafts(tmp_path: Path) -> Drafts:
     return Drafts(tmp_path / "drafts")
 
 
-def test_the_first_start_has_no_draft(drafts: Drafts) -> None:
-    assert drafts.load() is None
-
-
 def test_a_draft_survives_a_restart(drafts: Drafts, tmp_path: Path) -> None:
     kept = drafts.save(workspace("é 😀", settings={"seed": 3}), base=0)
     assert Drafts(tmp_path / "drafts").load() == kept
@@ -123,11 +119,6 @@ def test_a_folder_on_a_disk_that_is_not_connected_is_a_sentence(tmp_path: Path) 
     (tmp_path / "share").symlink_to(tmp_path / "disk")
     with pytest.raises(PromptCacheError, match=r"share' is a link to .*disk', which does not exist"):
         Drafts(tmp_path / "share" / "drafts")
-
-
-def test_the_file_is_plain_json(drafts: Drafts, tmp_path: Path) -> None:
-    drafts.save(workspace("one"), base=0)
-    assert json.loads((tmp_path / "drafts" / "workspace.json").read_text())["revision"] == 1
 
 
 def test_a_draft_that_cannot_be_read_is_left_where_it_is(

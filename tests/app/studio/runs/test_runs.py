@@ -415,7 +415,7 @@ def test_a_run_whose_turn_has_come_waits_no_longer_though_nothing_has_come_of_it
 def test_two_runs_share_the_machine_and_each_has_its_own_answer(engine: Engine) -> None:
     """As two tabs do: a short run is over while a long one that was begun before goes on."""
     runs = Runs(Jobs())
-    requests = [asked(engine, "long", 200), asked(engine, "short", 3)]
+    requests = [asked(engine, "long", 80), asked(engine, "short", 3)]
     with engine.computing.step():
         long, short = jobs = [runs.start(one) for one in requests]
     assert list(follow(short))[-1]["over"]

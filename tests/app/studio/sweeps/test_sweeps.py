@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -137,13 +139,16 @@ def test_a_table_has_a_row_to_each_way_at_each_point(model: Model) -> None:
     assert rows[1]["prefill_ms"]
 
 
-def test_a_longer_sweep_is_said_to_take_longer(model: Model) -> None:
+def test_a_longer_sweep_is_said_to_take_longer(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     assert total(width(model), Sweep("cached", (12, 48))) > total(width(model), Sweep("cached", (12, 24)))
     assert total(width(model), Sweep("cached", repeats=4)) > 1.5 * total(
         width(model), Sweep("cached", repeats=2)
     )
     assert pace(model) > 0
-    known = shapes()
+    known, ticks = shapes(), itertools.count()
+    monkeypatch.setattr("app.studio.sweeps.measuring._SIDE", 64)
+    clock = SimpleNamespace(perf_counter=lambda: float(next(ticks)))
+    monkeypatch.setattr("app.studio.sweeps.measuring.time", clock)
     assert pace_of_shape(known["llama2-7b"]) < pace_of_shape(known["llama-100m"])
 
 
