@@ -22,11 +22,12 @@ a,tokyo,3 days,Where should I eat?,ramen
 b,rome,"a week, two",What is there?,
 """
 
-Batch = Callable[..., SimpleNamespace]
+Pml = Callable[..., SimpleNamespace]
+Batch = Pml
 
 
 @pytest.fixture
-def batch(run_pml: Callable[..., SimpleNamespace]) -> Batch:
+def batch(run_pml: Pml) -> Batch:
     """Answers rows, each with two tokens and from segments only; `lines` are those of the output."""
 
     def call(rows: str | bytes, *options: str, name: str = "rows.csv") -> SimpleNamespace:
@@ -49,9 +50,7 @@ def faults(lines: list[dict[str, Any]]) -> dict[Any, str]:
     return {line["id"]: line["error"]["message"] for line in lines if "error" in line}
 
 
-def test_each_row_gets_the_answer_of_its_prompt(
-    batch: Batch, run_pml: Callable[..., SimpleNamespace]
-) -> None:
+def test_each_row_gets_the_answer_of_its_prompt(batch: Batch, run_pml: Pml) -> None:
     result = batch(CSV)
     assert result.status == 0, result.err
     assert ids(result.lines) == ["a", "b"]
@@ -168,11 +167,10 @@ def test_a_name_that_could_be_several_is_refused_with_what_to_write(batch: Batch
         CSV.encode("utf-8-sig"),
         CSV.replace(",", ";").replace('"a week; two"', '"a week, two"').encode(),
         CSV.replace('"a week, two"', "a week; two").replace(",", "\t").encode(),
-        CSV.replace("\n", "\r\n").encode(),
-        CSV.replace("id,picks", "ID,Picks").encode(),
+        CSV.replace("id,picks", "ID,Picks").replace("\n", "\r\n").encode(),
         CSV.replace("_expected", "_expected,,").encode() + b",,,,,,\n\n",
     ],
-    ids=["mark", "semicolons", "tabs", "windows", "capitals", "blank"],
+    ids=["mark", "semicolons", "tabs", "windows and capitals", "blank"],
 )
 def test_what_spreadsheets_write_is_read(rows: bytes, batch: Batch) -> None:
     result = batch(rows)
@@ -221,7 +219,7 @@ def test_a_file_that_is_no_batch_is_refused_before_a_model_loads(
     assert words in result.err
 
 
-def test_paths_that_cannot_be_used(batch: Batch, run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_paths_that_cannot_be_used(batch: Batch, run_pml: Pml) -> None:
     words = ("--schema", "trip.pml", "--model", "no/such/model/anywhere")
     missing = run_pml("run", "--batch", "nothing.csv", *words)
     assert missing.status == 2
@@ -254,9 +252,7 @@ def test_paths_that_cannot_be_used(batch: Batch, run_pml: Callable[..., SimpleNa
         (["--batch", "rows.csv", "--server", "http://127.0.0.1:7860"], "a batch is computed here"),
     ],
 )
-def test_what_does_not_go_together(
-    words: list[str], told: str, run_pml: Callable[..., SimpleNamespace]
-) -> None:
+def test_what_does_not_go_together(words: list[str], told: str, run_pml: Pml) -> None:
     result = run_pml("run", *words, "--schema", "trip.pml")
     assert (result.status, result.out) == (2, "")
     assert told in result.err
@@ -286,9 +282,6 @@ def test_a_run_goes_on_where_another_stopped(batch: Batch) -> None:
     ("rows", "options", "words"),
     [
         (CSV, ("--max-new-tokens", "3"), "another model, another schema or other settings"),
-        (CSV, ("--mode", "both"), "another model, another schema or other settings"),
-        (CSV.replace("there?", "here?"), (), "has answers to 1 row that has changed since ('b')."),
-        (CSV.replace("b,", "e,"), (), "has answers to 1 row that is gone ('b')."),
         (CSV.replace("?", "!"), (), "to 2 rows that have changed since (the first is 'a')."),
         (
             CSV.replace("b,", "e,").replace("Where", "When"),
@@ -296,7 +289,7 @@ def test_a_run_goes_on_where_another_stopped(batch: Batch) -> None:
             "to 1 row that has changed since ('a') and to 1 row that is gone ('b').",
         ),
     ],
-    ids=["settings", "mode", "changed", "other", "several", "both kinds"],
+    ids=["settings", "several", "both kinds"],
 )
 def test_an_output_of_something_else_is_refused(
     rows: str, options: tuple[str, ...], words: str, batch: Batch
@@ -328,9 +321,7 @@ def test_another_schema_or_model_is_another_run(batch: Batch) -> None:
     assert "another model, another schema" in batch(CSV, "--output", "out.jsonl").err
 
 
-def test_rows_from_standard_input(
-    batch: Batch, run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_from_standard_input(batch: Batch, run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--schema", "trip.pml", "--max-new-tokens", "2", "--mode", "cached")
 
     def piped(*options: str) -> SimpleNamespace:
@@ -383,7 +374,7 @@ def test_what_failed_is_listed_as_the_terminal_says(batch: Batch) -> None:
 
 
 def test_who_names_no_mode_is_told_of_the_faster_one(
-    batch: Batch, run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+    batch: Batch, run_pml: Pml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "--mode" not in batch(CSV).err
     words = ("run", "--batch", "rows.csv", "--schema", "trip.pml", "--max-new-tokens", "1")

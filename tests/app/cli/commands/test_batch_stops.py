@@ -292,7 +292,7 @@ def test_a_file_of_one_line_without_its_end_is_no_output_that_was_cut_off(batch:
     assert Path("out.jsonl").read_text("utf-8") == theirs
 
 
-@pytest.mark.parametrize("left", ["", "{", '{"id": "a", "ke', "\0" * 9, '{"id": "a"\0\0'])
+@pytest.mark.parametrize("left", ["", '{"id": "a", "ke', '{"id": "a"\0\0'])
 def test_what_is_left_of_a_first_line_is_gone_on_from(batch: Batch, left: str) -> None:
     Path("out.jsonl").write_text(left, encoding="utf-8")
     assert batch(CSV, "--output", "out.jsonl").status == 0

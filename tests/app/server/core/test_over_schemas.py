@@ -105,7 +105,7 @@ def plan(server: Served, body: dict[str, Any], **headers: str) -> dict[str, Any]
     return told
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+@pytest.mark.parametrize("dialect", ["openai", pytest.param("anthropic", marks=pytest.mark.long)])
 def test_a_plan_says_what_the_request_then_reads(tmp_path: Path, dialect: str) -> None:
     with served(tmp_path) as server:
         body = {

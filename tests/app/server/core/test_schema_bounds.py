@@ -73,6 +73,7 @@ def test_parameters_are_not_laid_out_beyond_any_window(
     assert (told.status_code, told.json()["error"]["param"]) == (400, "prompt_cache.schema")
 
 
+@pytest.mark.long
 def test_the_example_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[4]
     page = (root / "docs" / "server.md").read_text(encoding="utf-8").split("\n## Schemas\n")[1]

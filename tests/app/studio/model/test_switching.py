@@ -70,7 +70,7 @@ def tokens(studio: Asked) -> int:
     return int(measured["sizes"]["m"]["tokens"])
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_another_model_answers_and_the_former_one_is_given_back(
     studio: Asked, tiny_model: Path, apart: bool
 ) -> None:
@@ -92,7 +92,7 @@ def test_another_model_answers_and_the_former_one_is_given_back(
     assert tokens(studio) == before
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("apart", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_model_that_cannot_be_loaded_leaves_the_former_one(
     studio: Asked, tmp_path: Path, apart: bool
 ) -> None:
@@ -132,6 +132,7 @@ def test_what_the_former_model_computes_ends_or_is_stopped(
     assert stopped == (running == "stop")
 
 
+@pytest.mark.long
 def test_a_run_counts_as_work_of_the_model_that_began_it(studio: Asked, tiny_model: Path) -> None:
     sent = {"key": "run", **TEXTS, "settings": {"max_new_tokens": 3, "temperature": 0}}
     studio.ask("measure_fidelity", sent)
