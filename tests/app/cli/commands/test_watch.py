@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from app.base.watcher import Changes, Watch
-from engine.files.text_files import NoFileError
 from engine.pml import Prompt, Schema, make
 from engine.pml.diagnostics.diagnostic import NOWHERE
 
@@ -122,12 +121,6 @@ def test_a_model_judges_and_encodes_what_is_sound(folder: Path) -> None:
     (folder / "trip.pml").write_text(SCHEMA.replace("</schema>", ""), encoding="utf-8")
     assert "E105" in settled(watch)[0]
     assert encoded == ["trip"]
-
-
-def test_what_is_not_there_cannot_be_watched(tmp_path: Path, run_pml: Callable[..., SimpleNamespace]) -> None:
-    with pytest.raises(NoFileError, match="does not exist"):
-        Watch([tmp_path / "nowhere"])
-    assert run_pml("watch", tmp_path / "nowhere").status == 2
 
 
 def test_a_file_is_told_of_when_two_looks_agree(tmp_path: Path) -> None:

@@ -62,14 +62,6 @@ def test_a_stream_tells_the_same_text_and_usage(server: Served) -> None:
     assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
 
 
-def test_a_stop_sequence_is_told(server: Served) -> None:
-    client = server.anthropic()
-    text = client.messages.create(model=server.model, **ASKED).content[0].text
-    made = client.messages.create(model=server.model, stop_sequences=["@@@@", text[2:4]], **ASKED)
-    assert (made.stop_reason, made.stop_sequence) == ("stop_sequence", text[2:4])
-    assert "".join(block.text for block in made.content) == text.split(text[2:4])[0]
-
-
 def test_what_changes_in_each_request_is_left_out(server: Served) -> None:
     client, usages = server.anthropic(), []
     for number in range(2):

@@ -10,10 +10,10 @@ import httpx
 import openai
 import pytest
 
-from app.server.core.metrics import GONE, Figures, Request
+from app.server.core.metrics import Figures, Request
 from app.server.http.access import Access, name_of
 from engine.base.errors import PromptCacheError
-from tests.app.server.raw import connect, eventually, hang_up, request
+from tests.app.server.raw import eventually
 from tests.app.server.served import LONG, Served, served
 
 KEY = "a key of some length"
@@ -136,18 +136,6 @@ def test_of_all_else_only_what_is_refused_is_listed(keyed: Served, noted: Noted)
         ("/v1/v1/chat/completions", 404),
         ("/v1/completions", 405),
     ]
-
-
-def test_who_goes_away_is_told_so(keyed: Served, noted: Noted) -> None:
-    body = {"model": keyed.model, "messages": [{"role": "user", "content": LONG}], "max_tokens": 1500}
-    for stream in (True, False):
-        line = connect(keyed.url)
-        sent = request("/v1/chat/completions", {**body, "stream": stream})
-        line.sendall(sent.replace(b"\r\n\r\n", f"\r\nx-api-key: {KEY}\r\n\r\n".encode(), 1))
-        eventually(lambda: keyed.service.inside == 1, "it is taken in")
-        hang_up(line, rudely=False)
-        eventually(lambda: keyed.service.inside == 0, "it is let go of")
-    assert [(one.outcome, one.sentence) for one in noted.all()] == [("ended", GONE)] * 2
 
 
 def test_a_stream_that_breaks_off_says_why(

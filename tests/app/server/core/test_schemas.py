@@ -88,13 +88,6 @@ def test_another_text_replaces_it_and_what_is_the_same_keeps_its_segment(client:
     assert other.json()["digest"] != first["digest"]
 
 
-def test_encoding_computes_what_is_missing_before_it_answers(server: Served, client: httpx.Client) -> None:
-    words = f"{LONG}Nobody else says this about {time.time()}."
-    made = put(client, "fresh", named("fresh", words), encode=True).json()
-    keys = [one["key"] for one in made["modules"] if one["key"]]
-    assert server.engine.store.contains(keys) == set(keys)
-
-
 def test_schemas_are_listed_by_name_and_page(client: httpx.Client) -> None:
     given = ["delta", "alpha", "charlie", "bravo", "Ärger", "東京"]
     for name in given:
@@ -393,19 +386,6 @@ def test_of_clients_that_put_one_name_at_once_one_wins_whole(server: Served, cli
     assert kept.text in texts
     leftovers = [one for one in names(server.engine.store.folder / "schemas") if one.endswith(".tmp")]
     assert leftovers == []
-
-
-def test_two_servers_share_their_schemas(tmp_path: Path) -> None:
-    with (
-        served(tmp_path) as one,
-        served(tmp_path) as two,
-        httpx.Client(base_url=one.url) as first,
-        httpx.Client(base_url=two.url) as second,
-    ):
-        put(first, "trip", SCHEMA)
-        assert second.get(f"{PATH}/trip").status_code == 200
-        second.delete(f"{PATH}/trip")
-        assert first.get(f"{PATH}/trip").status_code == 404
 
 
 def test_a_file_that_was_not_written_here_counts_for_nothing(server: Served, client: httpx.Client) -> None:

@@ -9,14 +9,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from app.server.core.metrics import GONE
-from app.server.core.service import Limits
 from app.server.http import access, protocol
 from engine.batch.loop import BatchLoop
 from tests.app.server.raw import connect, eventually, hang_up, request
@@ -116,22 +114,6 @@ def test_who_vanishes_is_cancelled_within_a_step(
     assert sum(one > left + 2 for one in passes) <= 1
 
 
-def test_memory_is_as_before(tmp_path: Path) -> None:
-    """No answer that nobody wants holds what it read, and a prompt that was read before adds nothing."""
-    with served(tmp_path) as server:
-        asked = body(server, "/v1/messages", stream=True)
-        httpx.post(f"{server.url}/v1/messages", json={**asked, "max_tokens": 1}, timeout=60)
-        eventually(lambda: idle(server), "the first one ends")
-        tier = server.engine.memory_tier
-        before = tier.bytes, tier.held
-        for _ in range(10):
-            with connect(server.url) as line:
-                line.sendall(request("/v1/messages", asked))
-                line.recv(1000)
-        eventually(lambda: idle(server), "all are cancelled")
-        assert (tier.bytes, tier.held) == before
-
-
 def test_who_reads_nothing_holds_up_nobody_and_is_given_up(
     alone: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,15 +153,3 @@ def test_idle_connections_are_closed_and_cost_others_nothing(
             line.sendall(b"" if number % 2 else b"GET /health HTT")
         assert httpx.get(f"{alone.url}/v1/models").status_code == 200
         assert all(line.recv(100) == b"" for line in lines)
-
-
-def test_who_has_no_place_left_gets_it_back_from_those_who_vanished(tmp_path: Path) -> None:
-    with served(tmp_path, limits=Limits(parallel=1, waiting=1)) as server:
-        asked = body(server, "/v1/messages", stream=True)
-        for _ in range(2):
-            with connect(server.url) as line:
-                line.sendall(request("/v1/messages", asked))
-                line.recv(1)
-        eventually(lambda: server.service.inside == 0, "both places are free")
-        found = httpx.post(f"{server.url}/v1/messages", json={**asked, "max_tokens": 2, "stream": False})
-        assert found.status_code == 200

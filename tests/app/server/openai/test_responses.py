@@ -139,17 +139,6 @@ def test_a_stream_tells_the_same_response_in_typed_events(server: Served) -> Non
         TypeAdapter(ResponseStreamEvent).validate_json(event.model_dump_json(exclude_unset=True))
 
 
-def test_the_clients_own_reader_of_streams_has_the_final_response(server: Served) -> None:
-    asked = ended(server)
-    whole = create(server, **asked)
-    with server.openai().responses.stream(model=server.model, **asked) as stream:
-        snapshots = [event.snapshot for event in stream if event.type == DELTA]
-        found = stream.get_final_response()
-    assert found.output_text == whole.output_text == snapshots[-1]
-    assert found.status == "completed"
-    assert found.usage.total_tokens == whole.usage.total_tokens
-
-
 @pytest.mark.parametrize(
     ("changes", "param"),
     [
