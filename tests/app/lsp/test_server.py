@@ -132,7 +132,7 @@ class Desk:
 
     async def told(self, name: str, *codes: str | None) -> list[types.Diagnostic]:
         """The diagnostics of a document, once they are these."""
-        for _ in range(500):
+        for _ in range(3000):  # a minute, on a busy machine
             found = self.client.diagnostics.get(self.uri(name))
             if found is not None and [one.code for one in found] == list(codes):
                 return list(found)

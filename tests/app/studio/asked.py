@@ -39,7 +39,7 @@ class Asked:
 
     def ended(self, key: str) -> dict[str, Any]:
         """The last state of a piece of long work."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while not (state := self.ask("job_state", {"key": key}))["over"]:
             assert time.monotonic() < until
             time.sleep(0.01)

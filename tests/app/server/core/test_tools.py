@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from engine.inference.sampler import Sampler
 from engine.model.model import Model
 from engine.prompt.conversation.tools import ToolCall
 from tests.app.server.served import LONG, Served, served
-from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
+from tests.engine.prompt.tool_templates import WITH_TOOLS
 from tests.engine.tiny import tiny_network
 
 WEATHER = {
@@ -35,17 +34,6 @@ CLAUDES: list[Any] = [
 FUNCTIONS: list[Any] = [{"type": "function", "strict": True, **WEATHER}]
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
 QUESTION: list[Any] = [{"role": "user", "content": "How is it in Rome?"}]
-
-
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server whose model has a chat template with tools, and says how calls are written."""
-    tokenizer = byte_tokenizer()
-    tokenizer.chat_template = WITH_TOOLS["hermes"].template
-    tokenizer.response_template = HERMES_ANSWERS
-    model = Model("agent", tiny_network(), tokenizer, "agent")
-    with served(tmp_path_factory.mktemp("agent"), model=model, longest=200) as running:
-        yield running
 
 
 def says(monkeypatch: pytest.MonkeyPatch, server: Served, *texts: str) -> None:
