@@ -369,7 +369,7 @@ async def test_it_ends_with_an_editor_that_says_no_goodbye() -> None:
     assert done.stderr == b""
 
 
-async def test_without_a_tokenizer_it_says_so_and_serves(tmp_path: Path) -> None:
+async def test_without_a_tokenizer_and_after_what_is_no_message_it_serves(tmp_path: Path) -> None:
     schema = '<schema name=\\"s\\"><module name=\\"m\\">x</module></schema>'
     opened = (
         '{"jsonrpc":"2.0","method":"textDocument/didOpen","params":{"textDocument":'
@@ -380,16 +380,10 @@ async def test_without_a_tokenizer_it_says_so_and_serves(tmp_path: Path) -> None
         '{"uri":"file:///nowhere/a.pml"},"position":{"line":0,"character":32}}}'
     )
     ready = '{"jsonrpc":"2.0","method":"initialized","params":{}}'
-    done = conversation([INITIALIZE, ready, opened, asked, *GOODBYE], "--model", str(tmp_path))
+    unknown = '{"jsonrpc":"2.0","id":7,"method":"none/such","params":{}}'
+    messages = ["{", unknown, INITIALIZE, ready, opened, asked, *GOODBYE]
+    done = conversation(messages, "--model", str(tmp_path))
     assert done.returncode == 0
+    assert b"Method Not Found" in done.stdout
     assert b"Tokens are not counted: model" in done.stdout
     assert b"1 word, 1 character" in done.stdout
-
-
-async def test_what_is_no_message_ends_nothing() -> None:
-    done = conversation(
-        ["{", '{"jsonrpc":"2.0","id":7,"method":"none/such","params":{}}', INITIALIZE, *GOODBYE]
-    )
-    assert done.returncode == 0
-    assert b'"positionEncoding"' in done.stdout
-    assert b"Method Not Found" in done.stdout

@@ -60,6 +60,7 @@ def nothing(done: float, of: float, what: str) -> None:
 @pytest.mark.parametrize("axis", AXES)
 def test_every_axis_is_measured_at_each_point(model: Model, axis: Axis) -> None:
     told: list[tuple[float, float]] = []
+    ends = model.end_tokens
     sweep = Sweep(axis, POINTS[axis], **SMALL)
     measured = Sweeping(model, sweep, lambda done, of, _: told.append((done, of)))
     report = measured.run()
@@ -75,6 +76,7 @@ def test_every_axis_is_measured_at_each_point(model: Model, axis: Axis) -> None:
     assert json.loads(json.dumps(report)) == report
     assert {"processor", "cores", "torch"} <= set(report["machine"])
     assert report["model"]["fingerprint"] == model.fingerprint
+    assert (model.end_tokens, type(model)) == (ends, Model), "the model is as before"
 
 
 def test_points_have_the_tokens_they_say_and_the_stages_of_a_sample(model: Model) -> None:
@@ -121,13 +123,6 @@ def test_what_is_measured_stays_when_it_is_stopped_and_no_turn_is_kept(model: Mo
     assert {one["value"] for one in measured.report["results"]} == {12}
     assert measured.report["ended"] == "stopped"
     assert measured.report["seconds"] > 0
-
-
-def test_prompts_at_once_leave_the_model_as_it_was(model: Model) -> None:
-    ends = model.end_tokens
-    Sweeping(model, Sweep("prompts", (2,), **SMALL), nothing).run()
-    assert model.end_tokens == ends
-    assert type(model) is Model
 
 
 def test_a_table_has_a_row_to_each_way_at_each_point(model: Model) -> None:
