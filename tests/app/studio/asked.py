@@ -19,13 +19,7 @@ from engine import Engine
 
 
 class Asked:
-    """A studio over one data folder.
-
-    Args:
-        folder: holds its drafts.
-        documents: the user's folder of documents.
-        engine: left out where no model is asked.
-    """
+    """A studio over one data folder."""
 
     def __init__(self, folder: Path, documents: Path | None = None, engine: Engine | None = None) -> None:
         library = Library(Folder(documents))

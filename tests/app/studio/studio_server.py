@@ -38,11 +38,7 @@ class Answer:
 
 
 class Served:
-    """A running studio.
-
-    Args:
-        folder: holds its drafts and segments, and in `documents` the user's documents.
-    """
+    """A running studio."""
 
     def __init__(self, folder: Path) -> None:
         self.documents = folder / "documents"

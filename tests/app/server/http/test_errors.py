@@ -67,19 +67,7 @@ TABLE = table()
 
 @dataclass
 class Stage:
-    """What a request is sent to, and how.
-
-    Attributes:
-        server: who is asked.
-        guarded: a server with keys, which takes small bodies only.
-        folder: an empty folder.
-        patch: of this test.
-        stack: is left after it.
-        client: options of the client.
-        changes: of the request's body.
-        headers: of the request.
-        path: of a request that no method of a client sends; "" for none.
-    """
+    """What a request is sent to, and how."""
 
     server: Served
     guarded: Served
