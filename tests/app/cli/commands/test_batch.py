@@ -145,35 +145,9 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
     assert "2 rows answered, 16 failed" in result.err.splitlines()[-5]
 
 
-def test_a_name_that_could_be_several_is_refused_with_what_to_write(batch: Batch) -> None:
-    Path("trip.pml").write_text(
-        """<schema name="two">
-        <module name="a">x <param name="city" len="9"/><module name="z">z</module></module>
-        <module name="b">y <param name="city" len="9"/><module name="z">z</module></module></schema>""",
-        encoding="utf-8",
-    )
-    result = batch("id,picks,city,a/city\none,z,,\ntwo,,Rome,\nthree,b/z,,Rome\nfour,,Rome,Rome\n")
-    told = faults(result.lines)
-    assert told["one"] == "'z' could be several modules. Write 'a/z' or 'b/z'."
-    assert told["two"] == told["four"] == "'city' could be several parameters. Write 'a/city' or 'b/city'."
-    assert "three" not in told
-    again = batch('{"arguments": {"a": {"city": "x"}, "a/city": "y"}}', name="rows.jsonl")
-    assert faults(again.lines)[1] == "The argument 'a/city' is given twice. Give it once."
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        CSV.encode("utf-8-sig"),
-        CSV.replace(",", ";").replace('"a week; two"', '"a week, two"').encode(),
-        CSV.replace('"a week, two"', "a week; two").replace(",", "\t").encode(),
-        CSV.replace("id,picks", "ID,Picks").replace("\n", "\r\n").encode(),
-        CSV.replace("_expected", "_expected,,").encode() + b",,,,,,\n\n",
-    ],
-    ids=["mark", "semicolons", "tabs", "windows and capitals", "blank"],
-)
-def test_what_spreadsheets_write_is_read(rows: bytes, batch: Batch) -> None:
-    result = batch(rows)
+def test_what_spreadsheets_write_is_read(batch: Batch) -> None:
+    rows = CSV.replace('"a week, two"', "a week; two").replace(",", "\t").replace("\n", "\r\n")
+    result = batch(rows.encode("utf-8-sig"))
     assert result.status == 0, result.lines or result.err
     assert ids(result.lines) == ["a", "b"]
 
@@ -203,11 +177,6 @@ def test_faulty_lines_of_a_csv(batch: Batch) -> None:
     ("rows", "words"),
     [
         (b"", "has no rows"),
-        (b"\n \n", "has no rows"),
-        (b"id,text\n", "has no rows"),
-        (CSV.encode("utf-16"), "is not UTF-8: it begins with the mark of UTF-16. Save it as UTF-8."),
-        (b"tokyo,3 days\n", "has no header line"),
-        (b"id,text,text\n1,a,b\n", "the column 'text' twice"),
         (b'[{"id": 1}]', "one JSON object a line"),
     ],
 )
@@ -356,13 +325,6 @@ def test_a_number_of_a_line_that_is_an_id_too_is_told_as_such(batch: Batch) -> N
     ]
 
 
-def test_blanks_round_a_text_are_no_other_row(batch: Batch) -> None:
-    assert batch(CSV, "--output", "out.jsonl").status == 0
-    again = batch(CSV.replace("there?", "there?  "), "--output", "out.jsonl")
-    assert again.status == 0, again.err
-    assert "2 answered before" in again.err
-
-
 def test_what_failed_is_listed_as_the_terminal_says(batch: Batch) -> None:
     rows = 'id,picks,text\na,tokyo,a word: ""error"": {\n' + "b,paris,\n" * 4
     result = batch(rows, "--output", "the answers.jsonl")
@@ -401,15 +363,6 @@ def test_rows_change_a_prompt_have_settings_of_their_own_and_are_held_against_wh
     assert b["checks"][1]["expect"] == "contains 'no such text'"
     assert "does not contain" in b["checks"][1]["uncached"]
     assert "1 of 2 as expected" in result.err
-
-
-def test_a_setting_of_a_row_that_is_none_fails_that_row(batch: Batch) -> None:
-    result = batch("id,picks,set temperature,expect json\na,tokyo,hot,\nb,tokyo,,{\nc,tokyo,,\n")
-    assert result.status == 3
-    found = {line["id"]: line["error"] for line in result.lines if "error" in line}
-    assert found["a"]["column"] == "set temperature"
-    assert "it must be a number" in found["a"]["message"]
-    assert found["b"]["column"] == "expect json"
 
 
 def test_checks_of_the_whole_run_are_options_and_its_table_has_the_columns_of_the_studio(
