@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import lxml.etree as ET
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.cli.commands.lsp import EDITOR_FILES
@@ -18,6 +18,7 @@ from engine.pml import document_kind, parse_prompt, parse_schema
 from engine.pml.edit.writer import write_prompt, write_schema
 from engine.pml.xml.names import ELEMENTS, RESERVED
 from sample_schemas import samples
+from tests.drawing import draws
 from tests.pml.test_diagnostics import EXAMPLES
 from tests.pml.trees import prompts, schemas
 
@@ -86,6 +87,7 @@ def test_each_kind_of_structural_fault_is_among_them() -> None:
     }
 
 
+@settings(max_examples=draws(100))
 @given(st.data())
 def test_what_is_written_is_valid(data: st.DataObject) -> None:
     schema = data.draw(schemas())
