@@ -17,8 +17,9 @@ from engine.inference.sampler import Sampler
 from engine.inference.text_stream import TextStream
 from engine.model.model import Model
 from engine.store import Store
+from tests.drawing import each
 from tests.engine.cases import Case, apart, model_of, plan_of, prompt_of, schema_of
-from tests.engine.tiny import save_tiny, tiny_model, tiny_network
+from tests.engine.tiny import tiny_model, tiny_network
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read. <module name="a">alpha
 <param name="n" len="3"/> and on</module><module name="b">beta</module></user>
@@ -194,23 +195,25 @@ def test_reused_turns_are_what_computing_them_gives(engine: Engine) -> None:
     assert apart(computed[-1], reused[-1]) <= 1e-4
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("repair", ["none", "link:2", "blend:0.2", "query:0.2", "impact:0.2"])
-def test_the_same_prompt_gives_the_same_tokens_however_it_is_found(
+@pytest.mark.parametrize(
+    ("scope", "repair"),
+    each(
+        itertools.product(SCOPES, ("none", "link:2", "blend:0.2", "query:0.2", "impact:0.2")),
+        *(("anchored", "none"), ("isolated", "blend:0.2"), ("preceding", "impact:0.2")),
+    ),
+)
+def test_a_prompt_gives_the_same_tokens_from_a_miss_memory_and_disk(
     scope, repair: str, tmp_path: Path
 ) -> None:
-    """On a miss and on a hit, from memory and from disk, alone and after other prompts: to the last bit."""
-    folder = save_tiny(tmp_path / "model")
+    """Alone and after other prompts, to the last bit."""
     settings = RunSettings(
         max_new_tokens=12, temperature=0.7, seed=5, scope=scope, repair=repair, store_conversation=True
     )
-    prompt = f'<prompt><a n="x"/>{TURNS}<b/><user>Well?</user></prompt>'.replace(
-        f"{TURNS}<b/>", f"<b/>{TURNS}"
-    )
+    prompt = f'<prompt><a n="x"/><b/>{TURNS}<user>Well?</user></prompt>'
     others = ['<prompt><b/><a n="yy"/> what<user>Else?</user></prompt>', "<prompt><b/></prompt>"]
 
     def run(name: str, *, before: list[str]) -> list:
-        engine = Engine.open(str(folder), cache_dir=tmp_path / name)
+        engine = Engine(model_of("llama-gqa"), Store.open(tmp_path / name))
         for source in before:
             answer(engine, source, settings)
         found = [answer(engine, prompt, settings)[0] for _ in range(2)]
