@@ -18,6 +18,7 @@ from engine.prompt.conversation.messages import Message
 from engine.prompt.conversation.named_blocks import Block
 from engine.prompt.trail import CHUNK
 from engine.store import Store
+from tests.drawing import EVERY, each
 from tests.engine.cases import apart, model_of
 
 FAMILIES = [
@@ -93,13 +94,13 @@ def test_blocks_apart_and_blocks_together_are_not_the_same(engine: Engine) -> No
 
 def test_who_begins_alike_need_not_wait_for_an_answer_that_is_under_way(engine: Engine) -> None:
     first = engine.conversation([said("user", LONG, "Well?")])
-    ticket = engine.submit(first, SETTINGS, max_new_tokens=600)
+    ticket = engine.submit(first, SETTINGS, max_new_tokens=200)
     assert any(isinstance(event, FirstToken) for event in iter(ticket.events()))
     second = [said("user", LONG, "How?")]
     answer = engine.submit(engine.conversation(second), SETTINGS, max_new_tokens=1).result()
     assert not ticket.done
     assert read(answer) >= borders(engine, second)[0]
-    assert len(ticket.result().token_ids) == 600
+    assert len(ticket.result().token_ids) == 200
 
 
 def test_the_end_of_an_answer_is_a_border(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +136,8 @@ def conversations(draw: Any) -> list[list[Message]]:
     return grown
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("family", each(FAMILIES, "gemma2", "gpt2"))
+@settings(max_examples=6 if EVERY else 3, suppress_health_check=[HealthCheck.too_slow])
 @given(grown=conversations(), memory=st.sampled_from([4 << 30, 200_000, 0]))
 def test_drawn_conversations_have_their_answers(
     family: str, grown: list[list[Message]], memory: int, tmp_path_factory: pytest.TempPathFactory

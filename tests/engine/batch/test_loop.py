@@ -29,6 +29,7 @@ from engine.inference.generation import Sequence
 from engine.model.network import Network
 from engine.prepared import PreparedPrompt
 from engine.store import Store
+from tests.drawing import EVERY, each
 from tests.engine.cases import apart, held_in_memory, model_of
 from tests.engine.tiny import DENSE, FIXED, SEGMENTS
 
@@ -216,7 +217,7 @@ def test_what_one_lacks_is_encoded_in_parts_between_the_steps_of_others(
     assert apart(found.first_logits, wanted.first_logits) <= LIMIT
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "mistral-swa", "gpt-oss", "gpt2"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "mistral-swa", "gpt-oss", "gpt2"], "mistral-swa"))
 def test_the_newest_is_set_back_where_memory_is_full_and_goes_on_as_if_it_was_not(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,7 +293,10 @@ def test_a_short_prompt_is_read_beside_a_long_one(engine: Engine, monkeypatch: p
     assert long.result(WAIT).tokens["generated"] == 2
 
 
-def test_what_becomes_an_answers_own_is_set_aside_within_the_budget(tmp_path: Path) -> None:
+def test_what_becomes_an_answers_own_is_set_aside_within_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "AHEAD", 16)
     with engine_in(tmp_path) as engine:
         prompt, tier = prompts_of(engine)[0], engine.memory_tier
         prompt.answer(max_new_tokens=1)
@@ -303,8 +307,8 @@ def test_what_becomes_an_answers_own_is_set_aside_within_the_budget(tmp_path: Pa
         settled(lambda: tier.bytes >= held + 2 * runs.AHEAD * size)
         ticket.cancel()
         settled(lambda: tier.bytes == held)
-        tier.budget = held + 100 * size
-        engine.submit(prompt, max_new_tokens=300).result(WAIT)
+        tier.budget = held + 20 * size
+        engine.submit(prompt, max_new_tokens=60).result(WAIT)
         settled(lambda: tier.bytes <= tier.budget)
 
 
@@ -379,12 +383,12 @@ def test_closing_ends_all_in_words(tmp_path: Path) -> None:
 
 
 def test_joins_and_cancels_leave_nothing_behind(engine: Engine) -> None:
-    """Five hundred of them: no thread, no tail, no held segment, no reader of a node."""
+    """No thread, no tail, no segment in use, no reader of a node."""
     prompts, draw = prompts_of(engine), random.Random(5)
     alone(engine, prompts, max_new_tokens=1)
     before = threading.active_count()
     tickets = []
-    for _ in range(500):
+    for _ in range(500 if EVERY else 100):
         tickets.append(engine.submit(draw.choice(prompts), max_new_tokens=draw.randint(1, 4)))
         if draw.random() < 0.6:
             tickets.pop(draw.randrange(len(tickets))).cancel()

@@ -18,6 +18,7 @@ from engine.inference.run_settings import RunSettings
 from engine.prompt.conversation.messages import Message
 from engine.prompt.trail import CHUNK
 from engine.store import Store
+from tests.drawing import EVERY, each
 from tests.engine.batch.test_conversations import FAMILIES, LONG, conversations, engine_in, said
 from tests.engine.cases import apart, model_of
 
@@ -253,8 +254,8 @@ def test_a_prompt_over_a_schema_has_no_borders(engine: Engine) -> None:
         engine.submit(prompt, SETTINGS, marks=[Mark(2)])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("family", each(FAMILIES, "gemma2", "gpt2"))
+@settings(max_examples=5 if EVERY else 3, suppress_health_check=[HealthCheck.too_slow])
 @given(grown=conversations(), draws=st.data(), memory=st.sampled_from([4 << 30, 200_000, 0]))
 def test_drawn_marks_add_up(
     family: str,

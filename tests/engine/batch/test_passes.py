@@ -17,6 +17,7 @@ from engine.inference.run_settings import RunSettings
 from engine.kv_cache import batched_kv_cache
 from engine.kv_cache.batched_kv_cache import Member
 from engine.model.model import Model
+from tests.drawing import each
 from tests.engine.cases import encoded, model_of
 from tests.engine.tiny import DENSE, FIXED, SEGMENTS, tiny_network
 
@@ -57,7 +58,7 @@ def finish(passes: Passes, sequences: list[Sequence]) -> None:
             assert not isinstance(step, Failed), step
 
 
-@pytest.mark.parametrize("family", [*SEGMENTS, *FIXED])
+@pytest.mark.parametrize("family", each([*SEGMENTS, *FIXED], "llama-gqa", "gemma2", "gpt-oss", "gpt2"))
 def test_each_answers_what_it_answers_alone(family: str) -> None:
     """All but the first come while others decode already."""
     model = model_of(family)

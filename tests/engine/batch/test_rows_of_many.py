@@ -10,6 +10,7 @@ from engine.kv_cache import batched_kv_cache, tail_pool
 from engine.kv_cache.batched_kv_cache import Member
 from engine.kv_cache.protocol import KVCache, Rows, Rowwise
 from engine.model.model import Model
+from tests.drawing import each
 from tests.engine.cases import apart, encoded, model_of
 from tests.engine.tiny import FIXED, SEGMENTS
 
@@ -72,7 +73,7 @@ def pieces(model: Model) -> tuple[Segment, Segment]:
     return shared(model, 80, "one"), shared(model, 70, "two", 40)
 
 
-@pytest.mark.parametrize("family", SEGMENTS)
+@pytest.mark.parametrize("family", each(SEGMENTS, "llama-gqa", "mistral-swa", "smollm3", "gpt-oss"))
 def test_modules_in_any_order_in_parts_and_with_hidden_tokens(family: str) -> None:
     """Readers of a segment stand at other places, see parts of it, or two of it, and not the same tokens."""
     model = model_of(family)
@@ -130,7 +131,7 @@ def test_who_comes_goes_and_is_set_back_disturbs_nobody(family: str) -> None:
     assert passed(model, batch, [(d, guessed), (a, a.step()), (b, b.step())]) <= LIMIT
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "gemma3", "gpt-oss"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "gemma3", "gpt-oss"], "gpt-oss"))
 def test_tails_outgrow_their_slots(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One is longer from the beginning, one becomes so, and what nobody else reads goes along."""
     monkeypatch.setattr(tail_pool, "COLUMNS", 24)
@@ -151,7 +152,7 @@ def test_tails_outgrow_their_slots(family: str, monkeypatch: pytest.MonkeyPatch)
     assert len(batch.slots) == 0
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "mistral-swa", "gpt-oss"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "mistral-swa", "gpt-oss"], "mistral-swa"))
 def test_slots_are_as_wide_as_the_longest_tail_needs(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_pool, "STEP", 8)
     model = model_of(family)

@@ -17,7 +17,7 @@ from engine.prepared import PreparedPrompt
 from engine.prompt.window import TooLongError
 from engine.store import Store
 from tests.engine.batch.test_tickets import LONG, SCHEMA, idle, lasting, until
-from tests.engine.tiny import tiny_model
+from tests.engine.cases import model_of
 
 __all__ = ["lasting"]  # a fixture
 
@@ -26,7 +26,7 @@ TEXTS = ("So?", "And then?", "Why not?")
 
 @pytest.fixture(params=[False, True], ids=["together", "one by one"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    with Engine(tiny_model(), Store.open(tmp_path / "store"), deterministic=request.param) as opened:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path / "store"), deterministic=request.param) as opened:
         yield opened
 
 
@@ -109,7 +109,7 @@ def test_closing_the_generator_stops_what_is_under_way(engine: Engine) -> None:
 
 
 def test_a_closed_engine_ends_each_in_words(tmp_path: Path) -> None:
-    engine = Engine(tiny_model(), Store.open(tmp_path / "store"))
+    engine = Engine(model_of("llama-gqa"), Store.open(tmp_path / "store"))
     given = prompts(engine)
     engine.close()
     assert {type(found) for _, found in engine.answer_all(given)} == {ClosedError}

@@ -19,6 +19,7 @@ from engine.prefix_tree.tree import PrefixTree
 from engine.prompt import trail as trail_module
 from engine.prompt.recipe import TURN, segment_key
 from engine.prompt.trail import CHUNK, Chunk, Placed, Trail
+from tests.drawing import EVERY
 from tests.engine.batch.trees import (
     CHUNK_BYTES,
     CPU,
@@ -349,7 +350,7 @@ def test_a_conversation_hashes_each_token_no_more_than_twice(monkeypatch: pytest
         hashed["entries"] += len(given[3])
         return segment_key(*given)
 
-    tree, turns = new_tree(), 60
+    tree, turns = new_tree(), 20
     prepared = [letters("ab" * turn) for turn in range(1, turns + 1)]
     made = [computed(trail) for trail in prepared]
     monkeypatch.setattr(trail_module, "segment_key", counted)
@@ -368,7 +369,7 @@ def test_many_threads_leave_nothing_held() -> None:
     def use(seed: int) -> None:
         draw = random.Random(seed)
         try:
-            for step in range(150):
+            for step in range(150 if EVERY else 40):
                 trail = letters(draw.choice(["aab", "aabb", "abMa", "aaMb", "b3Na"]), draw.randrange(2))
                 with tree.acquire(trail) as lease:
                     require_right(lease, trail)

@@ -16,6 +16,7 @@ from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import WAITING, Computing, returned
 from engine.store import Store
+from tests.drawing import each
 from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
@@ -40,7 +41,7 @@ def within(work: Callable[[], Any]) -> Any:
     return found[0]
 
 
-@pytest.fixture(params=["llama-gqa", "gemma2", "falcon"])
+@pytest.fixture(params=each(["llama-gqa", "gemma2", "falcon"], "gemma2"))
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     opened = Engine(model_of(request.param), Store.open(tmp_path))
     yield opened
