@@ -17,5 +17,9 @@ def draws(number: int) -> int:
 
 
 def each(values: Iterable[Any], *first: Any) -> list[Any]:
-    """Returns `values` as parameters of a test; `make test` tries only `first`, `make test-all` tries all."""
-    return [value if value in first else pytest.param(value, marks=pytest.mark.long) for value in values]
+    """Returns `values` as parameters of a test; `make test` tries only `first`, `make test-all` tries all.
+
+    A tuple has a value for each name.
+    """
+    every = [(value, value if isinstance(value, tuple) else (value,)) for value in values]
+    return [pytest.param(*parts, marks=[] if value in first else pytest.mark.long) for value, parts in every]
