@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.base.events import Answer, FirstToken
@@ -18,7 +17,6 @@ from engine.prompt.conversation.messages import Message
 from engine.prompt.conversation.named_blocks import Block
 from engine.prompt.trail import CHUNK
 from engine.store import Store
-from tests.drawing import EVERY, each
 from tests.engine.cases import apart, model_of
 
 FAMILIES = [
@@ -134,18 +132,3 @@ def conversations(draw: Any) -> list[list[Message]]:
         turns = [*turns, said("assistant", *draw(turn)), said("user", *draw(turn))]
         grown.append(turns)
     return grown
-
-
-@pytest.mark.parametrize("family", each(FAMILIES, "gemma2", "gpt2"))
-@settings(max_examples=6 if EVERY else 3, suppress_health_check=[HealthCheck.too_slow])
-@given(grown=conversations(), memory=st.sampled_from([4 << 30, 200_000, 0]))
-def test_drawn_conversations_have_their_answers(
-    family: str, grown: list[list[Message]], memory: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    with engine_in(tmp_path_factory.mktemp("store"), family, memory=memory) as engine:
-        before = 0
-        for turns in grown:
-            answer = asked(engine, turns, max_new_tokens=3)
-            assert read(answer) >= (before if memory > 1 << 30 else 0)
-            before = borders(engine, turns)[-1]
-        assert engine.memory_tier.bytes <= memory

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -16,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.base.errors import CancelledError, ClosedError, ModelError
-from engine.base.events import Answer, Delta, Finished, FirstToken
+from engine.base.errors import CancelledError, ModelError
+from engine.base.events import Answer, FirstToken
 from engine.base.segment import Placement, Segment
 from engine.batch import loop as loops
 from engine.batch import run as runs
@@ -29,7 +26,7 @@ from engine.inference.generation import Sequence
 from engine.model.network import Network
 from engine.prepared import PreparedPrompt
 from engine.store import Store
-from tests.drawing import EVERY, each
+from tests.drawing import each
 from tests.engine.cases import apart, held_in_memory, model_of
 from tests.engine.tiny import DENSE, FIXED, SEGMENTS
 
@@ -146,20 +143,6 @@ def test_what_several_read_is_counted_once() -> None:
     caches += [SimpleNamespace(own=SimpleNamespace(memory=None)), SimpleNamespace(own=None)]
     assert held_bytes(placed, caches) == segment.nbytes + slots.nbytes
     assert held_bytes((), ()) == 0
-
-
-def test_each_says_what_a_prompt_alone_says(engine: Engine) -> None:
-    (prompt, *_) = prompts_of(engine)
-    events = list(engine.submit(prompt, max_new_tokens=5).events())
-    kinds = [type(event) for event in events]
-    assert kinds.count(FirstToken) == 1
-    assert kinds[-1] is Finished
-    answer = events[-1].answer
-    assert "".join(event.text for event in events if isinstance(event, Delta)) == answer.text
-    assert answer.timeline_ms.keys() >= {"parse", "plan", "load", "prefill", "sample"}
-    assert answer.ttft_ms == pytest.approx(sum(answer.timeline_ms.values()))
-    assert answer.waited_ms >= 0
-    assert len(answer.segments) == 3
 
 
 def test_what_many_lack_is_encoded_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,57 +355,11 @@ def test_a_pass_that_fails_is_made_one_by_one(engine: Engine, monkeypatch: pytes
     assert [ticket.result(WAIT).token_ids for ticket in tickets] == [one.token_ids for one in wanted]
 
 
-def test_closing_ends_all_in_words(tmp_path: Path) -> None:
-    engine = engine_in(tmp_path)
-    tickets = [engine.submit(one, max_new_tokens=4000) for one in prompts_of(engine)]
-    next(event for event in tickets[0].events() if isinstance(event, FirstToken))
-    engine.close()
-    for ticket in tickets:
-        with pytest.raises(ClosedError):
-            ticket.result(WAIT)
-
-
-def test_joins_and_cancels_leave_nothing_behind(engine: Engine) -> None:
-    """No thread, no tail, no segment in use, no reader of a node."""
-    prompts, draw = prompts_of(engine), random.Random(5)
-    alone(engine, prompts, max_new_tokens=1)
-    before = threading.active_count()
-    tickets = []
-    for _ in range(500 if EVERY else 100):
-        tickets.append(engine.submit(draw.choice(prompts), max_new_tokens=draw.randint(1, 4)))
-        if draw.random() < 0.6:
-            tickets.pop(draw.randrange(len(tickets))).cancel()
-    for ticket in tickets:
-        ticket.result(WAIT)
-    del tickets
-    gc.collect()
-    settled(lambda: threading.active_count() <= before)
-    loop = engine.answerer
-    assert isinstance(loop, BatchLoop)
-    assert not loop.busy
-    assert engine.memory_tier.held == 0, "nobody reads a segment any more"
-
-
 def settled(done: Callable[[], bool]) -> None:
     until = time.monotonic() + WAIT
     while not done():
         assert time.monotonic() < until, "it does not settle"
         time.sleep(0.01)
-
-
-def test_a_conversations_next_turn_finds_the_last_one(engine: Engine) -> None:
-    schema = engine.schema('<schema name="talk"><module name="m">Some rules.</module></schema>')
-    first = "Tell me all that you know about the river, the tree, and the people who walk along it. " * 3
-    said = engine.submit(schema.prompt(f"<prompt><m/>{first}</prompt>"), max_new_tokens=4).result(WAIT)
-    again = engine.submit(
-        schema.prompt(f"<prompt><m/>{first} And what else is there?</prompt>"), max_new_tokens=4
-    ).result(WAIT)
-    assert said.tokens["computed"] > 128
-    assert again.tokens["computed"] < 64 + 30
-    wanted = schema.prompt(f"<prompt><m/>{first} And what else is there?</prompt>").answer(
-        max_new_tokens=4, speculate="off"
-    )
-    assert again.token_ids == wanted.token_ids
 
 
 class Wished:

@@ -100,27 +100,6 @@ def test_one_by_itself_is_computed_to_the_bit_as_without_passes(dtype: torch.dty
             assert torch.equal(by_itself.logits, passed.logits)
 
 
-def test_what_goes_wrong_with_one_ends_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of("llama-gqa")
-    prompts = prompts_over(model, moved=True)
-    broken, *others = [Sequence(model, one, GREEDY) for one in prompts]
-    passes = Passes(model)
-    passes.steps([broken, *others])
-    fault = ModelError("no numbers")
-
-    def fail(_: torch.Tensor) -> None:
-        raise fault
-
-    monkeypatch.setattr(broken, "take", fail)
-    first, *steps = passes.steps([broken, *others])
-    assert first == Failed(fault)
-    assert not any(isinstance(step, Failed) for step in steps)
-    assert broken.kv is not None
-    passes.leave(broken.kv)
-    finish(passes, others)
-    assert [one.token_ids for one in others] == [alone(model, one) for one in prompts[1:]]
-
-
 def test_a_pass_that_fails_counts_nothing_and_can_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of("llama-gqa")
     prompts = prompts_over(model, moved=True)

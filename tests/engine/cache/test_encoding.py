@@ -226,20 +226,6 @@ def test_a_pass_is_bounded_and_progress_is_told_before_each(
     assert told[0][2].startswith("encoding fixed text")
 
 
-def test_who_stops_between_passes_loses_only_what_is_not_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encoding, "PASS_TEXTS", 2)
-    with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path)) as engine:
-        steps = engine.schema(SCHEMA).prompt(PROMPT).stream()
-        assert isinstance(next(steps), Working)
-        assert isinstance(next(steps), Working)
-        steps.close()
-        assert engine.store.stats().segments == 2
-        assert engine.store.holds.keys() == set()
-        assert list((tmp_path / "locks").iterdir()) == []
-
-
 def encode_in_its_order(folder: str, backwards: bool, start: Any) -> None:
     """Encodes modules that overlap with another process's, in its own order."""
     with Engine(tiny_model(chat=False), Store.open(Path(folder))) as engine:

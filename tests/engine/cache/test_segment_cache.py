@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from engine.base.events import Working
 from engine.base.stopwatch import Stopwatch
@@ -70,19 +69,6 @@ def test_each_is_looked_for_in_memory_then_on_disk_and_then_encoded(
         assert [use.tier for use in fetched.uses] == [Tier.MEMORY, Tier.DISK, Tier.MEMORY]
         assert {use.outcome for use in fetched.uses} == {Outcome.HIT}
         assert fetched.encoded == {}
-
-
-def test_what_is_read_back_is_what_was_encoded(
-    engine: Engine, cache: SegmentCache, recipes: Sequence[Recipe]
-) -> None:
-    with fetch(cache, recipes) as fetched:
-        want = {key: handle.segment for key, handle in fetched.handles.items()}
-    engine.memory_tier.clear()
-    with fetch(cache, recipes) as fetched:
-        for key, handle in fetched.handles.items():
-            assert handle.segment.token_ids == want[key].token_ids
-            assert torch.equal(handle.segment.keys, want[key].keys)
-            assert torch.equal(handle.segment.values, want[key].values)
 
 
 def test_one_that_is_asked_for_twice_counts_once(cache: SegmentCache, recipes: Sequence[Recipe]) -> None:

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from engine.base.segment import Segment
 from engine.base.stopwatch import Stopwatch
-from engine.base.tiers import Reason, Tier
+from engine.base.tiers import Reason
 from engine.cache.fetched import Request
 from engine.engine import Engine
 from engine.inference.step_lock import returned
 from engine.store import Store
-from tests.engine.cache.segments import ORIGIN
 from tests.engine.cases import model_of, schema_of
 
 SCHEMA = """<schema name="s">Read. <module name="a">alpha beta</module>
@@ -36,27 +33,6 @@ def recipes_of(engine: Engine) -> Any:
 
 def fetching(engine: Engine, recipes: Any, **options: Any) -> Any:
     return engine.segment_cache.segments(recipes, Request("s", "anchored", **options), Stopwatch())
-
-
-@pytest.mark.parametrize(
-    ("layers", "heads", "size", "dtype"),
-    [(-1, 0, 0, None), (0, 1, 0, None), (0, 0, 2, None), (0, 0, 0, torch.bfloat16)],
-    ids=["layers", "heads", "size", "dtype"],
-)
-def test_a_stored_segment_of_another_form_is_damaged_and_encoded_anew(
-    engine: Engine, layers: int, heads: int, size: int, dtype: torch.dtype | None
-) -> None:
-    form, recipe = engine.model.form, recipes_of(engine)[0]
-    shape = (form.layers + layers, form.heads + heads, recipe.tokens, form.size + size)
-    states = torch.zeros(shape, dtype=dtype or form.dtype)
-    engine.store.save(Segment(recipe.key, recipe.token_ids, states, states.clone()), ORIGIN)
-    with returned(fetching(engine, [recipe])) as fetched:
-        (use,) = fetched.uses
-        assert (use.tier, use.reason) == (Tier.NONE, Reason.DAMAGED)
-        keys = fetched.handles[recipe.key].segment.keys
-        assert keys.dtype == form.dtype
-        assert keys.shape == (form.layers, form.heads, recipe.tokens, form.size)
-        assert keys.any()
 
 
 @pytest.mark.parametrize("sync", [True, False])

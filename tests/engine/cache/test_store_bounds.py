@@ -133,16 +133,6 @@ def test_a_segment_that_is_mapped_stays_readable_when_another_process_evicts_it(
     assert store.stats().corrupt == 0
 
 
-def test_cost_keeps_what_took_long_to_compute(tmp_path: Path) -> None:
-    store = Store.open(tmp_path)
-    for number, seconds in enumerate((9.0, 0.1, 5.0, 0.2)):
-        store.save(segment(f"k{number}", 20, number), ORIGIN, seconds=seconds)
-    size = store.stats().bytes // 4
-    store.set_budget(2 * size, "cost")
-    assert keys(store) == {"k0", "k2"}
-    assert Store.open(tmp_path).settings.policy == "cost"
-
-
 @pytest.mark.parametrize(("size", "policy"), [(-1, None), (5, "luck")])
 def test_a_budget_that_is_none_is_refused(tmp_path: Path, size: int, policy) -> None:
     with pytest.raises(StoreError):
@@ -445,16 +435,6 @@ def test_encoding_holds_in_memory_only_what_others_still_see(tmp_path: Path, mon
     report = engine.schema(schema_of(f'<schema name="s">Read. {many}</schema>')).encode()
     assert report.kept == 21
     assert max(held) <= 6, held
-    engine.close()
-
-
-def test_after_a_prompt_memory_is_within_its_budget(tmp_path: Path) -> None:
-    engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path), memory=1)
-    want = answered(engine, SCHEMA).token_ids
-    assert engine.memory_tier.bytes == 0
-    again = answered(engine, SCHEMA)
-    assert {use.tier for use in again.segments} == {"disk"}
-    assert again.token_ids == want
     engine.close()
 
 
