@@ -15,7 +15,7 @@ from engine.inference.run_settings import RunSettings
 from engine.model.loading import load
 from engine.pml import PromptError, parse_prompt, parse_schema
 from engine.store import Store
-from tests.engine.cases import plan_of
+from tests.engine.cases import model_of, plan_of
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 
 SCHEMA = """<schema name="trip">
@@ -43,7 +43,7 @@ def trees(schema: str = SCHEMA, prompt: str = PROMPT):
 
 @pytest.fixture
 def engine(tmp_path: Path):
-    opened = Engine(tiny_model(), Store.open(tmp_path))
+    opened = Engine(model_of("llama-gqa"), Store.open(tmp_path))
     yield opened
     opened.close()
 

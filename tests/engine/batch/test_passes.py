@@ -17,9 +17,8 @@ from engine.inference.run_settings import RunSettings
 from engine.kv_cache import batched_kv_cache
 from engine.kv_cache.batched_kv_cache import Member
 from engine.model.model import Model
-from tests.drawing import each
 from tests.engine.cases import encoded, model_of
-from tests.engine.tiny import DENSE, FIXED, SEGMENTS, tiny_network
+from tests.engine.tiny import DENSE, tiny_network
 
 GREEDY = RunSettings(max_new_tokens=9)
 
@@ -56,20 +55,6 @@ def finish(passes: Passes, sequences: list[Sequence]) -> None:
     while running := [one for one in sequences if one.ending is None]:
         for step in passes.steps(running):
             assert not isinstance(step, Failed), step
-
-
-@pytest.mark.parametrize("family", each([*SEGMENTS, *FIXED], "llama-gqa", "gemma2", "gpt-oss", "gpt2"))
-def test_each_answers_what_it_answers_alone(family: str) -> None:
-    """All but the first come while others decode already."""
-    model = model_of(family)
-    prompts = prompts_over(model, moved=family not in FIXED)
-    together = [Sequence(model, one, GREEDY) for one in prompts]
-    passes, there = Passes(model), together[:1]
-    for newcomer in together[1:]:
-        passes.steps([one for one in there if one.ending is None])
-        there.append(newcomer)
-    finish(passes, together)
-    assert [one.token_ids for one in together] == [alone(model, one) for one in prompts]
 
 
 def test_what_is_drawn_and_what_is_guessed_is_what_it_is_alone() -> None:

@@ -54,15 +54,6 @@ def test_both_sides_and_what_lies_between(engine: Engine) -> None:
         assert {"ttft_speedup", "first_token_agrees", "kl_first_token", "same_text"} <= set(report)
 
 
-def test_what_several_lack_is_computed_once(engine: Engine) -> None:
-    found = [answer for _, answer in engine.answer_all(prompts(engine), max_new_tokens=1)]
-    assert [answer.tokens["encoded"] > 0 for answer in found if isinstance(answer, Answer)] == [
-        True,
-        False,
-        False,
-    ]
-
-
 def test_a_fault_comes_in_its_turn_and_the_others_go_on(engine: Engine) -> None:
     first, second, _ = prompts(engine)
     unfit = engine.schema(SCHEMA).prompt(f"<prompt><a/><user>{'So? ' * 60_000}</user></prompt>")

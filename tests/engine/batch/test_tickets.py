@@ -136,15 +136,6 @@ def test_an_awaiting_task_that_is_cancelled_cancels_its_prompt(
     until(idle)
 
 
-def test_a_task_is_made_of_a_ticket(engine: Engine, prompt: PreparedPrompt) -> None:
-    async def first() -> Any:
-        tasks = [asyncio.ensure_future(engine.submit(prompt, max_new_tokens=2)) for _ in range(2)]
-        done, _ = await asyncio.wait(tasks)
-        return [task.result().text for task in done]
-
-    assert len(asyncio.run(first())) == 2
-
-
 def test_a_cancelled_one_stops_and_those_behind_it_are_answered(
     engine: Engine, prompt: PreparedPrompt
 ) -> None:

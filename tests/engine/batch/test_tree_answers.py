@@ -144,14 +144,6 @@ def test_an_answer_over_nodes_is_the_answer_without(engine: Engine) -> None:
     assert again.sequence.counts["from_cache"] == again.sequence.counts["prompt"] - again.computed
 
 
-def test_under_the_scope_scaffold_it_is_the_uncached_answer(engine: Engine) -> None:
-    uncached, tree = run(engine, None, scope=None), PrefixTree(engine.segment_cache)
-    for _ in range(2):
-        found = run(engine, tree, scope="scaffold")
-        found.same_as(uncached)
-    assert 0 < found.computed <= CHUNK
-
-
 def test_plain_prompts_read_the_uncached_answers_states_wherever_they_part(engine: Engine) -> None:
     """Also within a chunk, at its end, and if one prompt is the beginning of another."""
     tree, model = PrefixTree(engine.segment_cache), engine.model
@@ -162,18 +154,6 @@ def test_plain_prompts_read_the_uncached_answers_states_wherever_they_part(engin
         found = run_tokens(model, tree, tokens, SHORT)
         found.same_as(run_tokens(model, None, tokens, SHORT))
         assert found.computed == max(1, len(tokens) - cut // CHUNK * CHUNK)
-
-
-def test_the_next_turn_computes_its_own_text_only(engine: Engine) -> None:
-    tree, model = PrefixTree(engine.segment_cache), engine.model
-    tokens = drawn(2, 100)
-    known = 0
-    for turn in range(4 if EVERY else 2):
-        found = run_tokens(model, tree, tokens)
-        found.same_as(run_tokens(model, None, tokens))
-        assert found.computed == len(tokens) - known
-        known = (len(tokens) + found.sequence.answered) // CHUNK * CHUNK
-        tokens = [*tokens, *found.token_ids, *drawn(10 + turn, 30)]
 
 
 def test_a_conversation_in_pml_finds_its_last_turn(tmp_path: Path) -> None:
@@ -207,27 +187,6 @@ def test_what_is_taken_in_of_an_answer_with_guesses_is_what_it_says(tmp_path: Pa
         found = run_tokens(model, tree, longer)
         assert found.computed <= CHUNK
         found.same_as(run_tokens(model, None, longer))
-
-
-@pytest.mark.parametrize("family", each(["llama-gqa", "gemma2", "opt", "bloom"], "gemma2"))
-def test_what_was_read_twice_is_there_after_a_restart(tmp_path: Path, family: str) -> None:
-    with Engine(model_of(family), Store.open(tmp_path), deterministic=True) as engine:
-        tree = PrefixTree(engine.segment_cache)
-        first = run(engine, tree)
-        assert tree.write("s", "anchored") == 0
-        run(engine, tree)
-        run(engine, tree)
-        written = tree.write("s", "anchored")
-        assert written >= (first.computed - CHUNK) // CHUNK
-        engine.store.finish_writing()
-        assert tree.disk.unsaved.take() is None
-    with Engine(model_of(family), Store.open(tmp_path), deterministic=True) as engine:
-        tree = PrefixTree(engine.segment_cache)
-        found = run(engine, tree)
-        found.same_as(first)
-        assert 0 < found.computed <= CHUNK
-        assert tree.disk.unsaved.take() is None
-        assert engine.store.clear(conversation=True) == written
 
 
 def test_another_models_chunks_are_not_found(tmp_path: Path) -> None:

@@ -360,19 +360,6 @@ def test_a_store_that_others_could_read_is_closed_to_them_at_opening(tmp_path: P
     assert {name for name, mode in found.items() if mode & 0o077} == set()
 
 
-def test_a_new_name_reaches_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, synced = Store.open(tmp_path), []
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    store.save(segment(), ORIGIN)
-    assert synced == [False, True]
-
-
 def test_under_always_what_was_checked_is_what_is_used(tmp_path: Path) -> None:
     Store.open(tmp_path).save(segment("k", 500), ORIGIN)
     store = Store.open(tmp_path, verify="always")

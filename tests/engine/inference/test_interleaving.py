@@ -17,7 +17,7 @@ from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import WAITING, Computing, returned
 from engine.store import Store
 from tests.drawing import each
-from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
+from tests.engine.cases import model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
 <module name="a">alpha and more of it</module><module name="b">beta is about alpha</module>
@@ -131,15 +131,6 @@ def test_a_suspended_measurement_and_closing_midway_block_nobody(engine: Engine)
     assert len(within(lambda: said(list(events_of(engine, 1))))) == 2
     rest = within(lambda: returned(steps))
     assert rest == engine.schema(schema_of(SCHEMA)).prompt(prompt_of(PROMPTS[0])).fidelity(SETTINGS)
-
-
-def test_what_another_answer_has_encoded_meanwhile_is_not_encoded_again(engine: Engine) -> None:
-    first = events_of(engine, 0, "cached")
-    until(first, Working)  # it knows what it misses, and has encoded nothing
-    list(events_of(engine, 0, "cached"))
-    held = held_in_memory(engine)
-    list(first)
-    assert held_in_memory(engine) == held
 
 
 def counting(log: list[str], name: str) -> Any:
