@@ -29,12 +29,12 @@ USUAL = [8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 35, 8, 35, 215]
 """The tokens of the answer without any of it."""
 
 
-one_network = functools.cache(tiny_network)
+read_by_engines, read_by_transformers = functools.cache(tiny_network), functools.cache(tiny_network)
 
 
-def network(fields: dict[str, Any]) -> Any:
-    """Returns a network with generation settings of its own, and the weights of all others."""
-    made = copy.copy(one_network())
+def network(one: Any, fields: dict[str, Any]) -> Any:
+    """Returns `one` with generation settings of its own."""
+    made = copy.copy(one)
     made.generation_config = copy.deepcopy(made.generation_config)
     for name, value in fields.items():
         setattr(made.generation_config, name, value)
@@ -43,7 +43,9 @@ def network(fields: dict[str, Any]) -> Any:
 
 def model(fields: dict[str, Any]) -> Model:
     plain = model_of("llama-gqa")
-    return Model("m", network(fields), plain.tokenizer, "f", KnownProbe(measured("llama-gqa", 0)))  # type: ignore[arg-type]
+    return Model(
+        "m", network(read_by_engines(), fields), plain.tokenizer, "f", KnownProbe(measured("llama-gqa", 0))
+    )  # type: ignore[arg-type]
 
 
 def answers(folder: Path, fields: dict[str, Any], **settings: Any) -> tuple[Any, Any, list[int]]:
@@ -59,7 +61,7 @@ def generated(fields: dict[str, Any], prompt: list[int], **more: Any) -> list[in
     tokens = torch.tensor([prompt])
     mask = torch.ones_like(tokens)
     given = {"max_new_tokens": 16, "do_sample": False, "pad_token_id": 1, **more}
-    found = network(fields).generate(tokens, attention_mask=mask, **given)
+    found = network(read_by_transformers(), fields).generate(tokens, attention_mask=mask, **given)
     return found[0, len(prompt) :].tolist()
 
 
