@@ -78,7 +78,9 @@ SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
 
 
 @pytest.mark.parametrize("family", each(["llama-gqa", "gemma2", "falcon"], "gemma2"))
-@pytest.mark.parametrize("scope", ["isolated", "anchored", "preceding", "scaffold"])
+@pytest.mark.parametrize(
+    "scope", each(["isolated", "anchored", "preceding", "scaffold"], "isolated", "preceding")
+)
 def test_the_first_flip_is_where_two_runs_part(family: str, scope: Any, tmp_path: Path) -> None:
     engine = Engine(model_of(family), Store.open(tmp_path))
     settings = RunSettings(max_new_tokens=24, scope=scope)
