@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.base.errors import StoreError
-from engine.base.events import Answer, Finished
+from engine.base.events import Answer
 from engine.base.segment import Segment
 from engine.base.tiers import Outcome, Reason, Tier
 from engine.engine import Engine
@@ -193,8 +193,7 @@ def test_a_segment_of_another_form_is_set_aside_and_the_answer_comes(
 
     def answered() -> Answer:
         engine.memory_tier.clear()
-        events = engine.schema(schema).prompt(prompt).stream(settings, mode="cached")
-        return next(event.answer for event in events if isinstance(event, Finished))
+        return engine.schema(schema).prompt(prompt).answer(settings)
 
     want = answered()
     (row,) = store.segments()

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from engine.base.errors import StoreError
-from engine.base.events import Finished
+from engine.base.events import Answer
 from engine.base.segment import Segment
 from engine.base.tiers import Reason
 from engine.cache import encoding
@@ -25,7 +25,7 @@ from engine.store.disk_space import file_bytes
 from engine.store.index.settings import DEFAULT_BUDGET
 from engine.store.write_behind import Behind
 from tests.engine.cache.test_store import ORIGIN, audit, overwrite, segment
-from tests.engine.cases import model_of, prompt_of, schema_of
+from tests.engine.cases import model_of, schema_of
 
 
 def filled(folder: Path, count: int = 6, **options) -> tuple[Store, int]:
@@ -292,14 +292,9 @@ SCHEMA = """<schema name="s">Read. <module name="a">alpha {}</module><union><mod
 <module name="c">gamma</module></union></schema>"""
 
 
-def answered(engine: Engine, schema: str, settings: RunSettings | None = None):
-    prompt = prompt_of("<prompt><a/><b/> so?</prompt>")
-    events = (
-        engine.schema(schema_of(schema))
-        .prompt(prompt)
-        .stream(settings or RunSettings(max_new_tokens=2), mode="cached")
-    )
-    return next(e.answer for e in events if isinstance(e, Finished))
+def answered(engine: Engine, schema: str, settings: RunSettings | None = None) -> Answer:
+    prompt = engine.schema(schema_of(schema)).prompt("<prompt><a/><b/> so?</prompt>")
+    return prompt.answer(settings or RunSettings(max_new_tokens=2))
 
 
 def test_runs_say_why_something_was_computed_and_keep_books(tmp_path: Path) -> None:
@@ -351,13 +346,7 @@ LONG = """<schema name="s">Read. <module name="a">alpha{0}</module><module name=
 def test_each_segment_of_an_empty_store_is_new_however_many_a_module_has(tmp_path: Path) -> None:
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
     schema = '<schema name="s">One <module name="a">x<module name="b">y</module>z</module> two</schema>'
-    answer = next(
-        event.answer
-        for event in engine.schema(schema_of(schema))
-        .prompt(prompt_of("<prompt><a><b/></a> so?</prompt>"))
-        .stream(RunSettings(max_new_tokens=1), mode="cached")
-        if isinstance(event, Finished)
-    )
+    answer = engine.schema(schema).prompt("<prompt><a><b/></a> so?</prompt>").answer(max_new_tokens=1)
     assert [use.reason for use in answer.segments] == ["new"] * len(answer.segments)
     assert len({use.path for use in answer.segments}) < len(answer.segments), "two of one module"
     engine.close()

@@ -19,13 +19,11 @@ import torch
 
 from app.cli import main
 from engine.base.errors import StoreError
-from engine.base.events import Answer, Finished
+from engine.base.events import Answer
 from engine.engine import Engine
-from engine.inference.run_settings import RunSettings
 from engine.store import Store
 from tests.engine.cache.segments import in_processes
 from tests.engine.cache.test_store import ORIGIN, audit, overwrite, segment
-from tests.engine.cases import prompt_of, schema_of
 from tests.engine.tiny import tiny_model
 
 SCHEMA = '<schema name="s">Read. <module name="a">alpha</module><module name="b">beta</module></schema>'
@@ -51,10 +49,8 @@ def loaded(store: Store, tokens: int = 20) -> list[bool]:
 
 
 def answered(engine: Engine) -> Answer:
-    prompt = prompt_of("<prompt><a/><b/> so?</prompt>")
-    settings = RunSettings(max_new_tokens=4, sync=True)  # so the answer itself says what was not written
-    events = engine.schema(schema_of(SCHEMA)).prompt(prompt).stream(settings, mode="cached")
-    return next(event.answer for event in events if isinstance(event, Finished))
+    """Returns the answer, with a warning for each segment that was not written."""
+    return engine.schema(SCHEMA).prompt("<prompt><a/><b/> so?</prompt>").answer(max_new_tokens=4, sync=True)
 
 
 @contextlib.contextmanager
