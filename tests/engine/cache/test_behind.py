@@ -118,15 +118,17 @@ def test_closing_an_engine_writes_what_is_not_written(tmp_path: Path, held_up: H
 
 
 def answer_and_end(folder: Path) -> None:
-    write = LocalBlobs.write
+    write, answered = LocalBlobs.write, threading.Event()
 
     def late(blobs: LocalBlobs, *given: Any) -> Any:
-        time.sleep(0.1)
+        assert answered.wait(WAIT)
+        time.sleep(0.05)  # the program is at its end by then
         return write(blobs, *given)
 
     LocalBlobs.write = late  # type: ignore[method-assign]
     prompt_of(Engine(tiny_model(chat=False), Store.open(folder))).answer(max_new_tokens=1)
     assert list((folder / "files").iterdir()) == [], "nothing is written yet"
+    answered.set()
 
 
 def test_a_program_that_ends_without_closing_writes_what_is_not_written(tmp_path: Path) -> None:
