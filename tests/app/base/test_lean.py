@@ -92,7 +92,6 @@ def test_the_page_is_there_before_torch_and_compares_no_stubs() -> None:
     assert not loaded & {
         "torch",
         "transformers",
-        "sqlite_utils",
         "safetensors",
         "scipy",
         "sklearn",

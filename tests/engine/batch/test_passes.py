@@ -18,7 +18,7 @@ from engine.kv_cache import batched_kv_cache
 from engine.kv_cache.batched_kv_cache import Member
 from engine.model.model import Model
 from tests.engine.cases import encoded, model_of
-from tests.engine.tiny import DENSE, FIXED, SEGMENTS, tiny_network
+from tests.engine.tiny import DENSE, tiny_network
 
 GREEDY = RunSettings(max_new_tokens=9)
 
@@ -65,20 +65,6 @@ def step(passes: Passes, sequences: list[Sequence]) -> None:
 def finish(passes: Passes, sequences: list[Sequence]) -> None:
     while running := [one for one in sequences if one.ending is None]:
         step(passes, running)
-
-
-@pytest.mark.parametrize("family", [*SEGMENTS, *FIXED])
-def test_each_answers_what_it_answers_alone(family: str) -> None:
-    """All but the first come while others decode already."""
-    model = model_of(family)
-    prompts = prompts_over(model, moved=family not in FIXED)
-    together = [Sequence(model, one, GREEDY) for one in prompts]
-    passes, there = Passes(model), together[:1]
-    for newcomer in together[1:]:
-        step(passes, [one for one in there if one.ending is None])
-        there.append(newcomer)
-    finish(passes, together)
-    assert [one.token_ids for one in together] == [alone(model, one) for one in prompts]
 
 
 def test_what_is_drawn_and_what_is_guessed_is_what_it_is_alone() -> None:
