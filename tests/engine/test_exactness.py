@@ -16,6 +16,7 @@ from engine.engine import Engine
 from engine.inference.repair import inexact, rows
 from engine.model.model import Model
 from engine.store import Origin, Store
+from tests.drawing import EVERY, thinned
 from tests.engine.cases import Case, apart, encoded, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference, sight_of_modules
 from tests.engine.tiny import DENSE, FAMILIES, FIXED, SEGMENTS, tiny_model, tiny_network
@@ -59,6 +60,9 @@ SPACED = """<schema name="s" xml:space="preserve"><system><module name="a">  alp
 beta  </module></system><user><module name="c">  gamma </module><module name="d">delta
 </module></user></schema>"""
 
+FAST = ("llama-gqa", "gpt-oss", "gpt2", "bloom")
+"""One family of each kind: a plain one, sinks and windows, learned positions, attention code of its own."""
+
 
 @cache
 def reference_of(family: str) -> Reference:
@@ -97,7 +101,7 @@ def test_cached_logits_equal_the_dense_reference(family: str, scope, tmp_path: P
     schema = schema_of(SCHEMA)
     draw = random.Random(f"{family} {scope}")
     placements = ("schema",) if family in FIXED else ("compact", "compact", "compact", "schema")
-    for number in range(12):
+    for number in range(12 if EVERY else 4):
         placement = placements[number % len(placements)]
         source = random_prompt(draw, ordered=placement == "schema")
         case = Case(engine, schema, prompt_of(source), scope, placement)
@@ -162,7 +166,7 @@ FULL = """<schema name="full">
 </schema>"""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", thinned(FAMILIES, FAST))
 def test_modules_in_one_scaffold_give_the_plain_models_logits(family: str, tmp_path: Path) -> None:
     """Declared, or over the whole prompt; there also with arguments and new text between modules."""
     engine = Engine(model_of(family), Store.open(tmp_path))
@@ -189,7 +193,7 @@ def test_modules_in_one_scaffold_give_the_plain_models_logits(family: str, tmp_p
     engine.close()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", thinned(FAMILIES, FAST))
 def test_repair_of_everything_is_the_full_pass(family: str, tmp_path: Path) -> None:
     engine = Engine(model_of(family), Store.open(tmp_path))
     schema = schema_of(SCHEMA)
@@ -289,7 +293,7 @@ def test_a_random_sequence_on_a_warm_store_never_serves_another_modules_keys(tmp
     warm = Engine(tiny_model(), Store.open(tmp_path / "warm"))
     model, schema = tiny_model(), schema_of(SCHEMA)
     draw = random.Random(3)
-    for number in range(60):
+    for number in range(60 if EVERY else 12):
         prompt = prompt_of(random_prompt(draw))
         scope, repair = (
             draw.choice([*SCOPES]),
@@ -353,7 +357,7 @@ def test_folding_before_decoding_changes_nothing(family: str) -> None:
         assert (want - got).abs().max() <= 1e-4
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", thinned(FAMILIES, FAST))
 def test_bf16_stays_within_its_rounding(family: str, tmp_path: Path) -> None:
     """Rounding costs the cached side at most thrice what it costs one pass of the same model."""
     exact = Engine(model_of(family), Store.open(tmp_path / "fp32"))

@@ -85,7 +85,7 @@ def test_no_fix_does_harm_in_mutated_documents(seed: int) -> None:
     samples = [text for path in sorted(SAMPLES.glob("*.pml")) if len(text := path.read_text("utf-8")) < 9000]
     pool = [SCHEMA, PROMPT, SCHEMA, PROMPT, *samples]
     given: Counter[bool] = Counter()
-    for _ in range(350):
+    for _ in range(350 if EVERY else 90):
         source = mutate(rng, rng.choice(pool), (SCHEMA, PROMPT))
         if rng.random() < 0.2:
             pool.append(source)
@@ -95,7 +95,7 @@ def test_no_fix_does_harm_in_mutated_documents(seed: int) -> None:
         fixable = [fault for fault in diagnose(source) if fault.fix]
         for fault in rng.sample(fixable, min(3, len(fixable))):
             given[check(source, fault, diagnose)] += 1
-    assert given.total() > 200
+    assert given.total() > (200 if EVERY else 50)
     assert given[False] * 50 <= given.total(), "fixes that are offered and then withheld"
 
 

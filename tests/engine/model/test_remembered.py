@@ -19,7 +19,7 @@ from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model import probe_cache
 from engine.model.model import Model
 from engine.model.probe import Probe
-from engine.model.probe_cache import KEPT, VALID_SECONDS, Memory
+from engine.model.probe_cache import VALID_SECONDS, Memory
 from tests.engine.tiny import FAMILIES, tiny_network
 
 
@@ -152,11 +152,12 @@ def test_a_model_that_is_refused_is_remembered_by_nobody(memory: Memory) -> None
     assert not memory.path.exists()
 
 
-def test_so_many_models_are_remembered_and_no_more(memory: Memory) -> None:
-    for number in range(KEPT + 3):
-        with mock.patch.object(probe_cache, "probe", return_value=loaded(memory).probe):
+def test_so_many_models_are_remembered_and_no_more(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_cache, "KEPT", 3)
+    with mock.patch.object(probe_cache, "probe", return_value=loaded(memory).probe):
+        for number in range(5):
             loaded(memory, fingerprint=str(number))
-    assert len(json.loads(memory.path.read_text())["probes"]) == KEPT
+    assert len(json.loads(memory.path.read_text())["probes"]) == 3
 
 
 def test_a_folder_that_cannot_be_written_costs_a_measurement(tmp_path: Path) -> None:
