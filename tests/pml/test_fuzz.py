@@ -115,7 +115,7 @@ def test_bytes_never_raise(data: bytes) -> None:
     parse_prompt(data)
 
 
-@settings(max_examples=draws(300))
+@settings(max_examples=300 if EVERY else 20)
 @given(schema=SCHEMAS, prompt=PROMPTS, data=st.data())
 def test_binding_and_edits_of_broken_documents(schema: str, prompt: str, data: st.DataObject) -> None:
     tree, written = parse_schema(schema).tree, parse_prompt(prompt).tree

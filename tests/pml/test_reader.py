@@ -141,7 +141,7 @@ def test_thousands_of_nested_elements(tag: str, closed: bool) -> None:
     parsed = parse_schema(source)
     assert not parsed.ok
     assert "E117" in {found.code for found in parsed.diagnostics}
-    again = parse_schema(source).tree
+    again = parse_schema(source.encode()).tree  # which is in no cache
     assert parsed.tree == again
     assert hash(parsed.tree) == hash(again)
     assert len(repr(parsed.tree)) < 200
@@ -166,7 +166,7 @@ def test_a_tree_at_the_depth_limit_compares_and_binds() -> None:
     )
     one, other = parse_schema(source), parse_schema(source.replace("x</module>", "y</module>"))
     assert one.ok
-    assert one.tree == parse_schema(source).tree
+    assert one.tree == parse_schema(source.encode()).tree  # which is in no cache
     assert one.tree != other.tree
     assert one.tree is not None
     prompt = parse_prompt(
@@ -252,11 +252,11 @@ def test_repeated_faults_take_linear_time(piece: str) -> None:
         return calls(lambda: parse_schema("<schema>" + piece * count))
 
     parsing(10)  # what is made once is made
-    assert parsing(1_600) < 8.5 * parsing(200)
+    assert parsing(800) < 8.5 * parsing(100)
 
 
 def test_many_siblings_bind() -> None:
-    count = 2_000
+    count = 500
     schema = parse_schema(siblings(count))
     prompt = parse_prompt("<prompt>" + "".join(f"<m{n}/>" for n in reversed(range(count))) + "</prompt>")
     assert schema.tree is not None
@@ -272,7 +272,7 @@ def test_a_scaffold_of_many_unknown_modules_stays_cheap() -> None:
         names = " ".join(f"y{n}" for n in range(count))
         source = f'<schema name="a"><module name="m">t</module><scaffold modules="{names}"/></schema>'
         assert not parse_schema(source).ok
-        return calls(lambda: parse_schema(source))
+        return calls(lambda: parse_schema(source.encode()))  # which is in no cache
 
     assert parsing(20_000) - parsing(10_000) < 50_000
 
@@ -286,7 +286,7 @@ def test_many_unknown_imports_stay_cheap() -> None:
         assert not bind(schema, prompt).ok
         return calls(lambda: bind(schema, prompt))
 
-    assert binding(4_000) < 2 * binding(1_000)
+    assert binding(800) < 2 * binding(200)
 
 
 @pytest.mark.parametrize("parse", [parse_schema, parse_prompt])
