@@ -1,4 +1,4 @@
-"""Each mistake of the table has its code, place, hint and fix; every code of the catalogue is in the table."""
+"""Mistakes of the table have their code, place, hint and fix; the table has every code."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_suggestions_ignore_case() -> None:
 
 
 def test_messages_cut_long_values() -> None:
-    module = '<schema name="a"><module name="{}">x<module name="m"><param name="p" len="{}"/></module></module></schema>'
+    module = '<schema name="a"><module name="{}">x<param name="p" len="{}"/></module></schema>'
     for code, name, length, says in (
         ("E301", "!" * 9999, "1", ""),
         ("E301", "n" * 1999, "1", "more than 2000 characters"),
