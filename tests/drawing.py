@@ -17,6 +17,14 @@ def draws(number: int) -> int:
 
 
 def thinned(values: Iterable[Any], fast: Iterable[Any]) -> list[Any]:
-    """Returns parameters of a test; those that are not `fast` are long."""
+    """Returns parameters of a test; those that are not `fast` are long.
+
+    A tuple has the values of several parameters.
+    """
     chosen = [*fast]
-    return [value if value in chosen else pytest.param(value, marks=pytest.mark.long) for value in values]
+    return [
+        value
+        if value in chosen
+        else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.long)
+        for value in values
+    ]

@@ -83,10 +83,8 @@ class Mistake:
             return parse_schema(source).diagnostics
         parsed = parse_prompt(source)
         schema = SCHEMAS[self.reader].tree if self.reader in SCHEMAS else None
-        return (
-            *parsed.diagnostics,
-            *(bind(schema, parsed.tree).diagnostics if schema and parsed.tree else ()),
-        )
+        bound = bind(schema, parsed.tree).diagnostics if schema and parsed.tree else ()
+        return (*parsed.diagnostics, *bound)
 
 
 def _read(column: str) -> str:
