@@ -193,6 +193,18 @@ def studio(studios: Studios, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     server.stop()
 
 
+QUESTIONS = "**/component_server/"
+"""The address of everything that the page asks its server."""
+
+
+def unrouted(page: Page) -> None:
+    """Ends the routes of a page once their handlers have answered.
+
+    `Page.unroute` continues a request whose handler still fetches, which then cannot answer it.
+    """
+    page.unroute_all(behavior="wait")
+
+
 KEEP_NOTHING = "() => { Storage.prototype.setItem = () => {}; localStorage.clear(); sessionStorage.clear() }"
 
 
@@ -214,7 +226,7 @@ class Tab:
 
     def _left(self, page: Page, url: str) -> bool:
         """Whether the page of the last test could be left, for one of the same studio: it has the scripts."""
-        page.unroute_all()
+        page.unroute_all(behavior="ignoreErrors")
         page.context.clear_permissions()
         if page.context.pages != [page] or not page.url.startswith(url):
             return False

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from engine.pml import parse_schema
-from tests.browser.conftest import COLOURS, Server, Studios, Watched
+from tests.browser.conftest import COLOURS, QUESTIONS, Server, Studios, Watched
 
 LONG_RUN_MS = 120_000
 TEXTS = "window.promptCacheStudio.workspace.texts()"
@@ -78,7 +78,7 @@ def test_the_page_says_what_the_bundled_model_is_and_how_to_load_another(author:
         asked.append(body)
         return route.fulfill(json={"error": "The network is out."})
 
-    author.route("**/component_server/", refuse)
+    author.route(QUESTIONS, refuse)
     author.get_by_role("button", name="Download 93.8 MiB and load").first.click()
     expect(author.locator("#page-models")).to_contain_text("The network is out.")
     expect(author.get_by_role("textbox", name="A folder or GGUF file")).to_have_value("smollm2")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, Request, Route, expect
 
+from tests.browser.conftest import QUESTIONS, unrouted
 from tests.browser.test_author import rewrite
 
 ROWS = (
@@ -150,7 +151,7 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     expect(author.get_by_role("button", name="Add a check")).to_be_disabled()
     with author.expect_request(asks("batch_keep")) as kept:
         held[0].continue_()
-    author.unroute("**/component_server/")
+    unrouted(author)
     assert kept.value.post_data_json["data"]["form"] | {"checks": [], "grid": []} == {
         "source": "grid",
         "table": "id,picks\nkept,rome\n",
@@ -182,7 +183,7 @@ def test_a_choice_that_stood_already_is_one(author: Page) -> None:
     expect(table).to_be_checked()
     table.click()
     held[0].continue_()
-    author.unroute("**/component_server/")
+    unrouted(author)
     expect(author.get_by_role("button", name="Add a check")).to_be_enabled()
     expect(table).to_be_checked()
     expect(author.get_by_label("Table of rows")).to_be_visible()
@@ -198,7 +199,7 @@ def reloaded_without_what_was_kept(page: Page) -> list[Route]:
         else:
             route.continue_()
 
-    page.route("**/component_server/", hold)
+    page.route(QUESTIONS, hold)
     page.reload()
     page.wait_for_selector("html[data-studio=ready]")
     page.wait_for_function("document.querySelector('.batch-run select') !== null")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from engine.store import Store
-from tests.browser.conftest import Server
+from tests.browser.conftest import QUESTIONS, Server
 from tests.browser.test_author import rewrite
 
 BUDGET = 20 << 30
@@ -77,7 +77,7 @@ def test_a_late_answer_does_not_take_the_focus(author: Page) -> None:
     author.get_by_role("button", name="Delete 1 segment").press("Enter")
     held: list[Route] = []
     author.route(
-        "**/component_server/",
+        QUESTIONS,
         lambda route: (
             held.append(route) if "cache_state" in (route.request.post_data or "") else route.continue_()
         ),

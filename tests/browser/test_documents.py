@@ -12,7 +12,7 @@ from benchmarks.editor import schema_of
 from engine.pml import parse_schema
 from engine.pml.edit.formatter import format_source
 from engine.programs import compile_source
-from tests.browser.conftest import Watched
+from tests.browser.conftest import QUESTIONS, Watched, unrouted
 from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 LOOSE = '<schema  name="a"><module name="m" >text</module>\n<module name="n">more</module></schema>'
@@ -151,11 +151,11 @@ def test_modules_are_found_by_their_text(author: Page) -> None:
 
 
 def test_a_fault_of_the_server_is_not_called_an_absence(author: Page, watched: Watched) -> None:
-    author.route("**/component_server/", lambda route: route.fulfill(status=500, body="broken"))
+    author.route(QUESTIONS, lambda route: route.fulfill(status=500, body="broken"))
     rewrite(author, "prompt", "<prompt/>")
     expect(author.locator(".notices")).to_contain_text("server failed")
     expect(author.locator(".notices")).not_to_contain_text("does not answer")
-    author.unroute("**/component_server/")
+    unrouted(author)
     rewrite(author, "prompt", '<prompt schema="travel"/>')
     expect(author.locator(".notices")).to_be_empty()
     assert all("500" in line for line in watched.complaints)
@@ -167,11 +167,11 @@ def test_a_draft_that_is_kept_at_last_takes_its_notice_back(author: Page, watche
         broken = "save_draft" in (route.request.post_data or "")
         route.fulfill(status=500, body="broken") if broken else route.continue_()
 
-    author.route("**/component_server/", answer)
+    author.route(QUESTIONS, answer)
     rewrite(author, "prompt", '<prompt schema="travel"/>')
     expect(author.locator(".notices")).to_contain_text("server failed")
     expect(author.locator(".workspace-name .saved")).to_have_text("Draft not saved")
-    author.unroute("**/component_server/")
+    unrouted(author)
     expect(author.locator(".workspace-name .saved")).to_contain_text("Draft saved")
     expect(author.locator(".notices")).to_be_empty()
     assert all("500" in line for line in watched.complaints)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from engine.checkpoint.synthetic import byte_tokenizer
-from tests.browser.conftest import Server
+from tests.browser.conftest import QUESTIONS, Server, unrouted
 from tests.browser.test_author import rewrite
 from tests.browser.test_cache import SMALL, run
 from tests.engine.tiny import tiny_network
@@ -93,12 +93,12 @@ def test_files_of_one_name_are_told_apart(models: Page) -> None:
         recent = [{"name": name, **others} for name in names]
         return route.fulfill(response=told, json={**told.json(), "recent": recent})
 
-    models.route("**/component_server/", answer)
+    models.route(QUESTIONS, answer)
     models.evaluate("location.hash = '#/author'")
     models.evaluate("location.hash = '#/models'")
     recent = models.get_by_role("group", name="Recent").locator("button.choice")
     expect(recent).to_have_text(["one/x.gguf", "two/x.gguf", "y.gguf", "x.gguf"])
-    models.unroute("**/component_server/")
+    unrouted(models)
 
 
 def test_the_pill_keeps_what_stands_behind_a_long_name(models: Page) -> None:

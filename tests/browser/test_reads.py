@@ -6,6 +6,7 @@ import re
 
 from playwright.sync_api import Page, Route, expect
 
+from tests.browser.conftest import QUESTIONS, unrouted
 from tests.browser.test_author import text_of
 
 SHOWN = "[...document.querySelectorAll('.reads .block')].map(one => one.textContent).join('')"
@@ -64,7 +65,7 @@ def test_the_text_leads_to_its_sources(author: Page) -> None:
         first = not held and "read_prompt" in (route.request.post_data or "")
         held.append(route) if first else route.continue_()
 
-    author.route("**/component_server/", hold)
+    author.route(QUESTIONS, hold)
     prompt = text_of(author, "prompt")
     with author.expect_request(lambda request: "read_prompt" in (request.post_data or "")):
         author.evaluate(REPLACE, ["prompt", prompt.replace("surf spots.", "surf spots. And then?")])
@@ -72,7 +73,7 @@ def test_the_text_leads_to_its_sources(author: Page) -> None:
     held[0].continue_()
     expect(author.locator(".reads-text")).to_contain_text("And then?")
     expect(author.locator(".reads .token").first).to_be_visible()
-    author.unroute("**/component_server/")
+    unrouted(author)
     author.get_by_role("button", name="Tokens", exact=True).click()
     author.evaluate(REPLACE, ["prompt", prompt])
     author.wait_for_function(f"text => {SHOWN} === text", arg=text)

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import Watched
+from tests.browser.conftest import QUESTIONS, Watched, unrouted
 from tests.browser.test_author import LONG_RUN_MS, few_tokens, rewrite, text_of
 
 OWN = '<schema name="own"><module name="one">Alpha beta.</module><module name="two">Gamma.</module></schema>'
@@ -73,7 +73,7 @@ def test_a_run_that_is_asked_for_while_a_sample_is_opened_is_of_that_sample(auth
         first = not held and '"open_sample"' in (route.request.post_data or "")
         held.append(route) if first else route.continue_()
 
-    author.route("**/component_server/", hold)
+    author.route(QUESTIONS, hold)
     author.get_by_role("link", name="Gallery").click()
     card = author.locator("#page-gallery article").nth(1)
     card.get_by_role("button").first.click()
@@ -84,7 +84,7 @@ def test_a_run_that_is_asked_for_while_a_sample_is_opened_is_of_that_sample(auth
     with author.expect_request(lambda request: "run_prompt" in (request.post_data or "")) as asked:
         author.wait_for_timeout(500)
         held[0].continue_()
-    author.unroute("**/component_server/")
+    unrouted(author)
     assert '<schema name=\\"travel\\"' not in (asked.value.post_data or "")
     author.locator("#stop").click()
     expect(author.locator("#stop")).to_be_disabled(timeout=LONG_RUN_MS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.conftest import Server, Studios, Tab, Watched
+from tests.browser.conftest import QUESTIONS, Server, Studios, Tab, Watched, unrouted
 from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 SCHEMA = '<schema name="mine"><module name="a">café</module></schema>\n'
@@ -262,13 +262,13 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     def hold(route: Route) -> None:
         held.append(route) if "browse" in (route.request.post_data or "") else route.continue_()
 
-    page.route("**/component_server/", hold)
+    page.route(QUESTIONS, hold)
     choose(page, "Browse the folder…")
     page.get_by_label("Filter by name or schema").fill("city")
     page.keyboard.press("Enter")  # before the list is there
     expect(dialog(page)).to_contain_text("Reading the folder…")
     held[0].continue_()
-    page.unroute("**/component_server/")
+    unrouted(page)
     expect(dialog(page).get_by_role("button", name="far/city.pml")).to_be_focused()
     page.keyboard.press("Enter")
     wait_for_text(page, "prompt", '<prompt schema="city">')

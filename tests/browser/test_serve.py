@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import Watched
+from tests.browser.conftest import QUESTIONS, Watched, unrouted
 from tests.browser.test_author import few_tokens, rewrite, text_of
 
 FAULTY = f'<schema name="a"><{"b" * 300}/></schema>'
@@ -95,9 +95,9 @@ def faked(watched: Watched) -> Iterator[Callable[..., None]]:
         told = route.fetch()
         return route.fulfill(response=told, json={**told.json(), **changed})
 
-    watched.page.route("**/component_server/", answer)
+    watched.page.route(QUESTIONS, answer)
     yield lambda **fields: changed.update(fields)
-    watched.page.unroute("**/component_server/")
+    unrouted(watched.page)
 
 
 def test_a_program_that_is_copied_gets_the_answer_and_is_listed(author: Page, watched: Watched) -> None:

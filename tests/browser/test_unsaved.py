@@ -30,7 +30,7 @@ def profile(browser: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def context(profile: BrowserContext, home: Server) -> BrowserContext:
     """One browser with a storage of its own, which is empty; its tabs come and go."""
-    profile.unroute_all()
+    profile.unroute_all(behavior="ignoreErrors")
     for left in profile.pages:
         left.close()
     page = profile.new_page()
@@ -41,7 +41,7 @@ def context(profile: BrowserContext, home: Server) -> BrowserContext:
 
 
 def opened(context: BrowserContext, home: Server) -> Page:
-    context.unroute_all()
+    context.unroute_all(behavior="ignoreErrors")
     page = context.new_page()
     page.goto(home.url)
     page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
