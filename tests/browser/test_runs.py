@@ -13,6 +13,17 @@ from tests.browser.test_author import rewrite
 SCHEMA = '<schema name="{name}"><module name="m">one two three</module></schema>'
 PROMPT = '<prompt schema="{name}"><m/>{words}</prompt>'
 
+TABLE = """async () => {
+    const { href } = document.querySelector("link[href*='studio.css']")
+    const { Table } = await import(new URL("table.js", href))
+    const columns = [{ name: "a", title: "A", value: row => row.a }]
+    window.table = new Table({ label: "Two", key: row => row.id, sort: ["a", 1], choice: row => row.a, columns })
+    const host = document.body.appendChild(window.table.node)
+    host.style.cssText = "position: fixed; inset: 0; z-index: 99"
+    window.table.fill([{ id: "one", a: "first" }, { id: "two", a: "second" }]) }"""
+CHANGED = """window.table.fill([
+    { id: "one", a: "first, measured" }, { id: "two", a: "second, measured" }, { id: "x", a: "third" }])"""
+
 
 def run(page: Page, name: str, words: str) -> None:
     """Answers a prompt of a schema of this name."""
@@ -29,6 +40,19 @@ def run(page: Page, name: str, words: str) -> None:
 def open_runs(page: Page) -> None:
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Runs").click()
     expect(page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()
+
+
+def test_a_press_on_a_row_survives_an_update_of_the_row(watched: Watched) -> None:
+    page = watched.open("/#/gallery")
+    page.evaluate(TABLE)
+    table = page.get_by_role("region", name="Two")
+    table.get_by_role("checkbox", name="Choose second").hover()
+    page.mouse.down()
+    page.evaluate(CHANGED)
+    page.mouse.up()
+    expect(table.get_by_role("checkbox", name="Choose second, measured")).to_be_checked()
+    assert page.evaluate("window.table.chosen.map(row => row.a)") == ["second, measured"]
+    expect(table.locator("tbody tr")).to_have_count(3)
 
 
 def test_runs_are_found_named_compared_shared_and_brought_back(

@@ -138,6 +138,7 @@ def test_a_program_that_is_copied_gets_the_answer_and_is_listed(author: Page, wa
     )
 
 
+@pytest.mark.long
 def test_programs_follow_edits_and_picks_and_faults(author: Page) -> None:
     page = author
     open_serve(page)
@@ -241,7 +242,7 @@ def test_states_are_said_in_words(watched: Watched, faked: Callable[..., None]) 
     expect(page.get_by_role("button", name="Switch off")).to_be_disabled()
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 720), (400, 800)])
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), pytest.param(400, 800, marks=pytest.mark.long)])
 def test_nothing_but_rows_moves_while_requests_come(
     author: Page, watched: Watched, width: int, height: int
 ) -> None:
@@ -308,7 +309,7 @@ SEEN = """([name, title]) => {
 """Whether a figure has its name above it, and all of it is within the window."""
 
 
-@pytest.mark.parametrize("keys", [0, 2])
+@pytest.mark.parametrize("keys", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_on_a_telephone_each_figure_is_seen_with_its_name(
     watched: Watched, faked: Callable[..., None], keys: int
 ) -> None:
@@ -330,27 +331,30 @@ def test_on_a_telephone_each_figure_is_seen_with_its_name(
     assert scroll.evaluate("node => node.scrollWidth <= node.clientWidth")
 
 
-@pytest.mark.parametrize(("width", "keys"), [(1280, 0), (1280, 2), (1900, 2), (400, 2)])
+INSIDE = """width => {
+    const said = document.querySelector(".serve-requests .sentence"), row = said?.closest("tr")
+    if (!said || innerWidth !== width) return false
+    const box = said.getBoundingClientRect(), outer = row.getBoundingClientRect()
+    return box.width > 300 && box.right <= outer.right && document.documentElement.scrollWidth <= width }"""
+
+
 def test_the_sentence_of_what_was_refused_has_the_room_of_the_figures(
-    watched: Watched, faked: Callable[..., None], width: int, keys: int
+    watched: Watched, faked: Callable[..., None]
 ) -> None:
     said = "Something of the request was not as it must be. " * 3
-    faked(requests=[request(1, "refused", status=400, tokens=None, sentence=said)], keys=keys, change=1)
+    refused = [request(1, "refused", status=400, tokens=None, sentence=said)]
+    faked(requests=refused, keys=0, change=1)
     page = watched.page
-    page.set_viewport_size({"width": width, "height": 800})
     row = opened(watched).first
-    box, within = row.locator(".sentence").bounding_box(), row.bounding_box()
-    assert box is not None
-    assert within is not None
-    assert box["width"] > 300
-    assert box["x"] + box["width"] <= within["x"] + within["width"]
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
     more = row.get_by_role("button", name="The whole sentence")
-    expect(more).to_be_visible(visible=width == 400)
-    page.set_viewport_size({"width": 400, "height": 800})
-    expect(more).to_be_visible()
+    for width, keys in ((1280, 0), (1280, 2), (1900, 2), (400, 2)):
+        faked(requests=refused, keys=keys, change=width + keys)
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function(INSIDE, arg=width)
+        expect(more).to_be_visible(visible=width == 400)
 
 
+@pytest.mark.long
 def test_what_is_under_way_says_so_and_for_how_long(watched: Watched, faked: Callable[..., None]) -> None:
     began = {"at": time.time() - 65, "seconds": 0}
     waiting = request(1, "waiting", status=None, tokens=None, ttft_ms=None, **began)
@@ -384,6 +388,7 @@ def test_long_texts_of_a_program_are_folded_and_unfolded(author: Page) -> None:
     assert page.evaluate(SHOWN) == whole
 
 
+@pytest.mark.long
 def test_the_keyboard_reaches_all_and_its_place_is_seen(author: Page, watched: Watched) -> None:
     page = author
     ask(watched.url, prompt_cache={"schema": FAULTY})
