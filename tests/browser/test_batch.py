@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from tests.browser.conftest import QUESTIONS, unrouted
@@ -131,6 +132,7 @@ def test_a_grid_tells_its_rows_and_is_stopped_halfway(author: Page) -> None:
     expect(run).to_have_text("Run 120 rows")
 
 
+@pytest.mark.long
 def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(author: Page) -> None:
     open_batch(author)
     author.get_by_role("radio", name="Grid").check()
@@ -170,6 +172,7 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     alone.uncheck()
 
 
+@pytest.mark.long
 def test_a_choice_that_stood_already_is_one(author: Page) -> None:
     open_batch(author)
     author.get_by_role("radio", name="Table").check()
@@ -213,6 +216,7 @@ def asks(question: str) -> Callable[[Request], bool]:
     return lambda request: f'"{question}"' in (request.post_data or "")
 
 
+@pytest.mark.long
 def test_rows_run_by_their_keys_and_tell_which_of_them_were_encoded(author: Page) -> None:
     rewrite(
         author, "schema", '<schema name="cold"><module name="m">ten cold words of a batch</module></schema>'

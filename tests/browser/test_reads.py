@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import QUESTIONS, unrouted
@@ -133,6 +134,7 @@ def test_the_text_follows_the_documents_and_outlives_their_errors(author: Page) 
     expect(author.locator(".reads .passage.meets.current")).to_be_in_viewport()
 
 
+@pytest.mark.long
 def test_another_schema_with_errors_takes_the_place_of_the_last_one(author: Page) -> None:
     reads(author)
     expect(author.locator(".reads-text")).to_contain_text("surf spots")

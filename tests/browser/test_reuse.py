@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity, Remedy
@@ -29,6 +30,7 @@ def measure(page: Page) -> None:
     expect(page.locator(".explained .advice")).to_be_visible(timeout=120_000)
 
 
+@pytest.mark.long
 def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     author.get_by_role("button", name="Settings").click()
     author.get_by_label("Max answer length").fill("4")
@@ -40,13 +42,6 @@ def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     expect(author.locator(".scale-words")).to_contain_text("scaffold · link:2")
     expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001)$"))
-
-
-def test_a_repair_that_is_none_is_refused_by_the_drawer(author: Page) -> None:
-    author.get_by_role("button", name="Settings").click()
-    author.get_by_role("combobox", name="Repair").fill("much")
-    author.locator("#run").click()
-    expect(author.locator(".run-status")).to_contain_text("Repair must be none, link:K")
 
 
 def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
@@ -122,6 +117,7 @@ def test_a_run_under_a_promise_says_which_remedy_it_took_and_what_a_check_found(
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
 
 
+@pytest.mark.long
 def test_what_was_never_measured_says_that_a_check_follows(author: Page) -> None:
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 3, repeats: 1})")
     modules = '<module name="a">The first of two texts.</module><module name="b">The other one.</module>'
@@ -166,6 +162,7 @@ def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Pa
     expect(table).to_contain_text(advice)
 
 
+@pytest.mark.long
 def test_a_measurement_of_a_broken_prompt_is_refused_in_words(author: Page) -> None:
     document(author, "prompt").click()
     author.keyboard.press("Control+End")
@@ -223,6 +220,7 @@ def test_flipped_tokens_are_listed_with_what_stands_before_them(author: Page) ->
     expect(tried.last).to_contain_text("Scope preceding00.130.015100%−78Use")
 
 
+@pytest.mark.long
 def test_the_tables_of_a_measurement_fit_into_a_narrow_column(author: Page) -> None:
     flips = tuple(
         Flip(140 + n, " explorers", " fishermen", f"a long text before it, and {n}", 0.0022) for n in range(3)
@@ -246,6 +244,7 @@ def test_the_tables_of_a_measurement_fit_into_a_narrow_column(author: Page) -> N
         assert table.locator("thead th").evaluate_all(tall) <= 45, "no word of a head is broken"
 
 
+@pytest.mark.long
 def test_what_was_measured_of_other_texts_says_so(author: Page) -> None:
     found = Fidelity(7e-8, True, 1.0, 0.0, 9e-4, 3, 8, True, (), (), (), "Nothing to mend.")
     author.evaluate(SHOW, found.to_json())
@@ -264,6 +263,7 @@ def test_what_was_measured_of_other_texts_says_so(author: Page) -> None:
     expect(shown.locator("[role=status]")).to_be_empty()
 
 
+@pytest.mark.long
 def test_answers_to_other_texts_say_so(author: Page) -> None:
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2})")
     author.locator("#run").click()

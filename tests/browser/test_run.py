@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import QUESTIONS, Watched, unrouted
@@ -66,6 +67,7 @@ def test_who_comes_new_sees_after_three_clicks_what_caching_did(watched: Watched
     assert page.evaluate("window.clicks") <= 3
 
 
+@pytest.mark.long
 def test_a_run_that_is_asked_for_while_a_sample_is_opened_is_of_that_sample(author: Page) -> None:
     held: list[Route] = []
 
@@ -154,6 +156,7 @@ def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of
     expect(author.locator(".answer mark")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_what_is_encoded_is_shown_while_the_run_goes_on(author: Page) -> None:
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 200, repeats: 9})")
     words = "A text that no other test has: cobalt, saffron, umber, viridian. " * 9
@@ -204,6 +207,8 @@ def test_a_refused_run_puts_the_caret_at_the_fault(author: Page) -> None:
     author.evaluate("location.hash = '#/gallery'")
     author.keyboard.press("Control+Enter")
     status(author, "line 2, column 4")
+    status(author, "E402")
+    status(author, "tokyo")
     expect(author.locator("#page-author")).to_be_visible()
     author.wait_for_function(f"{SELECTED}.head === 28")
     assert author.evaluate(f"{SELECTED}.empty")

@@ -17,7 +17,8 @@ TABLE = """async () => {
     const { href } = document.querySelector("link[href*='studio.css']")
     const { Table } = await import(new URL("table.js", href))
     const columns = [{ name: "a", title: "A", value: row => row.a }]
-    window.table = new Table({ label: "Two", key: row => row.id, sort: ["a", 1], choice: row => row.a, columns })
+    const key = row => row.id, choice = row => row.a
+    window.table = new Table({ label: "Two", key, sort: ["a", 1], choice, columns })
     const host = document.body.appendChild(window.table.node)
     host.style.cssText = "position: fixed; inset: 0; z-index: 99"
     window.table.fill([{ id: "one", a: "first" }, { id: "two", a: "second" }]) }"""

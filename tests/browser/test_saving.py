@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,6 +148,7 @@ def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None
     assert (documents / "mine.pml").read_bytes() == SCHEMA.replace("\n", "\r\n").encode()
 
 
+@pytest.mark.long
 def test_undoing_the_opening_of_a_file_does_not_write_into_it(page: Page, documents: Path) -> None:
     (documents / "other.pml").write_text(PROMPT.replace("then", "other"), encoding="utf-8")
     page.reload()
@@ -162,6 +164,7 @@ def test_undoing_the_opening_of_a_file_does_not_write_into_it(page: Page, docume
     assert (documents / "ask.pml").read_text(encoding="utf-8") == PROMPT
 
 
+@pytest.mark.long
 def test_another_encoding_is_asked_about(page: Page, documents: Path) -> None:
     schema = SCHEMA.replace("café", "naïve")
     (documents / "mine.pml").write_bytes(schema.encode("latin-1"))
@@ -281,6 +284,11 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     wait_for_text(page, "schema", "untitled")
     expect(page.locator(".workspace-name .document")).to_have_text("Untitled")
     (documents / "mine.pml").unlink()
+    page.get_by_role("button", name="File", exact=True).click()
+    expect(page.get_by_role("menuitem", name="ask.pml")).to_have_count(0)
+    expect(page.get_by_role("menuitem", name="mine.pml")).to_have_count(0)
+    expect(page.get_by_role("menuitem").first).to_be_focused()
+    page.keyboard.press("Escape")
     choose(page, "Recent…")
     expect(dialog(page).get_by_role("row", name="mine.pml")).to_contain_text("No longer exists.")
     expect(dialog(page).get_by_role("columnheader")).to_have_text(["Name", "Kind", "Opened", ""])
@@ -293,26 +301,10 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     expect(notice(page)).to_contain_text("for the schema “mine”")
 
 
-def test_the_menu_lists_the_folder_as_it_is(page: Page, documents: Path) -> None:
-    (documents / "later.pml").write_text(PROMPT, encoding="utf-8")
-    (documents / "mine.pml").unlink()
-    page.get_by_role("button", name="File", exact=True).click()
-    expect(page.get_by_role("menuitem", name="later.pml")).to_be_visible()
-    expect(page.get_by_role("menuitem", name="mine.pml")).to_have_count(0)
-    assert page.evaluate("document.activeElement.getAttribute('role')") == "menuitem"
-
-
-def test_the_editors_say_how_the_keyboard_leaves_them(page: Page) -> None:
-    editor = document(page, "prompt")
-    assert "press Escape, then Tab" in (editor.get_attribute("aria-description") or "")
-    editor.focus()
-    page.keyboard.press("Escape")
-    page.keyboard.press("Tab")
-    expect(editor).not_to_be_focused()
-
-
 def test_a_sample_says_that_it_has_no_file(author: Page) -> None:
     rewrite(author, "prompt", "<prompt>mine</prompt>")
     author.keyboard.press("Control+s")
     expect(author.locator(".notices")).to_contain_text("the prompt is a sample, so no file was written")
     expect(author.locator(".workspace-name .saved")).to_contain_text("Draft saved")
+    author.get_by_role("button", name="File").click()
+    expect(author.locator(".menu-hint")).to_have_text(re.compile(r"start the studio with --schemas DIR\.$"))

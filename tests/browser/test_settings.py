@@ -63,8 +63,11 @@ def test_kept_settings_that_are_not_valid_have_their_defaults_again(author: Page
     expect(author.locator(".notice")).to_have_count(0)
 
 
+LONG = pytest.mark.long
+
+
 @pytest.mark.parametrize(
-    "how", ["dismiss", pytest.param("leave", marks=pytest.mark.long), pytest.param("run", marks=pytest.mark.long)]
+    "how", ["dismiss", pytest.param("leave", marks=LONG), pytest.param("run", marks=LONG)]
 )
 def test_what_was_set_back_is_said_until_it_is_taken(author: Page, how: str) -> None:
     author.evaluate(KEEP, {"temperature": 99, "max_new_tokens": 2})
@@ -105,7 +108,11 @@ def test_a_value_out_of_its_range_is_said_at_its_field_until_it_is_valid(author:
     expect(field).to_have_accessible_description(re.compile("^Draw from the likeliest tokens"))
     expect(status).to_be_empty()
     expect(measured).to_be_empty()
-    for label, typed, valid in (("Max answer length", "", "2"), ("Seed", "1.5", "1"), ("Repair", "much", "none")):
+    for label, typed, valid in (
+        ("Max answer length", "", "2"),
+        ("Seed", "1.5", "1"),
+        ("Repair", "much", "none"),
+    ):
         field = author.get_by_label(label, exact=True)
         field.fill(typed)
         author.keyboard.press("Control+Enter")
@@ -138,7 +145,7 @@ def test_a_seed_is_the_number_that_was_typed_and_other_values_have_their_default
     expect(author.locator("#run-settings")).to_be_hidden()
 
 
-@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=LONG)])
 def test_changed_settings_are_marked_and_put_back(author: Page, width: int) -> None:
     author.set_viewport_size({"width": width, "height": 720})
     toggle = author.get_by_role("button", name="Settings")

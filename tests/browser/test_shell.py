@@ -151,6 +151,7 @@ def test_an_address_without_a_page_is_corrected_and_said(watched: Watched) -> No
     expect(notice).to_be_empty()
 
 
+@pytest.mark.long
 def test_the_first_page_is_shown_also_where_its_place_comes_after_the_head(watched: Watched) -> None:
     watched.page.add_init_script(
         """const found = Document.prototype.querySelector
@@ -184,6 +185,7 @@ def test_a_page_is_loaded_when_it_is_first_shown(watched: Watched) -> None:
     expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
 
 
+@pytest.mark.long
 def test_a_card_says_how_many_more_modules_are_picked_and_shows_them(watched: Watched) -> None:
     page = watched.open("/#/gallery")
     more = page.locator("#page-gallery .more").first

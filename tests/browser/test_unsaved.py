@@ -90,19 +90,15 @@ def test_a_closed_tabs_text_comes_back_and_leaves_the_browser(context: BrowserCo
     wait_for_text(page, "prompt", "kept one")
     expect(page.locator(".notices")).to_contain_text("Unsaved text of a closed tab was restored")
     page.wait_for_function(f"{KEYS} === 0")
-    page.close()
-    wait_for_text(opened(context, home), "prompt", "kept one")
-
-
-def test_text_typed_just_before_leaving_comes_back(context: BrowserContext, home: Server) -> None:
-    page = opened(context, home)
     keep_nothing(page)
     rewrite(page, "prompt", prompt("in haste"))
     leave(page)
     page = opened(context, home)
     wait_for_text(page, "prompt", "in haste")
+    expect(page.locator(".workspace-name .saved")).to_contain_text("Draft saved")
 
 
+@pytest.mark.long
 def test_text_that_another_tab_overtook_is_among_the_earlier_workspaces(
     browser: Browser, context: BrowserContext, home: Server
 ) -> None:
@@ -157,6 +153,7 @@ def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, 
     assert asked == ["beforeunload"]
 
 
+@pytest.mark.long
 def test_text_that_gives_way_to_another_tabs_is_among_the_earlier_workspaces(
     context: BrowserContext, home: Server
 ) -> None:
