@@ -12,13 +12,14 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Route, expect, sync_playwright
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -157,16 +158,16 @@ STEPS_SEEN = "try { localStorage.setItem('prompt-cache-studio.first-steps', '4')
 
 
 def knowing(started: Browser) -> Browser:
-    """A browser whose pages have seen the first steps of the studio, so that no mark is in the way."""
+    """A browser whose pages have seen the first steps of the studio, and in which nothing glides."""
     new_context, new_page = started.new_context, started.new_page
 
     def context(**options: Any) -> BrowserContext:
-        made = new_context(**options)
+        made = new_context(**{"reduced_motion": "reduce", **options})
         made.add_init_script(STEPS_SEEN)
         return made
 
     def page(**options: Any) -> Page:
-        made = new_page(**options)
+        made = new_page(**{"reduced_motion": "reduce", **options})
         made.add_init_script(STEPS_SEEN)
         return made
 
@@ -203,6 +204,32 @@ def unrouted(page: Page) -> None:
     `Page.unroute` continues a request whose handler still fetches, which then cannot answer it.
     """
     page.unroute_all(behavior="wait")
+
+
+def becomes(page: Page, script: str, wanted: Any, arg: Any = None) -> None:
+    """Waits until a script returns a value; the failure shows the last one."""
+    ends = time.monotonic() + 20
+    while (found := page.evaluate(script, arg)) != wanted:
+        assert time.monotonic() < ends, f"{found} is not {wanted}"
+        page.wait_for_timeout(50)
+
+
+def settled(page: Page, script: str) -> Any:
+    """What a script returns once it returns the same for a while."""
+    found = None
+    while (after := page.evaluate(script)) != found:
+        found = after
+        page.wait_for_timeout(300)
+    return found
+
+
+def came(page: Page, held: list[Route]) -> Route:
+    """The first request that a handler holds, once it is there."""
+    ends = time.monotonic() + 20
+    while not held:
+        assert time.monotonic() < ends, "no such request came"
+        page.wait_for_timeout(50)
+    return held[0]
 
 
 KEEP_NOTHING = "() => { Storage.prototype.setItem = () => {}; localStorage.clear(); sessionStorage.clear() }"

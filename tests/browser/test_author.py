@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.browser.conftest import COLOURS, QUESTIONS, Server, Studios, Watched
+from tests.browser.conftest import COLOURS, QUESTIONS, Server, Studios, Watched, becomes
 
 LONG_RUN_MS = 120_000
 TEXTS = "window.promptCacheStudio.workspace.texts()"
@@ -21,7 +21,7 @@ def text_of(page: Page, kind: str) -> str:
 
 def wait_for_text(page: Page, kind: str, pattern: str) -> None:
     page.wait_for_function(
-        f"pattern => new RegExp(pattern).test({TEXTS}.{kind})", arg=pattern, timeout=10_000
+        f"pattern => new RegExp(pattern).test({TEXTS}.{kind})", arg=pattern, timeout=20_000
     )
 
 
@@ -192,36 +192,6 @@ def test_a_run_that_another_tab_follows_is_stopped_and_keeps_what_came(
     other.close()
 
 
-@pytest.mark.long
-def test_runs_in_two_tabs_share_the_machine(author: Page, watched: Watched) -> None:
-    """A short one that begins later is over first, and the long one answers what it answers alone."""
-
-    def answers() -> list[str]:
-        return [pane(author, name).locator(".answer").inner_text() for name in ("Cached", "Uncached")]
-
-    author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 200, temperature: 5})")
-    author.locator("#run").click()
-    expect(author.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
-    alone = answers()
-    other = author.context.new_page()
-    other.goto(watched.url)
-    other.wait_for_selector("html[data-studio=ready]", timeout=60_000)
-    other.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2, temperature: 0})")
-    author.locator("#run").click()
-    author.wait_for_selector(".pane[data-state=streaming]", timeout=60_000)
-    other.locator("#run").click()
-    expect(other.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
-    expect(author.locator(".pane[data-state=streaming]")).not_to_have_count(0)
-    assert all(other.locator(".pane .answer").all_inner_texts())
-    expect(author.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
-    assert answers() == alone
-    words = [page.locator(".scale-words").inner_text() for page in (author, other)]
-    numbers = [re.findall(r"Run \d+", one) for one in words]
-    assert all(numbers)
-    assert numbers[0] != numbers[1]
-    other.close()
-
-
 def test_a_server_that_is_gone_is_noticed_and_the_page_goes_on_when_it_is_back(
     browser: Browser, studios: Studios, tmp_path: Path
 ) -> None:
@@ -292,11 +262,11 @@ def test_another_pages_script_reaches_nothing(browser: Browser, studio: Server) 
         }).catch(() => {})""",
         studio.url,
     )
-    page.wait_for_timeout(300)
     assert 200 not in seen
     page.close()
 
 
+DARK = "getComputedStyle(document.documentElement).colorScheme.includes('dark')"
 CONTRAST = (
     """() => {"""
     + COLOURS
@@ -316,7 +286,7 @@ def test_the_page_fits_and_can_be_read(watched: Watched) -> None:
         page.set_viewport_size({"width": width, "height": 900})
         if (theme, width) == ("dark", 1280):
             page.get_by_role("button", name="Light or dark").click()
-        expect(page.locator("html")).to_have_css("color-scheme", re.compile(theme))  # its scrollbar's too
+        becomes(page, DARK, theme == "dark")  # the scrollbar of the page is of its theme
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         for name in ("Run", "Settings", "File"):
             expect(page.get_by_role("button", name=re.compile(f"^{name}")).first).to_be_visible()
@@ -326,13 +296,3 @@ def test_the_page_fits_and_can_be_read(watched: Watched) -> None:
     expect(page.locator("[aria-current] span", has_text="Benchmark")).to_have_css(
         "height", re.compile("^1[0-6]")
     )
-
-
-@pytest.mark.long
-def test_a_link_on_another_site_opens_the_page_but_no_frame_does(browser: Browser, studio: Server) -> None:
-    page = browser.new_page()
-    page.goto(f"data:text/html,<a href='{studio.url}/'>open</a><iframe src='{studio.url}/'></iframe>")
-    assert all(frame.query_selector("gradio-app") is None for frame in page.frames)
-    page.get_by_role("link", name="open").click()
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
-    page.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
-from tests.browser.conftest import QUESTIONS, unrouted
+from tests.browser.conftest import QUESTIONS, came, unrouted
 from tests.browser.test_author import rewrite
 
 ROWS = (
@@ -172,26 +172,6 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     alone.uncheck()
 
 
-@pytest.mark.long
-def test_a_choice_that_stood_already_is_one(author: Page) -> None:
-    open_batch(author)
-    author.get_by_role("radio", name="Table").check()
-    author.get_by_label("Table of rows").fill("id,picks\nstood,rome\n")
-    with author.expect_request(
-        lambda one: asks("batch_keep")(one) and '"grid"' in str(one.post_data).split('"source"')[1][:10]
-    ):
-        author.get_by_role("radio", name="Grid").check()
-    held = reloaded_without_what_was_kept(author)
-    table = author.get_by_role("radio", name="Table")
-    expect(table).to_be_checked()
-    table.click()
-    held[0].continue_()
-    unrouted(author)
-    expect(author.get_by_role("button", name="Add a check")).to_be_enabled()
-    expect(table).to_be_checked()
-    expect(author.get_by_label("Table of rows")).to_be_visible()
-
-
 def reloaded_without_what_was_kept(page: Page) -> list[Route]:
     """Loads the page again; what was kept of the form comes when the route that is returned goes on."""
     held: list[Route] = []
@@ -206,8 +186,7 @@ def reloaded_without_what_was_kept(page: Page) -> list[Route]:
     page.reload()
     page.wait_for_selector("html[data-studio=ready]")
     page.wait_for_function("document.querySelector('.batch-run select') !== null")
-    while not held:
-        page.wait_for_timeout(50)
+    came(page, held)
     return held
 
 

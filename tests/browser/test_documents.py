@@ -92,21 +92,6 @@ def test_neither_a_refused_run_nor_the_next_error_selects_anything(author: Page)
     assert len(text_of(author, "prompt")) > len(text)
 
 
-@pytest.mark.long
-def test_a_schema_nested_to_the_limit_can_be_picked_from(author: Page) -> None:
-    opened = "".join(f'<module name="m{level}">t{level} ' for level in range(255))
-    rewrite(author, "schema", f'<schema name="deep">{opened}{"</module>" * 255}</schema>')
-    rewrite(author, "prompt", '<prompt schema="deep">\n</prompt>')
-    expect(author.locator(".picker .row")).to_have_count(255)
-    author.locator(".tree input").first.click()
-    wait_for_text(author, "prompt", "<m0/>")
-    author.locator(".tree input").last.click()
-    wait_for_text(author, "prompt", "<m254/>")
-    expect(author.locator(".panel.prompt .status")).to_have_text("no problems")
-    author.get_by_role("tab", name="What the model reads").click()
-    expect(author.locator(".reads-text")).to_contain_text("t253 t254")
-
-
 def test_modules_are_found_by_their_text(author: Page) -> None:
     guide = '<module name="install">Run the installer.</module> <module name="faq">The disk is full.</module>'
     modules = f'<module name="guide">{guide}</module><module name="api">The installer has a flag.</module>'

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import QUESTIONS, Watched, unrouted
+from tests.browser.conftest import QUESTIONS, Watched, becomes, came, unrouted
 from tests.browser.test_author import LONG_RUN_MS, few_tokens, rewrite, text_of
 
 OWN = '<schema name="own"><module name="one">Alpha beta.</module><module name="two">Gamma.</module></schema>'
@@ -81,8 +81,7 @@ def test_a_run_that_is_asked_for_while_a_sample_is_opened_is_of_that_sample(auth
     card.get_by_role("button").first.click()
     author.locator("#run").click()
     author.locator("#run").click()
-    while not held:
-        author.wait_for_timeout(50)
+    came(author, held)
     with author.expect_request(lambda request: "run_prompt" in (request.post_data or "")) as asked:
         author.wait_for_timeout(500)
         held[0].continue_()
@@ -109,7 +108,7 @@ def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of
     assert widths[0] > widths[1] > 0, "the first time is the encoding and then the time from the cache"
     assert scale_end(author) >= milliseconds(rows.first.locator(".scale-value").inner_text())
     expect(scale).to_contain_text("Encoded now in ")
-    assert author.evaluate(CUT_WORDS) is False
+    becomes(author, CUT_WORDS, False)
     first = [one.get_attribute("class") for one in rows.first.locator(".scale-bar").all()]
     assert first[-2:] == ["scale-bar encode", "scale-bar cached"]
     expect(rows.first).to_contain_text(re.compile("encoded now in .*, then .* from the cache"))
@@ -141,7 +140,7 @@ def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of
     fresh = author.evaluate(colour)
     rewrite(author, "prompt", prompt.replace("surf", "quiet"))
     expect(age).to_contain_text("is of an earlier text of the prompt. Run again.")
-    assert author.evaluate(colour) != fresh, "what is said of the run is greyed with the rest"
+    becomes(author, f"fresh => {colour} !== fresh", True, fresh)  # it is greyed with the rest
     rewrite(author, "prompt", prompt)
     expect(age).to_be_empty()
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import QUESTIONS, Server, Studios, Tab, Watched, unrouted
+from tests.browser.conftest import QUESTIONS, Server, Studios, Tab, Watched, came, unrouted
 from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 SCHEMA = '<schema name="mine"><module name="a">café</module></schema>\n'
@@ -201,47 +201,6 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
     )
 
 
-@pytest.mark.long
-def test_a_draft_of_another_folder_is_saved_under_another_name(
-    browser: Browser, studios: Studios, tmp_path: Path, documents: Path
-) -> None:
-    page = browser.new_page()
-    before = studios.start(tmp_path)
-    page.goto(before.url)
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
-    before.stop()
-    page.keyboard.press("Control+Enter")
-    nothing = "The studio's server does not answer. Nothing was run. Your text is not lost."
-    expect(page.locator(".run-status")).to_contain_text(nothing)
-    for folder in ("documents", "other"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.pml").write_text(SCHEMA, encoding="utf-8")
-    first = studios.start(tmp_path, int(before.url.rsplit(":", 1)[1]))
-    expect(notice(page)).to_be_empty()
-    page.wait_for_function(f"{WORKSPACE}.countsTokens", timeout=60_000)
-    expect(page.locator(".run-status")).to_contain_text(nothing)
-    open_document(page, "mine.pml")
-    first.stop()
-    (tmp_path / "documents").rename(tmp_path / "A")
-    (tmp_path / "other").rename(tmp_path / "documents")
-    second = studios.start(tmp_path)
-    workspace = tmp_path / "data" / "workspace.json"
-    workspace.write_text(workspace.read_text().replace("documents/mine.pml", "A/mine.pml"))
-    page.goto(second.url)
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
-    rewrite(page, "schema", SCHEMA.replace("café", "thé"))
-    save(page)
-    expect(notice(page)).to_contain_text(f"is from another folder ({tmp_path / 'A'})")
-    expect(notice(page).get_by_role("button", name="Overwrite it")).to_have_count(0)
-    assert (tmp_path / "documents" / "mine.pml").read_text(encoding="utf-8") == SCHEMA
-    notice(page).get_by_role("button", name="Save the schema as").click()
-    page.get_by_label("File name in your folder").fill("ours.pml")
-    page.keyboard.press("Enter")
-    expect(head(page)).to_contain_text("ours.pml")
-    page.close()
-    second.stop()
-
-
 def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     (documents / "far").mkdir(exist_ok=True)
     (documents / "far" / "city.pml").write_text(SCHEMA.replace("mine", "city"), encoding="utf-8")
@@ -270,7 +229,7 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     page.get_by_label("Filter by name or schema").fill("city")
     page.keyboard.press("Enter")  # before the list is there
     expect(dialog(page)).to_contain_text("Reading the folder…")
-    held[0].continue_()
+    came(page, held).continue_()
     unrouted(page)
     expect(dialog(page).get_by_role("button", name="far/city.pml")).to_be_focused()
     page.keyboard.press("Enter")

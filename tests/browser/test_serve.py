@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import QUESTIONS, Watched, unrouted
+from tests.browser.conftest import QUESTIONS, Watched, becomes, settled, unrouted
 from tests.browser.test_author import few_tokens, rewrite, text_of
 
 FAULTY = f'<schema name="a"><{"b" * 300}/></schema>'
@@ -252,17 +252,17 @@ def test_nothing_but_rows_moves_while_requests_come(
     rows = open_serve(page)
     expect(page.locator(".hits .chart .bars path")).not_to_have_count(0)
     program(page, "travel")
-    known, before = rows.count(), page.evaluate(BOXES)
+    known, before = rows.count(), settled(page, BOXES)
     ask(url, model="x" * 150)
     hello(url, "Something else that is longer. " * 30)
     expect(rows).to_have_count(known + 2)
     expect(rows.first).to_contain_text("200 done")
-    assert page.evaluate(BOXES) == before
+    becomes(page, BOXES, before)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.get_by_role("button", name="Pause").click()
     hello(url)
     expect(page.get_by_role("button", name="Resume (1 new)")).to_be_visible()
-    assert rows.count() == known + 2
+    expect(rows).to_have_count(known + 2)
     page.keyboard.press("Enter")
     expect(rows).to_have_count(known + 3)
 

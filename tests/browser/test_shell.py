@@ -172,12 +172,12 @@ def test_a_page_is_loaded_when_it_is_first_shown(watched: Watched) -> None:
         )
 
     assert (loaded("author"), loaded("cache"), loaded("gallery")) == (2, 0, 0)
-    assert page.title() == "Author · Prompt Cache Studio"
+    expect(page).to_have_title("Author · Prompt Cache Studio")
     assert page.evaluate("document.activeElement.tagName") != "H2"
     for name in ("Gallery", "Cache", "Gallery"):
         page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
         expect(page.get_by_role("heading", name=name, exact=True)).to_be_focused()
-        assert page.title() == f"{name} · Prompt Cache Studio"
+        expect(page).to_have_title(f"{name} · Prompt Cache Studio")
     assert (loaded("author"), loaded("cache"), loaded("gallery")) == (2, 2, 2)
     expect(page.locator("#page-gallery article")).to_have_count(6)
     page.get_by_role("button", name="Run", exact=False).first.click()
