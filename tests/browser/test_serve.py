@@ -168,7 +168,7 @@ def test_programs_follow_edits_and_picks_and_faults(author: Page) -> None:
     expect(fault).to_contain_text("The prompt has an error in line 1: ")
 
 
-def test_what_is_refused_is_listed_with_its_sentence_as_text(author: Page, watched: Watched) -> None:
+def test_what_is_refused_is_listed_as_text_and_all_is_while_it_is_off(author: Page, watched: Watched) -> None:
     page, url = author, watched.url
     assert ask(url, model=HOSTILE, messages=[{"role": "user", "content": "x"}]).status_code == 404
     rows = open_serve(page)
@@ -181,22 +181,14 @@ def test_what_is_refused_is_listed_with_its_sentence_as_text(author: Page, watch
     more.press("Enter")
     expect(more).to_have_attribute("aria-expanded", "true")
     expect(rows.first).to_contain_text("E205")
-    with httpx.stream("POST", f"{url}/v1/messages", json=streamed()) as answer:
+    message = {"role": "user", "content": "Hello"}
+    streamed = {"model": "demo", "max_tokens": 2, "temperature": 0, "stream": True, "messages": [message]}
+    with httpx.stream("POST", f"{url}/v1/messages", json=streamed) as answer:
         answer.read()
     expect(rows.first).to_contain_text(
         re.compile(r"messages\s*Anthropic · demo.*200 done at its token limit", re.DOTALL)
     )
-    assert more.get_attribute("aria-expanded") == "true", "news leave other rows as they are"
-
-
-def streamed() -> dict[str, Any]:
-    message = {"role": "user", "content": "Hello"}
-    return {"model": "demo", "max_tokens": 2, "temperature": 0, "stream": True, "messages": [message]}
-
-
-def test_it_is_switched_off_and_on(author: Page, watched: Watched) -> None:
-    page, url = author, watched.url
-    rows = open_serve(page)
+    expect(more).to_have_attribute("aria-expanded", "true")  # news leave other rows as they are
     try:
         page.get_by_role("button", name="Switch off").click()
         expect(page.locator(".studio-serve .state")).to_have_text("Off")
