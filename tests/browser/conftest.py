@@ -8,6 +8,7 @@ Without a Chromium the tests are left out with a printed reason, or fail where P
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,9 +16,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, Route, expect, sync_playwright
 
@@ -100,6 +103,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         print(f"\n{len(ours)} browser tests left out: no chromium found (set PML_CHROMIUM to its path)")
 
 
+CONFIG = "window.gradio_config = "
+
+
 class Studios:
     """Studios, each in a process of its own, out of one that has loaded the libraries."""
 
@@ -145,6 +151,20 @@ class Server:
     folder: Path
     stop: Callable[[], object]
     kill: Callable[[], object]
+
+    @cached_property
+    def _shell(self) -> int:
+        """The component that answers the questions of the page."""
+        page = httpx.get(self.url).text
+        config, _ = json.JSONDecoder().raw_decode(page, page.index(CONFIG) + len(CONFIG))
+        return next(one["id"] for one in config["components"] if one["props"].get("elem_id") == "shell")
+
+    def open_sample(self, name: str) -> None:
+        """Opens a sample with its first prompt, as the Gallery page does."""
+        asked = {"component_id": self._shell, "fn_name": "open_sample", "session_hash": "test"}
+        asked["data"] = {"name": name, "page": {"name": "", "schema": "", "prompt": "", "base": 0}}
+        answer = httpx.post(f"{self.url}/gradio_api/component_server/", json=asked, timeout=60)
+        assert answer.json()["workspace"]["schema"], answer.text
 
 
 @pytest.fixture(scope="package")
@@ -326,14 +346,9 @@ def watched(tab: Tab, studio: Server) -> Iterator[Watched]:
 
 
 @pytest.fixture
-def author(watched: Watched) -> Page:
+def author(watched: Watched, studio: Server) -> Page:
     """The Author page with the travel sample and its first prompt."""
-    page = watched.page
-    page.goto(watched.url)
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
-    page.evaluate("location.hash = '#/gallery'")
-    page.locator("#page-gallery article").first.get_by_role("button").first.click()
-    page.wait_for_function("document.documentElement.dataset.page === 'author'")
-    page.wait_for_function("document.querySelector('.workspace-name').textContent.startsWith('Travel')")
-    watched.measured()
+    studio.open_sample("travel")
+    page = watched.open()
+    expect(page.locator(".workspace-name")).to_contain_text("Travel")
     return page
