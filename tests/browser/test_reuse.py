@@ -104,12 +104,6 @@ def test_a_run_under_a_promise_says_which_remedy_it_took_and_what_a_check_found(
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     expect(taken).to_have_text(re.compile(r"^(Repaired \d+ of|Reused as stored)"))
     expect(taken).to_have_text(re.compile(r": mean KL [^;]+, promise 0.02\.$"), timeout=60_000)
-    author.get_by_role("button", name="Settings").click()
-    author.get_by_role("combobox", name="Reuse").select_option("off")
-    author.locator(".drawer [aria-label=Close]").click()
-    author.locator("#run").click()
-    expect(taken).to_be_hidden(timeout=120_000)
-    expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
 
 
 def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Page) -> None:
