@@ -23,15 +23,24 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
+ * Changes what is in an element; if that removes the focus, it moves to the new element with the same `data-key`.
+ * @param {HTMLElement} node
+ * @param {() => void} change
+ */
+export function keepFocus(node, change) {
+  const focused = document.activeElement, key = focused instanceof HTMLElement && node.contains(focused) ? focused.dataset.key : undefined
+  change()
+  if (key === undefined || node.contains(document.activeElement)) return
+  for (const one of node.querySelectorAll("[data-key]")) if (one instanceof HTMLElement && one.dataset.key === key) one.focus({ preventScroll: true })
+}
+
+/**
  * Replaces an element's children; the focus moves to the new child with the same `data-key`.
  * @param {HTMLElement} node
  * @param {...Child} children
  */
 export function refill(node, ...children) {
-  const focused = document.activeElement, key = focused instanceof HTMLElement && node.contains(focused) ? focused.dataset.key : undefined
-  node.replaceChildren(...children.filter(child => child != null && child !== false))
-  if (key === undefined) return
-  for (const one of node.querySelectorAll("[data-key]")) if (one instanceof HTMLElement && one.dataset.key === key) one.focus({ preventScroll: true })
+  keepFocus(node, () => node.replaceChildren(...children.filter(child => child != null && child !== false)))
 }
 
 const grouped = new Intl.NumberFormat("en")

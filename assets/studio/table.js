@@ -1,5 +1,5 @@
-// A table with sorting, filters, selection and arrow keys. A row keeps its element while its data are unchanged, so that text being typed survives updates.
-import { count, h, refill } from "./dom.js"
+// A table with sorting, filters, selection and arrow keys. A row keeps its element through updates, and its cells while its data are unchanged: a press on its check box and text being typed survive.
+import { count, h, keepFocus, refill } from "./dom.js"
 import { Emitter } from "./events.js"
 
 const AT_ONCE = 200  // rows, and as many more with each press of the button below
@@ -127,12 +127,19 @@ export class Table extends Emitter {
     this.#more.hidden = shown <= this.#most
     this.#more.textContent = `Show ${count(Math.min(AT_ONCE, shown - this.#most))} of ${count(shown - this.#most)} more`
     refill(this.#head, this.#options.choice ? h("th", { scope: "col", class: "choice" }, this.#chooseAll()) : null, ...this.#options.columns.map(column => this.#title(column)))
+    keepFocus(this.#body, () => this.#place())
+  }
+
+  // Rows that are in their place are not moved: an element that moves between press and release gets no click.
+  #place() {
     const below = this.#below, rows = this.#shown.slice(0, this.#most).flatMap(row => {
       const node = this.#row(row), expanded = below?.key === node.dataset.row
       node.toggleAttribute("data-open", expanded)
       return expanded && below ? [node, below.node] : [node]
     })
-    if (rows.length !== this.#body.children.length || rows.some((node, index) => node !== this.#body.children[index])) refill(this.#body, ...rows)
+    const wanted = new Set(rows)
+    for (const node of [...this.#body.children]) if (!wanted.has(/** @type {HTMLTableRowElement} */ (node))) node.remove()
+    rows.forEach((node, index) => { if (node !== this.#body.children[index]) this.#body.insertBefore(node, this.#body.children[index] ?? null) })
   }
 
   /** @param {Column<Row>} column */
@@ -154,10 +161,16 @@ export class Table extends Emitter {
 
   /** @param {Row} row */
   #row(row) {
-    const { columns, choice, key } = this.#options, name = key(row), known = this.#kept.get(name)
-    const node = known?.row === row ? known.node : h("tr", { "data-row": name, "data-state": this.#options.state?.(row) },
-      choice ? h("td", { class: "choice" }, h("input", { type: "checkbox", "data-key": `choose ${name}`, "aria-label": `Choose ${choice(row)}`, onchange: (/** @type {Event} */ { target }) => this.#choose(name, /** @type {HTMLInputElement} */ (target).checked) })) : null,
-      ...columns.map(column => h("td", { class: column.number ? "number" : null, "data-column": column.name, "data-title": column.title }, column.cell ? column.cell(row) : String(column.value(row) ?? "–"))))
+    const { columns, choice, key, state } = this.#options, name = key(row), known = this.#kept.get(name), node = known?.node ?? h("tr", { "data-row": name })
+    if (!known && choice) node.append(h("td", { class: "choice" }, h("input", { type: "checkbox", "data-key": `choose ${name}`, onchange: (/** @type {Event} */ { target }) => this.#choose(name, /** @type {HTMLInputElement} */ (target).checked) })))
+    if (known?.row !== row) {
+      const first = choice ? 1 : 0, of = state?.(row)
+      for (const cell of [...node.children].slice(first)) cell.remove()
+      if (of === undefined) delete node.dataset.state
+      else node.dataset.state = of
+      node.append(...columns.map(column => h("td", { class: column.number ? "number" : null, "data-column": column.name, "data-title": column.title }, column.cell ? column.cell(row) : String(column.value(row) ?? "–"))))
+      if (choice) node.querySelector("input")?.setAttribute("aria-label", `Choose ${choice(row)}`)
+    }
     const chosen = this.#chosen.has(name), box = choice ? node.querySelector("input") : null
     if (box) box.checked = chosen
     node.toggleAttribute("data-chosen", chosen)
