@@ -8,14 +8,20 @@ from app.cli.command import Root, main
 from app.cli.lazy_group import Commands
 
 NAME = "python -m benchmarks"
-_NAMES = ("ttft", "first", "decode", "batch", "arrivals", "attention", "sweep", "serve", "reorder", "crowd")
-_OTHERS = ("store", "quality", "regress", "suite", "results")
-_FILES = {"arrivals": "batch", "reorder": "serve", "crowd": "serve"}
+_MODULES = {
+    **{name: f"speed.{name}" for name in ("ttft", "first", "decode", "batch")},
+    "arrivals": "speed.batch",
+    **{name: f"speed.{name}" for name in ("attention", "sweep", "serve")},
+    **dict.fromkeys(("reorder", "crowd"), "speed.serve"),
+    "store": "speed.store",
+    "quality": "quality.quality",
+    **{name: f"suite.{name}" for name in ("regress", "suite", "results")},
+}
 
 
 @click.group(
     cls=Root,
-    commands=Commands({name: f"benchmarks.{_FILES.get(name, name)}:{name}" for name in (*_NAMES, *_OTHERS)}),
+    commands=Commands({name: f"benchmarks.{module}:{name}" for name, module in _MODULES.items()}),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def bench() -> None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from cachetools import LRUCache
 
 from engine.arguments import document_text, prompt_series, require_mode, settings_with
 from engine.base.choices import PlacementPolicy, Quantize, Scope, Weights
@@ -28,9 +29,7 @@ from engine.batch.cache_lookup import Outlook, outlook
 from engine.batch.idle import Idle
 from engine.batch.loop import BatchLoop
 from engine.batch.scheduler import MOST
-from engine.batch.serial import OneByOne
 from engine.batch.series import BothAnswers, answered, answered_apart
-from engine.batch.submission import Answerer, Mark
 from engine.batch.ticket import Ticket
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
@@ -38,9 +37,10 @@ from engine.files.places import from_home
 from engine.inference.model_settings import without_effect
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import Computing, Progress
+from engine.inference.submission import Mark
 from engine.model.loading import load
 from engine.model.model import Model
-from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema
+from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema, reads_files
 from engine.prepared import (
     Mode,
     PreparedPrompt,
@@ -59,10 +59,13 @@ from engine.store import Store, Verify
 log = logging.getLogger(__name__)
 
 MEMORY_BUDGET = 4 << 30  # bytes of segments in memory
-_SCHEMAS_HELD = 16
-_RUNS_HELD = (
-    10_000  # in all but the latest schema: a million objects make the garbage collector pause for a second
-)
+_SCHEMAS = 16  # prepared schemas in the cache
+_RUNS = 10_000  # runs of their layouts: a million objects make the garbage collector pause for a second
+
+
+def _weight(schema: PreparedSchema) -> int:
+    """Returns the runs of a schema's layout, at least a share of the cache, and at most all of it."""
+    return min(max(len(schema.tokenized.layout.runs), _RUNS // _SCHEMAS), _RUNS)
 
 
 class Engine:
@@ -95,12 +98,11 @@ class Engine:
             log.warning("%s", note)
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
-        self.computing = Computing()  # one step at a time: two would disturb each other's timings
-        self.answerer: Answerer = (
-            OneByOne(self.segment_cache, self.computing)
-            if deterministic
-            else BatchLoop(self.segment_cache, self.computing, MOST if parallel is None else parallel)
-        )
+        self.computing = Computing(
+            model.network
+        )  # one step at a time: two would disturb each other's timings
+        most = MOST if parallel is None else parallel
+        self.answerer = BatchLoop(self.segment_cache, self.computing, most, deterministic=deterministic)
         self.spec = ModelSpec(
             model.name,
             model.tokenizer,
@@ -110,9 +112,9 @@ class Engine:
             self.segment_cache.identity,
             model.unknown_tokens,
         )
-        self.idle = Idle(self.computing, model.network)
+        self.idle = Idle(self.computing)
         self._workshop = Workshop(self.segment_cache, self.computing, self.idle)
-        self._schemas: OrderedDict[tuple[str, Path | None, str], PreparedSchema] = OrderedDict()
+        self._schemas: LRUCache[tuple[str, Path | None, str], PreparedSchema] = LRUCache(_RUNS, _weight)
         self._schemas_lock = threading.Lock()
 
     @classmethod
@@ -225,20 +227,15 @@ class Engine:
         folder = base or (source.resolve().parent if isinstance(source, Path) else None)
         with self._schemas_lock:
             cached = self._schemas.get((text, folder, salt))
-            if cached is not None:
-                self._schemas.move_to_end((text, folder, salt))
-                return cached
+        if cached is not None:
+            return cached
         parsed = parse_schema(text, base=folder)
         if parsed.tree is None or not parsed.ok:
             raise PromptError(parsed.diagnostics)
         prepared = self._prepared(parsed.tree, salt)
-        if "src" not in text:  # other files may change
+        if not reads_files(text):  # other files may change
             with self._schemas_lock:
                 self._schemas[text, folder, salt] = prepared
-                runs = sum(len(schema.tokenized.layout.runs) for schema in self._schemas.values())
-                while len(self._schemas) > _SCHEMAS_HELD or (runs > _RUNS_HELD and len(self._schemas) > 1):
-                    _, former = self._schemas.popitem(last=False)
-                    runs -= len(former.tokenized.layout.runs)
         return prepared
 
     def conversation(
@@ -370,7 +367,7 @@ class Engine:
 
         if apart:
             orders: list[tuple[Side, ...]] = [SIDES, SIDES[::-1]] if mode == "both" else [(mode,)]
-            return answered_apart(series, submit_side, orders, stopped=stopped or (lambda: False))
+            return answered_apart(series, submit_side, orders, stopped=stopped)
         return answered(
             series,
             submit,
@@ -389,8 +386,7 @@ class Engine:
         """
         self.computing.require_open()
         (submission,) = prompt.submissions(settings_with(settings, changes))
-        tree = self.answerer.tree if isinstance(self.answerer, BatchLoop) else None
-        return outlook(self.segment_cache, tree, submission)
+        return outlook(self.segment_cache, self.answerer.tree, submission)
 
     def placement(self, wanted: PlacementPolicy = "compact") -> PlacementPolicy:
         """Returns the placement of prompts: the wanted one, or by the schema if the model cannot relocate.

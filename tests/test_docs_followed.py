@@ -103,7 +103,9 @@ def test_every_page_with_commands_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pages", "commands"), [(ORDER, 40), (("docs/tutorial.md", "docs/exchange.md"), 12)], ids=["all", "two"]
+    ("pages", "commands"),
+    [pytest.param(ORDER, 40, marks=pytest.mark.long), (("docs/tutorial.md", "docs/exchange.md"), 12)],
+    ids=["all", "two"],
 )
 def test_the_pages_can_be_followed_in_one_folder(
     pages: tuple[str, ...],

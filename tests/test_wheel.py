@@ -124,6 +124,7 @@ def test_a_wheel_holds_the_page_the_samples_and_the_model_and_nothing_else(wheel
     assert "sample_schemas/travel.prompt.1.pml" in names
 
 
+@pytest.mark.long
 def test_the_command_runs_a_packaged_sample_from_another_folder(commands: Path, tmp_path: Path) -> None:
     pml, python = str(commands / "pml"), str(commands / "python")
     assert said([pml, "--version"], tmp_path).split()[-1].count(".") == 2
@@ -135,6 +136,7 @@ def test_the_command_runs_a_packaged_sample_from_another_folder(commands: Path, 
     assert json.loads(said(ran, tmp_path))
 
 
+@pytest.mark.long
 def test_engine_and_page_come_from_the_wheel(commands: Path, tmp_path: Path) -> None:
     found = json.loads(said([str(commands / "python"), "-c", USE, str(tmp_path)], tmp_path).splitlines()[-1])
     assert found["tokens"] == 2

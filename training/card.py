@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.markdown import head, row, written
+from benchmarks.base.markdown import head, row, written
 
 ROOT = Path(__file__).parents[1]
 CARD = ROOT / "assets" / "demo_model" / "README.md"

@@ -14,7 +14,7 @@ import random
 import re
 from collections.abc import Iterator
 
-from benchmarks.tasks import Task, read_tasks, suite
+from benchmarks.quality.tasks import Task, read_tasks, suite
 from engine.pml import Module, NewText, Role, Schema, Text, Union, bind, parse_prompt, parse_schema
 from engine.pml.tree.conversation import conversation
 from sample_schemas import samples

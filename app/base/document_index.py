@@ -6,27 +6,30 @@ Editor texts override files. It uses no tokenizer. Not thread-safe.
 from __future__ import annotations
 
 import contextlib
-import re
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, TypeVar, cast
+from typing import Final, Literal
 
 from engine.files.text_files import TextFileError, read_text_file
-from engine.pml import Diagnostic, Parsed, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
+from engine.pml import (
+    Diagnostic,
+    EarlierSchemas,
+    Parsed,
+    Prompt,
+    Schema,
+    bind,
+    document_kind,
+    parse_prompt,
+    parse_schema,
+)
 
 Kind = Literal["schema", "prompt"]
-Key = tuple[str, Path | None, str]
 Stamp = tuple[int, int, int]
-Tree = TypeVar("Tree", Parsed[Schema], Parsed[Prompt])
 
 ENDINGS: Final = (".pml", ".xml")
 STALE: Final = " (checked against the last schema without errors)"
 MOST_FILES: Final = 2000  # maximum number of documents read from a folder
-
-_TREES: Final = 64
-_READS_FILES: Final = re.compile(r"\bsrc\s*=")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Library:
     def __init__(self) -> None:
         self._held: dict[Path, Document] = {}
         self._files: dict[Path, tuple[Stamp, Document]] = {}
-        self._trees: OrderedDict[Key, Parsed[Schema] | Parsed[Prompt]] = OrderedDict()
+        self._earlier = EarlierSchemas()
         self._sound: dict[Path, Schema] = {}
         self._near: dict[Path, list[Document]] | None = None  # folders scanned in `looking_once`
 
@@ -116,17 +119,14 @@ class Library:
 
     def schema(self, document: Document) -> Parsed[Schema]:
         """Parses a document as a schema."""
-        if _READS_FILES.search(document.text):  # included files may have changed
-            return parse_schema(document.text, base=folder_of(document.path))
-        key = ("schema", folder_of(document.path), document.text)
-        known = cast(Parsed[Schema] | None, self._trees.get(key))
-        return self._keep(key, known or parse_schema(document.text, base=key[1]))
+        folder = folder_of(document.path)
+        parsed = parse_schema(document.text, base=folder)
+        self._earlier.add(parsed, folder)
+        return parsed
 
     def prompt(self, document: Document) -> Parsed[Prompt]:
         """Parses a document as a prompt."""
-        key = ("prompt", None, document.text)
-        known = cast(Parsed[Prompt] | None, self._trees.get(key))
-        return self._keep(key, known or parse_prompt(document.text))
+        return parse_prompt(document.text)
 
     def beside(self, path: Path) -> list[Document]:
         """Returns the documents in the folder of a path, sorted by name."""
@@ -197,21 +197,11 @@ class Library:
         prompt, basis = self.prompt(document), self.basis(document)
         if prompt.tree is None or basis is None or basis.tree is None:
             return tuple(dict.fromkeys(prompt.diagnostics))
-        bound = bind(basis.tree, prompt.tree, self._earlier(document, basis.tree)).diagnostics
+        earlier = self._earlier.of(basis.tree, folder_of(document.path))
+        bound = bind(basis.tree, prompt.tree, earlier).diagnostics
         if basis.stale:
             bound = tuple(replace(fault, message=fault.message + STALE) for fault in bound)
         return tuple(dict.fromkeys((*prompt.diagnostics, *bound)))
-
-    def _earlier(self, prompt: Document, schema: Schema) -> list[Schema]:
-        """Earlier remembered versions of a schema, latest first."""
-        folder = folder_of(prompt.path)
-        known = (parsed for key, parsed in reversed(self._trees.items()) if key[:2] == ("schema", folder))
-        trees = (parsed.tree for parsed in known if parsed.ok)
-        return [
-            tree
-            for tree in trees
-            if isinstance(tree, Schema) and tree.name == schema.name and tree is not schema
-        ]
 
     def sources(self, document: Document) -> list[Path]:
         """Returns the files that a schema reads, including missing ones; none outside its folder."""
@@ -238,13 +228,6 @@ class Library:
             parsed = self.schema(document)
             if parsed.ok and parsed.tree is not None:
                 self._sound[document.path] = parsed.tree
-
-    def _keep(self, key: Key, parsed: Tree) -> Tree:
-        self._trees[key] = parsed
-        self._trees.move_to_end(key)
-        while len(self._trees) > _TREES:
-            self._trees.popitem(last=False)
-        return parsed
 
 
 def folder_of(path: Path) -> Path | None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from app.studio.sweeps.turns import Way
-from benchmarks.case import OF_A_PEER, Group, Say, Size
+from benchmarks.base.case import OF_A_PEER, Group, Say, Size
 from benchmarks.peers.peer import Peer
 
 __all__ = ["all_peers", "beside"]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from app.studio.sweeps.drawn import drawn_tokens
-from benchmarks.case import Size
+from benchmarks.base.case import Size
 from benchmarks.peers.gguf_file import write_gguf
 from benchmarks.peers.peer import Contender, Opened, Peer, longest
 from benchmarks.peers.torch_peers import own_network

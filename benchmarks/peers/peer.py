@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.studio.sweeps.turns import Way
-from benchmarks.case import Size
+from benchmarks.base.case import Size
 
 STEPS = 16
 

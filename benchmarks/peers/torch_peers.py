@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from app.studio.sweeps.drawn import drawn_tokens, spans
-from benchmarks.case import Size
+from benchmarks.base.case import Size
 from benchmarks.peers.peer import Contender, Opened, Peer, longest
 from engine.base.errors import PromptCacheError
 from engine.model.loading import load

@@ -164,19 +164,10 @@ class Sequence:
         assert self.ending is None, "an answer that has ended is not stepped"
         started = time.perf_counter()
         if not self.ahead:
-            self.read()
+            rows, forward = self.wanted(), self.model.network.forward
+            assert self.kv is not None
+            self.take(forward(rows.token_ids, rows.positions, self.kv, rows.keep, rowwise=rows.rowwise))
         return self.given(started)
-
-    def read(self) -> None:
-        """Makes the next pass without giving a token; the first one computes the prompt.
-
-        Raises:
-            ModelError: the model computes logits that are not numbers.
-        """
-        rows = self.wanted()
-        assert self.kv is not None
-        forward = self.model.network.forward
-        self.take(forward(rows.token_ids, rows.positions, self.kv, rows.keep, rowwise=rows.rowwise))
 
     @property
     def ahead(self) -> bool:

@@ -14,8 +14,8 @@ from engine.pml.edit.add_scaffold import add_scaffold
 from engine.pml.edit.edits import Picks, read_picks, set_argument, set_pick
 from engine.pml.edit.prompt_source import PromptEditError
 from engine.pml.parse.binding import Bound, bind
-from engine.pml.parse.prompt_parser import document_kind, parse_prompt
-from engine.pml.parse.schema_parser import parse_schema
+from engine.pml.parse.documents import EarlierSchemas, parse_prompt, parse_schema, reads_files
+from engine.pml.parse.prompt_parser import document_kind
 from engine.pml.tree.parts import ArgumentText, NewText, Part, RoleClose, RoleOpen, SchemaText
 from engine.pml.tree.tree import (
     Argument,
@@ -42,6 +42,7 @@ __all__ = [
     "ArgumentText",
     "Bound",
     "Diagnostic",
+    "EarlierSchemas",
     "Edit",
     "Fix",
     "Import",
@@ -77,6 +78,7 @@ __all__ = [
     "parse_prompt",
     "parse_schema",
     "read_picks",
+    "reads_files",
     "set_argument",
     "set_pick",
 ]

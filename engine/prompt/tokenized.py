@@ -9,10 +9,11 @@ import contextlib
 import datetime
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
+
+from cachetools import LRUCache
 
 from engine.base.choices import PlacementPolicy, Scope
 from engine.pml import Diagnostic, Prompt, PromptError, Role, RoleOpen, Schema, bind, make
@@ -60,8 +61,8 @@ class TokenizedSchema:
         self._lock = threading.RLock()
         self._day = spec.chat.today()
         self._encoded: Encoded = {}
-        self._variants: OrderedDict[TurnMarks, _Variant] = OrderedDict()
-        self._marks: OrderedDict[tuple[tuple[int, ...], Tools], TurnMarks] = OrderedDict()
+        self._variants: LRUCache[TurnMarks, _Variant] = LRUCache(_MOST_VARIANTS)
+        self._marks: LRUCache[tuple[tuple[int, ...], Tools], TurnMarks] = LRUCache(_MOST_ORDERS)
         self._layout = self._laid_out()
 
     @property
@@ -89,8 +90,6 @@ class TokenizedSchema:
             order = (tuple(map(id, turns)), tools)
             if order not in self._marks:
                 self._marks[order] = turn_marks(self.tree, self.spec.chat, self._day, turns, tools)
-            if len(self._marks) > _MOST_ORDERS:
-                self._marks.popitem(last=False)
             return self._variant(self._marks[order], self._day).layout
 
     def layout_as_written(
@@ -125,9 +124,6 @@ class TokenizedSchema:
                 apart=self._apart,
             )
             self._variants[marks] = _Variant(made)
-        self._variants.move_to_end(marks)
-        if len(self._variants) > _MOST_VARIANTS:
-            self._variants.popitem(last=False)
         return self._variants[marks]
 
     def recipes(self, scope: Scope = "anchored", placement: PlacementPolicy = "compact") -> RecipeBook:

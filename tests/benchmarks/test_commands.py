@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import bench
-from benchmarks.ttft import dropped
+from benchmarks.speed.ttft import dropped
 
 Run = Callable[..., SimpleNamespace]
 SMALL = ("--cached", "24", "--modules", "3", "--new", "6", "--repeats", "1")
@@ -109,6 +109,7 @@ def test_serve_adds_no_text_of_its_own(run_bench: Run, model: str) -> None:
     assert len(same) == 4
 
 
+@pytest.mark.long
 def test_reordered_blocks_are_read(run_bench: Run) -> None:
     given = ("--blocks", "2", "--tokens", "40", "--repeats", "1")
     found = measured(run_bench, "reorder", *given, model="demo")
@@ -190,7 +191,7 @@ def test_store(run_bench: Run) -> None:
 def test_quality_writes_tables_and_charts(
     run_bench: Run, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmarks.charts.chromium", lambda: None)
+    monkeypatch.setattr("benchmarks.base.charts.chromium", lambda: None)
     file, out = tmp_path / "q.jsonl", tmp_path / "out"
     file.write_text('{"input": "What?", "context": "Some text.", "answers": ["x"], "metric": "f1"}\n')
     done = run_bench("quality", file, "--scope", "isolated", "--model", model, "--out", out)

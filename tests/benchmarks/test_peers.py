@@ -10,12 +10,12 @@ import torch
 
 from app.studio.sweeps.turns import timed
 from benchmarks import peers
-from benchmarks.case import Group, Size
+from benchmarks.base.case import Group, Size
 from benchmarks.peers import all_peers, beside, llamacpp
 from benchmarks.peers.gguf_file import require_plain_llama
 from benchmarks.peers.peer import STEPS, Contender, Peer
 from benchmarks.peers.torch_peers import Copied, Prefixed
-from benchmarks.ttft import Forward
+from benchmarks.speed.ttft import Forward
 from engine.base.errors import PromptCacheError
 from engine.model.loading import load
 from tests.engine.tiny import save_tiny

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from app.cli.base.options import ModelOptions
-from benchmarks import quality
-from benchmarks.figures import grouped, interval, paired, pooled
-from benchmarks.metrics import score
-from benchmarks.quality import Variant, variants
-from benchmarks.quality_report import charts, words
-from benchmarks.tasks import cut, fits, own_questions, read_questions, read_tasks, shortened, suite
+from benchmarks.quality import quality
+from benchmarks.quality.figures import grouped, interval, paired, pooled
+from benchmarks.quality.metrics import score
+from benchmarks.quality.quality import Variant, variants
+from benchmarks.quality.report import charts, words
+from benchmarks.quality.tasks import cut, fits, own_questions, read_questions, read_tasks, shortened, suite
 from engine.base.errors import PromptCacheError
 from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
@@ -346,6 +346,7 @@ def unclocked(measured: dict[str, Any]) -> list[dict[str, Any]]:
     return [{k: v for k, v in one.items() if k != "ttft_ms"} for r in results for one in r["samples"]]
 
 
+@pytest.mark.long
 def test_a_stopped_run_resumes_and_other_samples_are_ignored(tmp_path: Path) -> None:
     model, out = ModelOptions(str(save_tiny(tmp_path / "model"))), tmp_path / "out"
     files = read_questions([tiny_questions(tmp_path, "a"), tiny_questions(tmp_path, "b")])

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import regress
-from benchmarks.regress import Work
+from benchmarks.suite import regress
+from benchmarks.suite.regress import Work
 from engine.base.errors import PromptCacheError
 
 COMMANDS = """
@@ -141,7 +141,7 @@ def test_nothing_is_left_where_it_is_broken_off(project: Path) -> None:
 def test_a_signal_leaves_no_worktree(project: Path, number: signal.Signals) -> None:
     code = (
         "import signal, time\nfrom pathlib import Path\n"
-        "from benchmarks.regress import checked_out, commit\n"
+        "from benchmarks.suite.regress import checked_out, commit\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell may have them ignored
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
         f"root = Path({str(project)!r})\n"

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import results
-from benchmarks.case import Group
-from benchmarks.kills import WORDS
-from benchmarks.markdown import between
-from benchmarks.results import RESULTS, STORE, SUITE, beside, figures, gathered, pairs
-from benchmarks.suite import NOT_YET, write
+from benchmarks.base.case import Group
+from benchmarks.base.markdown import between
+from benchmarks.speed.kills import WORDS
+from benchmarks.suite import results
+from benchmarks.suite.results import RESULTS, STORE, SUITE, beside, figures, gathered, pairs
+from benchmarks.suite.suite import NOT_YET, write
 from engine.base.errors import PromptCacheError
 
 MACHINE = {"processor": "P", "cores": 2, "threads": 2, "torch": "2.13", "python": "3.11"}

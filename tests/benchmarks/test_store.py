@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import store as measurement
-from benchmarks.kills import KINDS, ORIGIN, WORDS, Phase, Told, kills, segment, work
-from benchmarks.tasks import Task
+from benchmarks.quality.tasks import Task
+from benchmarks.speed import store as measurement
+from benchmarks.speed.kills import KINDS, ORIGIN, WORDS, Phase, Told, kills, segment, work
 from engine.model.loading import load
 from engine.store import Store
 from engine.store.blobs.codec import SCHEMES
@@ -61,6 +61,7 @@ def test_writers_leave_a_store_that_others_read(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.long
 def test_kills_land_in_writes(tmp_path: Path) -> None:
     found = kills(tmp_path, 12)
     assert found["writers killed"] == found["correct afterwards"] == 12

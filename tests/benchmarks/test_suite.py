@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import suite
-from benchmarks.case import Group
-from benchmarks.goals import GOALS, rows, verdicts
-from benchmarks.suite import BY_NAME, NOT_YET, PARTS, TINY, Part, measured, read, run
+from benchmarks.base.case import Group
+from benchmarks.suite import suite
+from benchmarks.suite.goals import GOALS, rows, verdicts
+from benchmarks.suite.suite import BY_NAME, NOT_YET, PARTS, TINY, Part, measured, read, run
 
 
 def silent(_: str) -> None:

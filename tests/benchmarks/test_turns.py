@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from app.studio.sweeps.turns import Way, in_turns, orders, ratio, timed
-from benchmarks.case import Case, Group, Pace, Say, report_of, words_of
+from benchmarks.base.case import Case, Group, Pace, Say, report_of, words_of
 
 
 def way(name: str, log: list[str], ms: float = 1.0) -> Way:

@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 import pytest
 from lxml import etree
 
-from benchmarks import charts
-from benchmarks.charts import INK, LINES, PAPER
+from benchmarks.base import charts
+from benchmarks.base.charts import INK, LINES, PAPER
 
 
 def figure(height: float) -> go.Figure:

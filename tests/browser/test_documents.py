@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from benchmarks.editor import schema_of
+from benchmarks.speed.editor import schema_of
 from engine.pml import parse_schema
 from engine.pml.edit.formatter import format_source
 from engine.programs import compile_source

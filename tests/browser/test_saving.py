@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -222,8 +223,10 @@ def test_a_draft_of_another_folder_is_saved_under_another_name(
     (tmp_path / "documents").rename(tmp_path / "A")
     (tmp_path / "other").rename(tmp_path / "documents")
     second = studios.start(tmp_path)
-    workspace = tmp_path / "data" / "workspace.json"
-    workspace.write_text(workspace.read_text().replace("documents/mine.pml", "A/mine.pml"))
+    with sqlite3.connect(tmp_path / "data" / "studio.sqlite") as file:
+        file.execute(
+            "update workspaces set workspace = replace(workspace, 'documents/mine.pml', 'A/mine.pml')"
+        )
     page.goto(second.url)
     page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
     rewrite(page, "schema", SCHEMA.replace("café", "thé"))

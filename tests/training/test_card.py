@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.figures import figures as summed
-from benchmarks.figures import grouped, pooled
-from benchmarks.markdown import between, written
+from benchmarks.base.markdown import between, written
+from benchmarks.quality.figures import figures as summed
+from benchmarks.quality.figures import grouped, pooled
 from training import card
 from training.card import CARD, GALLERY, SUITE, figures
 

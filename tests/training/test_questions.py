@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.tasks import suite
+from benchmarks.quality.tasks import suite
 from engine.pml import bind, parse_prompt, parse_schema
 from training.corpus import draw
 from training.evaluate import pieces_of

@@ -17,8 +17,8 @@ from app.server.http.redact_paths import without_paths
 from engine import Engine
 from engine.base.events import Answer
 from engine.base.tiers import Outcome, Reason
-from engine.batch.submission import Mark
 from engine.batch.ticket import Ticket
+from engine.inference.submission import Mark
 from engine.pml import Prompt, Schema, Text
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.prepared import PreparedPrompt

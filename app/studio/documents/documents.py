@@ -1,12 +1,10 @@
 """Diagnostics, the module tree, picks and completions of a schema and a prompt.
 
-Pure functions of both texts, plus one cache of parsed schemas.
+Pure functions of both texts, except that prompts may use names of earlier versions of a schema.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +14,13 @@ from typing_extensions import TypedDict
 
 from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, EMPTY, preview
 from app.studio.documents.requests import Argument, Pick
-from app.studio.web.digests import digest, reads_files
 from app.studio.web.source_offsets import to_utf16
 from engine.base.errors import PromptCacheError
 from engine.exchange import export
 from engine.pml import (
     ROLES,
     Diagnostic,
+    EarlierSchemas,
     Module,
     Parsed,
     Prompt,
@@ -40,8 +38,6 @@ from engine.pml import (
 )
 from engine.pml.diagnostics.quick_fixes import Diagnose
 from engine.pml.edit.formatter import format_source
-
-PARSED_SCHEMAS = 16
 
 PROMPT_FORMS = ("openai", "anthropic", "text")
 
@@ -158,23 +154,12 @@ class Documents:
     """Checks and edits of the two documents. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._parsed: OrderedDict[str, Parsed[Schema]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._earlier = EarlierSchemas()
 
     def schema(self, source: str, base: Path | None = None) -> Parsed[Schema]:
-        """Returns the parsed schema; the same object for the same text, unless it reads other files."""
-        key = f"{digest(source)} {base}"
-        with self._lock:
-            if key in self._parsed:
-                self._parsed.move_to_end(key)
-                return self._parsed[key]
+        """Returns the parsed schema and remembers this version of it."""
         parsed = parse_schema(source, base=base)
-        if reads_files(source):
-            return parsed
-        with self._lock:
-            self._parsed[key] = parsed
-            while len(self._parsed) > PARSED_SCHEMAS:
-                self._parsed.popitem(last=False)
+        self._earlier.add(parsed)
         return parsed
 
     def check(
@@ -198,14 +183,8 @@ class Documents:
         parsed_prompt = parse_prompt(prompt)
         bound: tuple[Diagnostic, ...] = ()
         if basis.tree is not None and parsed_prompt.tree is not None:
-            bound = bind(basis.tree, parsed_prompt.tree, self._earlier(basis.tree)).diagnostics
+            bound = bind(basis.tree, parsed_prompt.tree, self._earlier.of(basis.tree)).diagnostics
         return Checked(parsed, basis, stale, parsed_prompt, bound)
-
-    def _earlier(self, schema: Schema) -> list[Schema]:
-        """Returns remembered earlier versions of a schema, latest first."""
-        with self._lock:
-            trees = [parsed.tree for parsed in reversed(self._parsed.values()) if parsed.ok]
-        return [old for old in trees if old is not None and old is not schema and old.name == schema.name]
 
 
 def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mark]:

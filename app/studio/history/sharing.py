@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from app.studio.history.frames import LONGEST_TEXT
 from app.studio.history.record import Record, require_label
 from app.studio.history.report import DATA_ID, report
-from app.studio.web.digests import reads_files
 from engine.base.errors import PromptCacheError
+from engine.pml import reads_files
 
 WHAT = "prompt_cache_studio"
 WHOLE = "schema_with_files"  # earlier versions ignore it

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from app.studio.history.record import Record
 from app.studio.runs.differences import word_difference
 from app.studio.runs.run_frame import RunFrame
-from app.studio.web.digests import digest, digest_of_schema, reads_files
-from engine.pml import parse_schema
+from app.studio.web.digests import digest, digest_of_schema
+from engine.pml import parse_schema, reads_files
 from engine.pml.edit.writer import self_contained, written_alike
 
 _GONE = "The files that this schema reads are missing or unreadable"

@@ -16,12 +16,11 @@ from app.studio.pages.page import Page
 from app.studio.pages.snippets import Client, Folded, Sought, folded, notes_on, snippet
 from app.studio.runs.settings import PageSettings
 from app.studio.web.chart import Drawn, sent
-from app.studio.web.digests import reads_files
 from app.studio.web.endpoints import endpoint
 from app.studio.workspace.page_state import Parts
 from engine.exchange import export
 from engine.exchange.to_messages import to_anthropic, to_openai_marked
-from engine.pml import Diagnostic, PromptError, Schema, bind
+from engine.pml import Diagnostic, PromptError, Schema, bind, reads_files
 from engine.pml.xml.names import NAME
 
 if TYPE_CHECKING:

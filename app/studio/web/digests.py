@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Any
 
-from engine.pml import Schema
+from engine.pml import Schema, reads_files
 from engine.pml.tree.tree import Module, Param, Role, Text, Union
-
-_READS_FILES = re.compile(r"\bsrc\s*=")
 
 
 def digest(text: str) -> str:
     """Returns a short digest of a text."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def reads_files(source: str) -> bool:
-    """Whether a schema may read other files."""
-    return _READS_FILES.search(source) is not None
 
 
 def digest_of_schema(source: str, tree: Schema | None) -> str:

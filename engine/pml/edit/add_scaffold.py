@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.base.errors import PromptCacheError
 from engine.pml.diagnostics.diagnostic import quote
 from engine.pml.edit.prompt_source import walk
-from engine.pml.parse.schema_parser import parse_schema
+from engine.pml.parse.documents import parse_schema
 from engine.pml.xml.elements import Element
 from engine.pml.xml.reader import read
 

@@ -14,8 +14,8 @@ from typing import Final
 from engine.base.errors import PromptCacheError
 from engine.pml.diagnostics.diagnostic import quote
 from engine.pml.diagnostics.errors import PromptError
-from engine.pml.parse.prompt_parser import document_kind, parse_prompt
-from engine.pml.parse.schema_parser import parse_schema
+from engine.pml.parse.documents import parse_prompt, parse_schema
+from engine.pml.parse.prompt_parser import document_kind
 from engine.pml.tree.tree import Prompt, Schema
 from engine.pml.whitespace.rules import SPACE, Run, contents, preserves, separator
 from engine.pml.xml.elements import Attribute, Chars, Element

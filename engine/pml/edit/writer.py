@@ -12,8 +12,7 @@ from typing import Any
 from engine.base.errors import PromptCacheError
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.edit.formatter import first_layout, format_source, start_tag
-from engine.pml.parse.prompt_parser import parse_prompt
-from engine.pml.parse.schema_parser import parse_schema
+from engine.pml.parse.documents import parse_prompt, parse_schema
 from engine.pml.tree.tree import Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
 from engine.pml.whitespace.rules import contents
 from engine.pml.whitespace.separators import SEAMS, missing, own_seam

@@ -7,11 +7,11 @@ from typing import Literal, cast
 
 from engine.pml.diagnostics.diagnostic import NOTHING, TAGS, Edit, LineIndex, Reporter, Span, quote, swap
 from engine.pml.parse.tree_builder import Frame, TreeBuilder
-from engine.pml.tree.tree import Argument, Import, Parsed, Prompt, Role, RoleName, Text
+from engine.pml.tree.tree import Argument, Import, Prompt, Role, RoleName, Text
 from engine.pml.whitespace.rules import INLINE, Run, contents, preserves
 from engine.pml.xml.elements import Attribute, Chars, Element
 from engine.pml.xml.names import NAME, RESERVED, ROLES, SPACE_MODES
-from engine.pml.xml.reader import Document, read
+from engine.pml.xml.reader import Document
 from engine.pml.xml.scanner import Scanner
 from engine.pml.xml.suggestions import escaped, meant_attribute, meant_choice, moved, removed, unwrapped
 
@@ -20,12 +20,6 @@ def document_kind(source: str) -> Literal["schema", "prompt"] | None:
     """Returns the kind of a document by its root element."""
     tag = Scanner(source, Reporter(LineIndex(source))).first_tag()
     return cast(Literal["schema", "prompt"], tag) if tag in ("schema", "prompt") else None
-
-
-def parse_prompt(source: str | bytes) -> Parsed[Prompt]:
-    """Parses a prompt, as far as possible, with every diagnostic that needs no schema."""
-    document = read(source)
-    return Parsed(build_prompt(document), document.report.finish(), document.text)
 
 
 def build_prompt(document: Document) -> Prompt | None:

@@ -15,7 +15,7 @@ from engine.pml.parse.sources import SourceError
 from engine.pml.parse.tree_builder import Frame
 from engine.pml.parse.turn_checks import TURNS_RULE, check_turns
 from engine.pml.tree.lookalikes import advise_on_lookalikes
-from engine.pml.tree.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
+from engine.pml.tree.tree import Module, Param, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.whitespace.joined_words import check_schema
 from engine.pml.whitespace.markdown_blocks import check_blocks
 from engine.pml.whitespace.rules import Run, contents, preserves
@@ -29,7 +29,7 @@ from engine.pml.xml.names import (
     RESERVED,
     ROLES,
 )
-from engine.pml.xml.reader import read
+from engine.pml.xml.reader import Document
 from engine.pml.xml.suggestions import (
     MAX_LENGTH,
     MEANT_ELEMENTS,
@@ -61,14 +61,12 @@ _WHERE: Final = {
 }
 
 
-def parse_schema(source: str | bytes, *, base: Path | None = None) -> Parsed[Schema]:
-    """Parses a schema, as far as possible, with every diagnostic; `src` needs the folder `base`."""
-    document = read(source)
-    tree = None
-    if document.root is not None:
-        file = SchemaFile.of(document.text, base)
-        tree = _SchemaBuilder(document.text, document.report, file, {}).build(document.root)
-    return Parsed(tree, document.report.finish(), document.text)
+def build_schema(document: Document, base: Path | None) -> Schema | None:
+    """Builds the tree of a document; further errors go to its reporter. `src` needs the folder `base`."""
+    if document.root is None:
+        return None
+    file = SchemaFile.of(document.text, base)
+    return _SchemaBuilder(document.text, document.report, file, {}).build(document.root)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import torch
 
 from engine.base.errors import ModelError
 from engine.base.segment import Placement, Segment
-from engine.batch.passes import Failed, Passes
+from engine.batch.passes import Passes
 from engine.checkpoint.synthetic import byte_tokenizer
 from engine.inference.generation import Sequence
 from engine.inference.prefill import Prefill
@@ -51,10 +51,20 @@ def alone(model: Model, prompt: Prefill, settings: RunSettings = GREEDY) -> list
     return sequence.token_ids
 
 
+def step(passes: Passes, sequences: list[Sequence]) -> None:
+    """Gives each the next token; those that do not know it yet share a pass."""
+    computing = [one for one in sequences if not one.ahead]
+    rows = [one.wanted(fold=False) for one in computing]
+    members = [Member(one.kv, row) for one, row in zip(computing, rows, strict=True) if one.kv is not None]
+    for one, logits in zip(computing, passes.run(members) if members else [], strict=True):
+        one.take(logits)
+    for one in sequences:
+        one.given(0.0)
+
+
 def finish(passes: Passes, sequences: list[Sequence]) -> None:
     while running := [one for one in sequences if one.ending is None]:
-        for step in passes.steps(running):
-            assert not isinstance(step, Failed), step
+        step(passes, running)
 
 
 @pytest.mark.parametrize("family", [*SEGMENTS, *FIXED])
@@ -65,7 +75,7 @@ def test_each_answers_what_it_answers_alone(family: str) -> None:
     together = [Sequence(model, one, GREEDY) for one in prompts]
     passes, there = Passes(model), together[:1]
     for newcomer in together[1:]:
-        passes.steps([one for one in there if one.ending is None])
+        step(passes, [one for one in there if one.ending is None])
         there.append(newcomer)
     finish(passes, together)
     assert [one.token_ids for one in together] == [alone(model, one) for one in prompts]
@@ -93,31 +103,10 @@ def test_one_by_itself_is_computed_to_the_bit_as_without_passes(dtype: torch.dty
         passes = Passes(model)
         while by_itself.ending is None:
             by_itself.step()
-            passes.steps([passed])
+            step(passes, [passed])
             assert by_itself.logits is not None
             assert passed.logits is not None
             assert torch.equal(by_itself.logits, passed.logits)
-
-
-def test_what_goes_wrong_with_one_ends_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of("llama-gqa")
-    prompts = prompts_over(model, moved=True)
-    broken, *others = [Sequence(model, one, GREEDY) for one in prompts]
-    passes = Passes(model)
-    passes.steps([broken, *others])
-    fault = ModelError("no numbers")
-
-    def fail(_: torch.Tensor) -> None:
-        raise fault
-
-    monkeypatch.setattr(broken, "take", fail)
-    first, *steps = passes.steps([broken, *others])
-    assert first == Failed(fault)
-    assert not any(isinstance(step, Failed) for step in steps)
-    assert broken.kv is not None
-    passes.leave(broken.kv)
-    finish(passes, others)
-    assert [one.token_ids for one in others] == [alone(model, one) for one in prompts[1:]]
 
 
 def test_a_pass_that_fails_counts_nothing_and_can_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +114,7 @@ def test_a_pass_that_fails_counts_nothing_and_can_be_made_again(monkeypatch: pyt
     prompts = prompts_over(model, moved=True)
     sequences, passes = [Sequence(model, one, GREEDY) for one in prompts], Passes(model)
     for _ in range(2):
-        passes.steps(sequences)
+        step(passes, sequences)
     rows = [one.wanted(fold=False) for one in sequences]
     members = [Member(one.kv, row) for one, row in zip(sequences, rows, strict=True) if one.kv is not None]
     lengths = [one.kv.length for one in members]
@@ -154,7 +143,7 @@ def test_a_model_that_takes_one_at_a_time_says_why(family: str) -> None:
     prompt = prefill([], 4, 1)
     sequences = [Sequence(model, prompt, GREEDY) for _ in range(2)]
     with pytest.raises(ModelError, match="one by one: the model has its own attention code"):
-        passes.steps(sequences)
+        step(passes, sequences)
     finish(passes, sequences[:1])
     assert sequences[0].token_ids == alone(model, prompt)
 
@@ -165,7 +154,7 @@ def reads(
     """Tokens of each part that a step of decoding reads for rows together, and its calls over tails."""
     sequences, passes = [Sequence(model, one, GREEDY) for one in prompts], Passes(model)
     for _ in range(2):
-        passes.steps(sequences)
+        step(passes, sequences)
     tokens, own = list[int](), [0]
     read, read_own = batched_kv_cache.read, batched_kv_cache.read_own
 
@@ -180,7 +169,7 @@ def reads(
     with monkeypatch.context() as patched:
         patched.setattr(batched_kv_cache, "read", counted)
         patched.setattr(batched_kv_cache, "read_own", counted_own)
-        passes.steps(sequences)
+        step(passes, sequences)
     return tokens, own[0], sequences
 
 

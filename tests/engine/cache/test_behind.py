@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kills import context
+from benchmarks.speed.kills import context
 from engine.base.errors import StoreError
 from engine.base.tiers import Reason, Tier
 from engine.cache.fetched import Fetched, Request, Unsaved

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kills import context
+from benchmarks.speed.kills import context
 from engine.base.choices import SCOPES
 from engine.base.events import Finished, Working
 from engine.base.segment import Placement, Segment

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.kills import context
+from benchmarks.speed.kills import context
 from engine.base.errors import StoreError
 from engine.base.events import Answer, Finished
 from engine.base.segment import Segment

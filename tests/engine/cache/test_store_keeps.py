@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kills import context
+from benchmarks.speed.kills import context
 from engine.base.errors import StoreError
 from engine.base.tiers import Outcome, Reason, Tier
 from engine.store import INDEX, Keep, Lookup, Origin, Store

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.kills import context
+from benchmarks.speed.kills import context
 from engine.store import Store
 from tests.engine.cache.segments import LOADED, ORIGIN, segment
 from tests.engine.cache.test_store import audit

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.kills import context
+from benchmarks.speed.kills import context
 from engine.base.errors import StoreError
 from engine.engine import Engine
 from engine.files.directory import Directory

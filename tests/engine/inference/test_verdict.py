@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tasks import read_tasks, suite
+from benchmarks.quality.tasks import read_tasks, suite
 from engine.base.events import Finished
 from engine.engine import Engine
 from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity, Remedy, nats

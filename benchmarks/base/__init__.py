@@ -1,0 +1,1 @@
+"""What all measurements share: cases, options, charts and tables."""

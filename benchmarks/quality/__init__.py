@@ -1,0 +1,1 @@
+"""Quality of cached answers: tasks, scores and reports."""

@@ -1,0 +1,1 @@
+"""All measurements that have goals, their results, and the comparison of two commits."""
