@@ -11,12 +11,15 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from app.server.anthropic.shapes import ANTHROPIC
-from app.server.core.json_schema import OWN, Shape, either, named
+from app.server.core.json_schema import Shape, either, named
+from app.server.core.usage import Report
 from app.server.field_words import described
 from app.server.http import errors
-from app.server.http.errors import Dialect, Kind
+from app.server.http.errors import AnthropicError, Dialect, Kind, OpenAIError
 from app.server.openai.shapes import OPENAI, RESPONSES
 from app.server.schemas import PutBody, TermsBody
 
@@ -97,15 +100,15 @@ TOLD: Mapping[tuple[str, str], Told] = {
         words="Anthropic's format if the request has the header anthropic-version.",
     ),
     (f"{_SCHEMA}/{{name}}", "put"): Told(
-        ("Schema",),
+        ("StoredSchema",),
         places=True,
         statuses=(200, 201),
         words="The stored schema; 201 if it is new or has a new text.",
     ),
-    (f"{_SCHEMA}/{{name}}", "get"): Told(("Schema",), places=True, words="The schema."),
-    (f"{_SCHEMA}/{{name}}", "patch"): Told(("Schema",), places=True, words="The stored schema."),
+    (f"{_SCHEMA}/{{name}}", "get"): Told(("StoredSchema",), places=True, words="The schema."),
+    (f"{_SCHEMA}/{{name}}", "patch"): Told(("StoredSchema",), places=True, words="The stored schema."),
     (f"{_SCHEMA}/{{name}}", "delete"): Told(places=True, statuses=(204,), words="Deleted."),
-    (_SCHEMA, "get"): Told(("Schemas",), places=True, words="A page of schemas by name."),
+    (_SCHEMA, "get"): Told(("SchemaPage",), places=True, words="A page of schemas by name."),
     ("/v1/prompt_cache/plan", "post"): Told(
         ("Plan",), places=True, words="The segments that the request would read and compute."
     ),
@@ -138,7 +141,8 @@ def _complete(made: dict[str, Any]) -> None:
     for name, shape in shapes.items():
         shape.pop("title", None)
         described(name, shape.get("properties", {}))
-    shapes |= {**OPENAI, **RESPONSES, **ANTHROPIC, **OWN}
+    shapes |= _definitions(OpenAIError, AnthropicError, Report)
+    shapes |= {**OPENAI, **RESPONSES, **ANTHROPIC}
     components["responses"] = {f"{dialect}{status}": _error(dialect, status) for dialect, status in _pairs()}
     components["responses"] |= {f"both{status}": _error("both", status) for status in _statuses(_BOTH)}
     components["securitySchemes"] = {
@@ -149,6 +153,15 @@ def _complete(made: dict[str, Any]) -> None:
     for path, methods in made["paths"].items():
         for method, operation in methods.items():
             _operation(operation, TOLD[path, method], bool(_body(operation, path, method)))
+
+
+def _definitions(*models: type[BaseModel]) -> dict[str, Any]:
+    """Returns the schemas of models that no route names as its only answer."""
+    _, found = models_json_schema(
+        [(model, "serialization") for model in models], ref_template="#/components/schemas/{model}"
+    )
+    definitions: dict[str, Any] = found["$defs"]
+    return definitions
 
 
 def _body(operation: dict[str, Any], path: str, method: str) -> dict[str, Any] | None:

@@ -8,12 +8,10 @@ import math
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ValidationError
-from starlette.responses import Response
+from fastapi import APIRouter, Request, Response
+from pydantic import MISSING, BaseModel, ValidationError
 
 from app.server.core.pml_requests import PUT_IT, pin, pml_faults, prepared_schema, unknown_schema
 from app.server.core.schema_files import FullError, SchemaFiles
@@ -21,6 +19,7 @@ from app.server.core.service import LONG_PML, Service
 from app.server.core.stored_schema import Head, KeptSchema, Terms
 from app.server.http.bodies import Strict, bytes_of, media_type, object_of
 from app.server.http.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
+from app.server.http.shapes import Count, Reply
 from app.server.http.streams import gone
 from app.server.http.truncate import shown
 from app.server.http.validation_errors import misfit
@@ -59,6 +58,40 @@ class PutBody(TermsBody):
     encode: bool = False
 
 
+class ListedSchema(Reply):
+    """A schema."""
+
+    name: str
+    model: str
+    digest: str
+    created_at: str
+    expires_at: str | None
+    pinned: bool
+
+
+class SchemaSegment(Reply):
+    """A segment."""
+
+    path: str
+    tokens: Count
+    key: str | None
+    tier: Literal["memory", "disk", "none"]
+
+
+class StoredSchema(ListedSchema):
+    """A stored schema."""
+
+    token_count: Count
+    modules: list[SchemaSegment]
+
+
+class SchemaPage(Reply):
+    """A page of schemas, without their modules."""
+
+    schemas: list[ListedSchema]
+    next_page_token: str | MISSING = MISSING
+
+
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter()
@@ -77,7 +110,7 @@ def routes(service: Service) -> APIRouter:
         return await service.look(look, request.state.client, gone(request), long=size > LONG_PML)
 
     @router.put(f"{PATH}/{{name}}")
-    async def put_schema(name: str, request: Request) -> Response:
+    async def put_schema(name: str, request: Request, response: Response) -> StoredSchema:
         """Stores a schema and replaces an earlier one of the same name."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
         body = await _put_body(request)
@@ -86,7 +119,7 @@ def routes(service: Service) -> APIRouter:
         checked = partial(_checked, engine, name, body.pml, owner)
         prepared = await looked(request, checked, len(body.pml))
 
-        def put(listener: Listener) -> tuple[dict[str, Any], bool]:
+        def put(listener: Listener) -> tuple[StoredSchema, bool]:
             try:
                 stored, before = files.put(owner, name, body.pml, terms)
             except FullError as error:
@@ -97,24 +130,25 @@ def routes(service: Service) -> APIRouter:
             _settle(engine, files, owner, prepared, stored, before)
             return _told(engine, prepared, stored), before is None or before.text != stored.text
 
-        told, new = await service.work(put, gone(request))
-        return JSONResponse(told, 201 if new else 200)
+        stored, new = await service.work(put, gone(request))
+        response.status_code = 201 if new else 200
+        return stored
 
     @router.get(f"{PATH}/{{name}}")
-    async def get_schema(name: str, request: Request) -> Response:
+    async def get_schema(name: str, request: Request) -> StoredSchema:
         """Returns a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
 
-        def described() -> dict[str, Any]:
+        def described() -> StoredSchema:
             stored = _found(files.get(owner, name), name)
             return _told(engine, prepared_schema(engine, stored.text, "pml", owner), stored)
 
-        return JSONResponse(await looked(request, described, files.size(owner, name)))
+        return await looked(request, described, files.size(owner, name))
 
     @router.get(PATH)
     async def list_schemas(
         request: Request, page_size: int = USUAL_PAGE, page_token: str | None = None
-    ) -> Response:
+    ) -> SchemaPage:
         """Lists schemas by name."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
         if page_size < 1:
@@ -123,23 +157,24 @@ def routes(service: Service) -> APIRouter:
         heads = await looked(request, partial(files.all, owner))
         rest = [head for head in heads if after is None or head.name > after]
         page = rest[: min(page_size, LARGEST_PAGE)]
-        more = {"next_page_token": _token(page[-1].name)} if len(page) < len(rest) else {}
-        return JSONResponse({"schemas": [_listed(engine, head) for head in page], **more})
+        following = _token(page[-1].name) if len(page) < len(rest) else MISSING
+        listed = [_listed(engine, head) for head in page]
+        return SchemaPage(schemas=listed, next_page_token=following)
 
     @router.patch(f"{PATH}/{{name}}")
-    async def change_schema(name: str, request: Request) -> Response:
+    async def change_schema(name: str, request: Request) -> StoredSchema:
         """Changes the lifetime of a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
         terms = _terms(_validated(TermsBody, await object_of(request)), files.clock())
 
-        def changed() -> dict[str, Any]:
+        def changed() -> StoredSchema:
             before = files.get(owner, name)
             stored = _found(files.change(owner, name, terms), name, NOTHING_CHANGED)
             prepared = prepared_schema(engine, stored.text, "pml", owner)
             _settle(engine, files, owner, prepared, stored, before)
             return _told(engine, prepared, stored)
 
-        return JSONResponse(await looked(request, changed, files.size(owner, name)))
+        return await looked(request, changed, files.size(owner, name))
 
     @router.delete(f"{PATH}/{{name}}")
     async def delete_schema(name: str, request: Request) -> Response:
@@ -293,18 +328,18 @@ def _label(engine: Engine, owner: str, name: str) -> str:
     return engine.schema(Schema(name, (), (), NOWHERE), salt=owner).tokenized.label
 
 
-def _listed(engine: Engine, head: Head) -> dict[str, Any]:
-    return {
-        "name": head.name,
-        "model": engine.model.stored.name,
-        "digest": head.digest,
-        "created_at": _iso(head.created_at),
-        "expires_at": None if head.expires_at is None else _iso(head.expires_at),
-        "pinned": head.pinned,
-    }
+def _listed(engine: Engine, head: Head) -> ListedSchema:
+    return ListedSchema(
+        name=head.name,
+        model=engine.model.stored.name,
+        digest=head.digest,
+        created_at=_iso(head.created_at),
+        expires_at=None if head.expires_at is None else _iso(head.expires_at),
+        pinned=head.pinned,
+    )
 
 
-def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> dict[str, Any]:
+def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> StoredSchema:
     """Describes a schema with one entry for each segment."""
     book = prepared.tokenized.recipes()
     recipes = {run.index: book.of_run(run) for run in book.layout.runs if run.cacheable}
@@ -312,16 +347,10 @@ def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> dict[st
     modules = []
     for run in book.layout.runs:
         recipe = recipes.get(run.index)
-        modules.append(
-            {
-                "path": run.path,
-                "tokens": run.tokens,
-                "key": None if recipe is None else recipe.key,
-                "tier": "none" if recipe is None else tier(recipe),
-            }
-        )
+        found = {"key": None, "tier": "none"} if recipe is None else {"key": recipe.key, "tier": tier(recipe)}
+        modules.append(SchemaSegment(path=run.path, tokens=run.tokens, **found))
     tokens = sum(run.tokens for run in book.layout.runs)
-    return {**_listed(engine, kept.head("")), "token_count": tokens, "modules": modules}
+    return StoredSchema(**vars(_listed(engine, kept.head(""))), token_count=tokens, modules=modules)
 
 
 def _iso(seconds: float) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from fastapi import APIRouter, Body, Depends, Request
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
-from starlette.responses import Response
 
 from app.server.anthropic import messages
 from app.server.core.limits import few_messages
@@ -16,12 +14,51 @@ from app.server.core.service import Service
 from app.server.http.access import dialect_of
 from app.server.http.bodies import BodyRoute
 from app.server.http.errors import INVALID, ApiError
+from app.server.http.shapes import Count, Reply
 from app.server.http.streams import gone
 from app.server.http.truncate import shown
 from app.server.http.validation_errors import misfit
 from app.server.openai import chat
 
 Read = TypeVar("Read", bound=BaseModel)
+
+
+class PlanPart(Reply):
+    """A part of the prompt, by position."""
+
+    kind: str
+    path: str
+    start: Count
+    tokens: Count
+    tier: Literal["memory", "disk", "none"]
+    outcome: Literal["hit", "miss"]
+    reason: str
+
+
+class Plan(Reply):
+    """The segments that a request would read and compute."""
+
+    total: Count
+    read: Count
+    computed: Count
+    parts: list[PlanPart]
+
+
+class Resident(Reply):
+    """A segment."""
+
+    key: str
+    bytes: Count
+
+
+class Residency(Reply):
+    """The segments in memory."""
+
+    model: str
+    fingerprint: str
+    bytes: Count
+    budget: Count
+    segments: list[Resident]
 
 
 def routes(service: Service) -> APIRouter:
@@ -40,17 +77,17 @@ def routes(service: Service) -> APIRouter:
     @router.post(
         "/v1/prompt_cache/plan", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
     )
-    async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
+    async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Plan:  # noqa: B008
         """Returns which segments a request would read, from which tier, and which it would compute."""
         asked = asked_of(body, request)
         client = request.state.client
         result = await service.planned(
             asked, lambda engine, prompt: engine.outlook(prompt, asked.settings), client, gone(request)
         )
-        return JSONResponse(result.to_json())
+        return Plan.model_validate(result.to_json())
 
     @router.get("/v1/prompt_cache/residency")
-    async def list_residents(request: Request) -> Response:
+    async def list_residents(request: Request) -> Residency:
         """Lists the segments in memory, so that a router can pick a server."""
         service.require_operator(getattr(request.state, "operator", None))
         engine = service.engine
@@ -60,16 +97,13 @@ def routes(service: Service) -> APIRouter:
             return engine.memory_tier.sizes()
 
         result = await service.look(sizes, request.state.client, gone(request))
-        segments = [{"key": key, "bytes": size} for key, size in sorted(result.items())]
         tier = engine.memory_tier
-        return JSONResponse(
-            {
-                "model": engine.model.stored.name,
-                "fingerprint": engine.model.fingerprint,
-                "bytes": tier.bytes,
-                "budget": tier.budget,
-                "segments": segments,
-            }
+        return Residency(
+            model=engine.model.stored.name,
+            fingerprint=engine.model.fingerprint,
+            bytes=tier.bytes,
+            budget=tier.budget,
+            segments=[Resident(key=key, bytes=size) for key, size in sorted(result.items())],
         )
 
     return router

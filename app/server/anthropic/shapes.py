@@ -104,33 +104,4 @@ ANTHROPIC: dict[str, Shape] = {
         ),
     ),
     "TokenCount": record("The tokens of a prompt.", input_tokens=COUNT),
-    "AnthropicError": record(
-        "An error in Anthropic's API.",
-        type=one_of("error"),
-        error=record(
-            "The error.",
-            ["diagnostics"],
-            type=TEXT,
-            message=words("The request field, the problem and the fix.", TEXT),
-            diagnostics=many(named("Diagnostic")),
-        ),
-        request_id=TEXT,
-    ),
-    "AnthropicModel": record(
-        "A model.",
-        type=one_of("model"),
-        id=TEXT,
-        display_name=TEXT,
-        created_at=TEXT,
-        lifecycle=one_of("active"),
-        max_input_tokens=COUNT,
-        max_tokens=COUNT,
-    ),
-    "AnthropicModels": record(
-        "The model under all its names.",
-        data=many(named("AnthropicModel")),
-        has_more=one_of(False),
-        first_id=TEXT,
-        last_id=TEXT,
-    ),
 }

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -18,10 +19,11 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
-def event(data: dict[str, Any], name: str | None = None) -> bytes:
+def event(data: BaseModel | dict[str, Any], name: str | None = None) -> bytes:
     """Returns one event. Its JSON has no line breaks, even unusual ones that some clients split at."""
     head = "" if name is None else f"event: {name}\n"
-    return f"{head}data: {_JSON.encode(data).translate(_BREAKS)}\n\n".encode()
+    spelled = data.model_dump_json() if isinstance(data, BaseModel) else _JSON.encode(data)
+    return f"{head}data: {spelled.translate(_BREAKS)}\n\n".encode()
 
 
 class EventStream(StreamingResponse):

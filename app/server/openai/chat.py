@@ -151,7 +151,11 @@ def caller_of(service: Service, request: Request, salt: str | None = None) -> Ca
 
 def report_if_wanted(running: Running, answer: Answer) -> dict[str, Any]:
     """Returns the field with the cache report, if it is requested."""
-    return {"prompt_cache": report_of(answer, running.kept, running.seconds)} if running.asked.report else {}
+    return (
+        {"prompt_cache": report_of(answer, running.kept, running.seconds).model_dump()}
+        if running.asked.report
+        else {}
+    )
 
 
 def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Running) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pydantic import field_validator
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from app.server.core.caching import Kept
+from app.server.core.caching import MarkResult
 from app.server.core.limits import few_messages
 from app.server.core.request import Asked, Caller, Defaults, scoped
 from app.server.core.service import Running, Service
@@ -147,7 +147,7 @@ def _refuse_parts_of_fields(body: ResponsesBody) -> None:
             raise ApiError(INVALID, "It must be a text.", f"metadata.{cut(name)}")
 
 
-def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
+def usage_json(usage: Usage, kept: Sequence[MarkResult] = ()) -> dict[str, Any]:
     """Returns the usage of a response; written tokens are split by time to live, as in OpenAI's API."""
     details: dict[str, Any] = {"cached_tokens": usage.read, "cache_write_tokens": usage.written}
     if kept and {mark.seconds for mark in kept} <= {*TTL_SECONDS.values()}:
@@ -319,7 +319,7 @@ class _Teller:
 
     def failed(self, error: ApiError) -> Iterator[bytes]:
         """Returns the failure event and the `error` object that clients raise."""
-        fields = error.body("openai", "")["error"]
+        fields = error.in_openai().error.model_dump()
         code = "server_error" if error.kind.status >= 500 else "invalid_prompt"
         details = {"code": "rate_limit_exceeded" if error.kind is FULL else code, "message": error.message}
         texts = self._texts

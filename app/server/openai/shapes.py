@@ -119,22 +119,6 @@ OPENAI: dict[str, Shape] = {
         usage=maybe(named("Usage")),
         prompt_cache=REPORT,
     ),
-    "OpenAIError": record(
-        "An error in OpenAI's API.",
-        error=record(
-            "The error.",
-            ["diagnostics"],
-            message=words("The problem, its place and the fix.", TEXT),
-            type=one_of("invalid_request_error", "rate_limit_error", "server_error"),
-            param=words("The request field.", maybe(TEXT)),
-            code=maybe(TEXT),
-            diagnostics=many(named("Diagnostic")),
-        ),
-    ),
-    "OpenAIModel": record("A model.", id=TEXT, object=one_of("model"), created=WHOLE, owned_by=TEXT),
-    "OpenAIModels": record(
-        "The model under all its names.", object=one_of("list"), data=many(named("OpenAIModel"))
-    ),
 }
 
 _STATUS = one_of("in_progress", "completed", "incomplete", "failed")
@@ -281,7 +265,7 @@ RESPONSES: dict[str, Shape] = {
                 code=maybe(TEXT),
                 message=TEXT,
                 param=maybe(TEXT),
-                error=OPENAI["OpenAIError"]["properties"]["error"],
+                error=named("OpenAIErrorDetails"),
                 sequence_number=COUNT,
             ),
         ),
