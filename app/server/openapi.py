@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -16,11 +16,11 @@ from pydantic.json_schema import models_json_schema
 
 from app.server.anthropic.shapes import ANTHROPIC
 from app.server.core.json_schema import Shape, either, named
-from app.server.core.usage import Report
 from app.server.field_words import described
 from app.server.http import errors
 from app.server.http.errors import AnthropicError, Dialect, Kind, OpenAIError
-from app.server.openai.shapes import OPENAI, RESPONSES
+from app.server.openai.response_shapes import ResponseEvent
+from app.server.openai.shapes import ChatCompletionChunk
 from app.server.schemas import PutBody, TermsBody
 
 _ABOUT = (
@@ -141,8 +141,14 @@ def _complete(made: dict[str, Any]) -> None:
     for name, shape in shapes.items():
         shape.pop("title", None)
         described(name, shape.get("properties", {}))
-    shapes |= _definitions(OpenAIError, AnthropicError, Report)
-    shapes |= {**OPENAI, **RESPONSES, **ANTHROPIC}
+    shapes |= _definitions(OpenAIError, AnthropicError, ChatCompletionChunk, *get_args(ResponseEvent))
+    shapes |= {
+        **ANTHROPIC,
+        "ResponseEvent": {
+            "description": "x",
+            **either(*(named(one.__name__) for one in get_args(ResponseEvent))),
+        },
+    }
     components["responses"] = {f"{dialect}{status}": _error(dialect, status) for dialect, status in _pairs()}
     components["responses"] |= {f"both{status}": _error("both", status) for status in _statuses(_BOTH)}
     components["securitySchemes"] = {

@@ -241,12 +241,17 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        parts, extras = await running.parts(answer), report_if_wanted(running, answer)
+        parts, extras = await running.parts(answer), _report(running, answer)
         usage = Usage.of(answer)
         extras |= {"usage": usage_json(usage), **diagnosis(usage)}
         return JSONResponse({**head, "content": _content(parts), **_ending(answer, parts), **extras})
 
     return router
+
+
+def _report(running: Running, answer: Answer) -> dict[str, Any]:
+    report = report_if_wanted(running, answer)
+    return {"prompt_cache": report.model_dump()} if running.asked.report else {}
 
 
 def _content(said: Said) -> list[dict[str, Any]]:
@@ -305,7 +310,7 @@ async def _events(
                 else:
                     yield told("content_block_stop", index=0)
                 more = {"usage": usage_json(Usage.of(step.answer))}
-                more |= report_if_wanted(running, step.answer)
+                more |= _report(running, step.answer)
                 yield told("message_delta", delta=_ending(step.answer, parts), **more)
                 yield told("message_stop")
     except Exception as error:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from app.server.core.request import Block, Defaults, Mark, Message, named, seed_of, settings_from
-from app.server.core.usage import Usage
 from app.server.http.errors import INVALID, ApiError, unsupported
 from app.server.http.truncate import shown
 from app.server.openai.unsupported_fields import OTHERS, misnamed
@@ -21,7 +20,7 @@ MOST_STOPS = 4
 MOST_WRITES = 4
 TTL_SECONDS = {"30m": 1800.0, "12h": 43200.0}
 USUAL_TTL = "30m"
-FINISHED = {"eos": "stop", "stop": "stop", "length": "length"}
+FINISHED: Mapping[str, Literal["stop", "length"]] = {"eos": "stop", "stop": "stop", "length": "length"}
 
 
 class Wire(BaseModel):
@@ -275,17 +274,6 @@ def settings_of_body(body: Any, longest: tuple[str, int | None], defaults: Defau
     return settings_from(values, defaults, "openai")
 
 
-def usage_json(usage: Usage) -> dict[str, Any]:
-    """Returns the usage of a completion."""
-    return {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.generated,
-        "total_tokens": usage.prompt + usage.generated,
-        "prompt_tokens_details": {"cached_tokens": usage.read, "cache_write_tokens": usage.written},
-        "completion_tokens_details": {"reasoning_tokens": 0},
-    }
-
-
-def finish_reason(answer: Answer) -> str:
+def finish_reason(answer: Answer) -> Literal["stop", "length"]:
     """Converts a stop reason to OpenAI's."""
     return FINISHED[answer.stopped]
