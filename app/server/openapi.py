@@ -14,7 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.server.anthropic.shapes import ANTHROPIC
+from app.server.anthropic.shapes import MessageEvent
 from app.server.core.json_schema import Shape, either, named
 from app.server.field_words import described
 from app.server.http import errors
@@ -141,14 +141,13 @@ def _complete(made: dict[str, Any]) -> None:
     for name, shape in shapes.items():
         shape.pop("title", None)
         described(name, shape.get("properties", {}))
-    shapes |= _definitions(OpenAIError, AnthropicError, ChatCompletionChunk, *get_args(ResponseEvent))
-    shapes |= {
-        **ANTHROPIC,
-        "ResponseEvent": {
-            "description": "x",
-            **either(*(named(one.__name__) for one in get_args(ResponseEvent))),
-        },
-    }
+    shapes |= _definitions(
+        *(OpenAIError, AnthropicError, ChatCompletionChunk),
+        *(*get_args(ResponseEvent), *get_args(MessageEvent)),
+    )
+    for name, union in (("ResponseEvent", ResponseEvent), ("MessageEvent", MessageEvent)):
+        events = either(*(named(kind.__name__) for kind in get_args(union)))
+        shapes[name] = {"description": "An event.", **events}
     components["responses"] = {f"{dialect}{status}": _error(dialect, status) for dialect, status in _pairs()}
     components["responses"] |= {f"both{status}": _error("both", status) for status in _statuses(_BOTH)}
     components["securitySchemes"] = {

@@ -8,12 +8,34 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse
-from pydantic import Field
-from starlette.responses import Response
+from pydantic import MISSING, Field
 
 from app.server.anthropic.cache_diagnostics import Diagnoses, Prefix
-from app.server.anthropic.message_blocks import TTL_SECONDS, BlockReader, CacheControl, ContentBlock, Role
+from app.server.anthropic.message_blocks import BlockReader, CacheControl, ContentBlock, Role
+from app.server.anthropic.shapes import (
+    ArgumentsDelta,
+    Block,
+    BlockDelta,
+    BlockStart,
+    BlockStop,
+    Diagnosis,
+    Ending,
+    Message,
+    MessageDelta,
+    MessageEvent,
+    MessageHead,
+    MessageStart,
+    MessageStop,
+    MessageUsage,
+    Ping,
+    StopReason,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    TokenCount,
+    ToolUseBlock,
+)
 from app.server.core.limits import few_messages
 from app.server.core.pml_requests import PromptCache
 from app.server.core.request import Asked, Caller, Defaults, scoped, seed_of, settings_from
@@ -42,7 +64,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 }
 USUAL_EFFORT = "high"
 CLEARS_THINKING = "clear_thinking_"
-STOPPED = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
+STOPPED: Mapping[str, StopReason] = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
 
 
 class MessageParam(Wire):
@@ -179,22 +201,7 @@ def _clear_thinking(edits: object) -> bool:
     )
 
 
-def usage_json(usage: Usage) -> dict[str, Any]:
-    """Returns the usage of a message."""
-    hour = usage.written_for.get(TTL_SECONDS["1h"], 0)
-    return {
-        "input_tokens": usage.rest,
-        "cache_creation_input_tokens": usage.written,
-        "cache_read_input_tokens": usage.read,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.written - hour,
-            "ephemeral_1h_input_tokens": hour,
-        },
-        "output_tokens": usage.generated,
-    }
-
-
-def stop_reason(answer: Answer) -> str:
+def stop_reason(answer: Answer) -> StopReason:
     """Converts a stop reason to Anthropic's."""
     return "model_context_window_exceeded" if answer.cut_short else STOPPED[answer.stopped]
 
@@ -207,32 +214,31 @@ def routes(service: Service) -> APIRouter:
     @router.post(
         "/v1/messages/count_tokens", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
     )
-    async def count_message_tokens(body: CountBody, request: Request) -> Response:
+    async def count_message_tokens(body: CountBody, request: Request) -> TokenCount:
         """Counts the tokens of a prompt."""
         asked = asked_of(body, service.defaults, caller_of(service, request))
         tokens = await service.counted(asked, request.state.client, gone(request))
-        return JSONResponse({"input_tokens": tokens})
+        return TokenCount(input_tokens=tokens)
 
-    @router.post("/v1/messages", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))])
-    async def create_message(body: MessagesBody, request: Request) -> Response:
+    @router.post(
+        "/v1/messages",
+        dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
+        response_model=Message,
+    )
+    async def create_message(body: MessagesBody, request: Request) -> Message | EventStream:
         """Creates a message."""
         caller = caller_of(service, request, body.cache_salt)
         asked = asked_of(body, service.defaults, caller)
         running = await service.begin(asked, request.state.noted, gone(request))
-        head = {
-            "id": f"msg_{secrets.token_hex(12)}",
-            "type": "message",
-            "role": "assistant",
-            "model": body.model,
-        }
+        head = {"id": f"msg_{secrets.token_hex(12)}", "model": body.model}
 
-        def diagnosis(usage: Usage) -> dict[str, Any]:
+        def diagnosis(usage: Usage) -> Diagnosis | MISSING:
             prefix = Prefix.of(asked, request.state.client + caller.salt, usage.prompt)
             diagnoses.remember(head["id"], prefix)
             if body.diagnostics is None:
-                return {}
+                return MISSING
             reason = diagnoses.reason(body.diagnostics.previous_message_id, prefix, usage.read)
-            return {"diagnostics": {"cache_miss_reason": reason}}
+            return Diagnosis(cache_miss_reason=reason)
 
         if body.stream:
             events = _events(running, head, diagnosis, request.state.request_id)
@@ -241,45 +247,39 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        parts, extras = await running.parts(answer), _report(running, answer)
-        usage = Usage.of(answer)
-        extras |= {"usage": usage_json(usage), **diagnosis(usage)}
-        return JSONResponse({**head, "content": _content(parts), **_ending(answer, parts), **extras})
+        parts, usage = await running.parts(answer), Usage.of(answer)
+        return Message(
+            **head,
+            content=_content(parts),
+            **vars(_ending(answer, parts)),
+            usage=MessageUsage.of(usage),
+            diagnostics=diagnosis(usage),
+            prompt_cache=report_if_wanted(running, answer),
+        )
 
     return router
 
 
-def _report(running: Running, answer: Answer) -> dict[str, Any]:
-    report = report_if_wanted(running, answer)
-    return {"prompt_cache": report.model_dump()} if running.asked.report else {}
-
-
-def _content(said: Said) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
+def _content(said: Said) -> list[Block]:
+    blocks: list[Block] = []
     if said.thought:
-        blocks.append({"type": "thinking", "thinking": said.thought, "signature": ""})
+        blocks.append(ThinkingBlock(thinking=said.thought))
     if said.text:
-        blocks.append({"type": "text", "text": said.text})
+        blocks.append(TextBlock(text=said.text))
     calls = identified(said.calls, "toolu_")
-    return [
-        *blocks,
-        *(
-            {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
-            for call in calls
-        ),
-    ]
+    return [*blocks, *(ToolUseBlock(id=call.id, name=call.name, input={**call.arguments}) for call in calls)]
 
 
-def _ending(answer: Answer, said: Said) -> Mapping[str, Any]:
+def _ending(answer: Answer, said: Said) -> Ending:
     calls = said.calls and answer.stopped != "length"  # a cut answer may lack calls
-    return {"stop_reason": "tool_use" if calls else stop_reason(answer), "stop_sequence": answer.stop}
+    return Ending(stop_reason="tool_use" if calls else stop_reason(answer), stop_sequence=answer.stop)
 
 
 async def _events(
-    running: Running, head: dict[str, Any], diagnosis: Callable[[Usage], dict[str, Any]], request_id: str
+    running: Running, head: dict[str, Any], diagnosis: Callable[[Usage], Diagnosis | MISSING], request_id: str
 ) -> AsyncIterator[bytes]:
-    def told(name: str, **fields: Any) -> bytes:
-        return event({"type": name, **fields}, name)
+    def told(*events: MessageEvent) -> bytes:
+        return b"".join(event(data, data.type) for data in events)
 
     at_end = bool(running.asked.tools)  # calls can be parsed only at the end
     opening = b""
@@ -287,49 +287,49 @@ async def _events(
         async for step in running.events():
             if isinstance(step, FirstToken):
                 usage = Usage.of(step)
-                message = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
-                message |= {"usage": usage_json(usage), **diagnosis(usage)}
-                opening = told("message_start", message=message)
+                message = MessageHead(**head, usage=MessageUsage.of(usage), diagnostics=diagnosis(usage))
+                opening = told(MessageStart(message=message))
                 if not at_end:
-                    block = {"type": "text", "text": ""}
-                    opening += told("content_block_start", index=0, content_block=block)
-                opening += told("ping")
+                    opening += told(BlockStart(index=0, content_block=TextBlock(text="")))
+                opening += told(Ping())
                 if at_end or not running.text_follows:
                     yield opening
                     opening = b""
             elif isinstance(step, Delta) and step.text and not at_end:
-                delta = {"type": "text_delta", "text": step.text}
-                yield opening + told("content_block_delta", index=0, delta=delta)
+                yield opening + told(BlockDelta(index=0, delta=TextDelta(text=step.text)))
                 opening = b""
             elif isinstance(step, Finished):
                 parts = await running.parts(step.answer)
                 if at_end:
                     for number, block in enumerate(_content(parts)):
-                        for name, fields in _told_block(block):
-                            yield told(name, index=number, **fields)
+                        for data in _of_block(number, block):
+                            yield told(data)
                 else:
-                    yield told("content_block_stop", index=0)
-                more = {"usage": usage_json(Usage.of(step.answer))}
-                more |= _report(running, step.answer)
-                yield told("message_delta", delta=_ending(step.answer, parts), **more)
-                yield told("message_stop")
+                    yield told(BlockStop(index=0))
+                yield told(
+                    MessageDelta(
+                        delta=_ending(step.answer, parts),
+                        usage=MessageUsage.of(Usage.of(step.answer)),
+                        prompt_cache=report_if_wanted(running, step.answer),
+                    )
+                )
+                yield told(MessageStop())
     except Exception as error:
-        yield opening + event(error_of(error, request_id).body("anthropic", request_id), "error")
+        yield opening + told(error_of(error, request_id).in_anthropic(request_id))
 
 
-def _told_block(block: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_block(index: int, block: Block) -> Iterator[MessageEvent]:
     """Yields the events of a complete block."""
-    match block["type"]:
-        case "text":
-            empty, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
-        case "thinking":
-            empty, delta = (
-                {**block, "thinking": ""},
-                {"type": "thinking_delta", "thinking": block["thinking"]},
-            )
-        case _:
-            spelled = json.dumps(block["input"], ensure_ascii=False)
-            empty, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": spelled}
-    yield "content_block_start", {"content_block": empty}
-    yield "content_block_delta", {"delta": delta}
-    yield "content_block_stop", {}
+    empty: Block
+    delta: TextDelta | ThinkingDelta | ArgumentsDelta
+    match block:
+        case TextBlock():
+            empty, delta = TextBlock(text=""), TextDelta(text=block.text)
+        case ThinkingBlock():
+            empty, delta = ThinkingBlock(thinking=""), ThinkingDelta(thinking=block.thinking)
+        case ToolUseBlock():
+            spelled = json.dumps(block.input, ensure_ascii=False)
+            empty, delta = block.model_copy(update={"input": {}}), ArgumentsDelta(partial_json=spelled)
+    yield BlockStart(index=index, content_block=empty)
+    yield BlockDelta(index=index, delta=delta)
+    yield BlockStop(index=index)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import BaseModel
@@ -15,15 +13,13 @@ from starlette.types import Receive, Scope, Send
 
 KEEP_ALIVE_SECONDS = 15.0
 DONE = format_sse_event(data_str="[DONE]")
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
-def event(data: BaseModel | dict[str, Any], name: str | None = None) -> bytes:
+def event(data: BaseModel, name: str | None = None) -> bytes:
     """Returns one event. Its JSON has no line breaks, even unusual ones that some clients split at."""
     head = "" if name is None else f"event: {name}\n"
-    spelled = data.model_dump_json() if isinstance(data, BaseModel) else _JSON.encode(data)
-    return f"{head}data: {spelled.translate(_BREAKS)}\n\n".encode()
+    return f"{head}data: {data.model_dump_json().translate(_BREAKS)}\n\n".encode()
 
 
 class EventStream(StreamingResponse):
