@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -22,6 +22,7 @@ from app.server.http.absolute_urls import taking_urls
 from app.server.http.access import Access, Application, Door, Receive, Scope, Send, dialect_of
 from app.server.http.endpoints import Endpoints
 from app.server.http.errors import FAULT, NO_METHOD, RETRY_SECONDS, ApiError, error_of
+from app.server.http.openapi_responses import OPERATORS, errors
 from app.server.http.shapes import Reply
 from app.server.http.truncate import cut
 from app.server.http.validation_errors import misfit
@@ -55,13 +56,18 @@ def application(service: Service) -> FastAPI:
         app.include_router(router)
 
     @app.head("/health", include_in_schema=False)
-    @app.get("/health")
+    @app.get("/health", response_description="The state of the server.", responses={503: {"model": Health}})
     async def health(response: Response) -> Health:
         """Returns the state of the server."""
         response.status_code = 200 if service.state == "ok" else 503
         return Health(status=service.state)
 
-    @app.get("/metrics")
+    @app.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        response_description=f"Metrics in Prometheus' text format. {OPERATORS}",
+        responses=errors(never=(415, 429)),
+    )
     async def metrics(request: Request) -> Response:
         """Returns the metrics in Prometheus' text format."""
         service.require_operator(getattr(request.state, "operator", None))

@@ -9,7 +9,10 @@ from fastapi import APIRouter, Request
 
 from app.server.core.service import Service
 from app.server.http.access import dialect_of
+from app.server.http.openapi_responses import errors
 from app.server.http.shapes import Count, Reply
+
+FORMAT = "Anthropic's format if the request has the header anthropic-version."
 
 
 class OpenAIModel(Reply):
@@ -66,7 +69,7 @@ def routes(service: Service) -> APIRouter:
             max_tokens=service.engine.model.context_length,
         )
 
-    @router.get("/v1/models")
+    @router.get("/v1/models", response_description=FORMAT, responses=errors(never=(415, 429)))
     async def list_models(request: Request) -> OpenAIModels | AnthropicModels:
         """Lists the model."""
         names = service.names()
@@ -75,7 +78,7 @@ def routes(service: Service) -> APIRouter:
         models = [in_anthropic(name) for name in names]
         return AnthropicModels(data=models, first_id=names[0], last_id=names[-1])
 
-    @router.get("/v1/models/{name:path}")
+    @router.get("/v1/models/{name:path}", response_description=FORMAT, responses=errors(never=(415, 429)))
     async def retrieve_model(name: str, request: Request) -> OpenAIModel | AnthropicModel:
         """Describes the model."""
         service.require_model(name)

@@ -8,17 +8,18 @@ import math
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from pydantic import MISSING, BaseModel, ValidationError
+from pydantic import MISSING, ValidationError
 
 from app.server.core.pml_requests import PUT_IT, pin, pml_faults, prepared_schema, unknown_schema
 from app.server.core.schema_files import FullError, SchemaFiles
 from app.server.core.service import LONG_PML, Service
 from app.server.core.stored_schema import Head, KeptSchema, Terms
-from app.server.http.bodies import Strict, bytes_of, media_type, object_of
+from app.server.http.bodies import BodyRoute, Strict, bytes_of, media_type, object_of
 from app.server.http.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
+from app.server.http.openapi_responses import errors, reference
 from app.server.http.shapes import Count, Reply
 from app.server.http.streams import gone
 from app.server.http.truncate import shown
@@ -38,7 +39,6 @@ NOTHING_CHANGED = f"Nothing was changed; store it first with PUT {PATH}/NAME."
 GONE_MEANWHILE = "It was deleted or expired meanwhile; store it again."
 LONGEST_SECONDS = 10 * 365 * 86400.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-Body = TypeVar("Body", bound=BaseModel)
 Made = TypeVar("Made")
 _TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
 
@@ -56,6 +56,12 @@ class PutBody(TermsBody):
 
     pml: str
     encode: bool = False
+
+
+PUT_CONTENT = {
+    "application/json": {"schema": reference(PutBody)},
+    **{kind: {"schema": {"type": "string"}} for kind in sorted(XML)},
+}
 
 
 class ListedSchema(Reply):
@@ -94,7 +100,7 @@ class SchemaPage(Reply):
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
     def owner_of(request: Request) -> str:
         return service.salt(None, request.state.client)
@@ -109,7 +115,13 @@ def routes(service: Service) -> APIRouter:
 
         return await service.look(look, request.state.client, gone(request), long=size > LONG_PML)
 
-    @router.put(f"{PATH}/{{name}}")
+    @router.put(
+        f"{PATH}/{{name}}",
+        response_description="The stored schema.",
+        responses={201: {"model": StoredSchema, "description": "The schema is new or has a new text."}}
+        | errors(),
+        openapi_extra={"requestBody": {"required": True, "content": PUT_CONTENT}},
+    )
     async def put_schema(name: str, request: Request, response: Response) -> StoredSchema:
         """Stores a schema and replaces an earlier one of the same name."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
@@ -134,7 +146,7 @@ def routes(service: Service) -> APIRouter:
         response.status_code = 201 if new else 200
         return stored
 
-    @router.get(f"{PATH}/{{name}}")
+    @router.get(f"{PATH}/{{name}}", response_description="The schema.", responses=errors(never=(415,)))
     async def get_schema(name: str, request: Request) -> StoredSchema:
         """Returns a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
@@ -145,7 +157,7 @@ def routes(service: Service) -> APIRouter:
 
         return await looked(request, described, files.size(owner, name))
 
-    @router.get(PATH)
+    @router.get(PATH, response_description="A page of schemas by name.", responses=errors(never=(415,)))
     async def list_schemas(
         request: Request, page_size: int = USUAL_PAGE, page_token: str | None = None
     ) -> SchemaPage:
@@ -161,11 +173,11 @@ def routes(service: Service) -> APIRouter:
         listed = [_listed(engine, head) for head in page]
         return SchemaPage(schemas=listed, next_page_token=following)
 
-    @router.patch(f"{PATH}/{{name}}")
-    async def change_schema(name: str, request: Request) -> StoredSchema:
+    @router.patch(f"{PATH}/{{name}}", response_description="The stored schema.", responses=errors())
+    async def change_schema(name: str, body: TermsBody, request: Request) -> StoredSchema:
         """Changes the lifetime of a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
-        terms = _terms(_validated(TermsBody, await object_of(request)), files.clock())
+        terms = _terms(body, files.clock())
 
         def changed() -> StoredSchema:
             before = files.get(owner, name)
@@ -176,7 +188,12 @@ def routes(service: Service) -> APIRouter:
 
         return await looked(request, changed, files.size(owner, name))
 
-    @router.delete(f"{PATH}/{{name}}")
+    @router.delete(
+        f"{PATH}/{{name}}",
+        status_code=204,
+        response_description="Deleted.",
+        responses=errors(never=(415,)),
+    )
     async def delete_schema(name: str, request: Request) -> Response:
         """Deletes a schema; its segments stay until they are evicted."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
@@ -199,19 +216,15 @@ async def _put_body(request: Request) -> PutBody:
         except TextFileError as error:
             raise ApiError(INVALID, f"The document {error.what}. Send it in UTF-8.", "pml") from error
     try:
-        return _validated(PutBody, await object_of(request))
+        given = await object_of(request)
+        return PutBody.model_validate(given)
+    except ValidationError as error:
+        raise misfit(error.errors(), given) from None
     except ApiError as error:
         if error.kind is not WRONG_TYPE:
             raise
         words = f"{error.message} Or send plain PML, as application/xml or text/xml."
         raise ApiError(WRONG_TYPE, words, error.param) from error
-
-
-def _validated(kind: type[Body], given: dict[str, Any]) -> Body:
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise misfit(error.errors(), given) from None
 
 
 def _terms(body: TermsBody, now: float) -> Terms:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Body, Depends, Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
 
 from app.server.anthropic import messages
 from app.server.core.limits import few_messages
@@ -13,14 +13,34 @@ from app.server.core.request import Asked
 from app.server.core.service import Service
 from app.server.http.access import dialect_of
 from app.server.http.bodies import BodyRoute
-from app.server.http.errors import INVALID, ApiError
+from app.server.http.errors import INVALID, ApiError, Dialect
+from app.server.http.openapi_responses import OPERATORS, errors, reference
 from app.server.http.shapes import Count, Reply
 from app.server.http.streams import gone
-from app.server.http.truncate import shown
 from app.server.http.validation_errors import misfit
 from app.server.openai import chat
+from app.server.openai.wire import Wire
 
 Read = TypeVar("Read", bound=BaseModel)
+
+
+class PlanTarget(Wire):
+    """The API of a request to plan."""
+
+    dialect: Dialect | None = Field(
+        None, description="The vendor of this request body. Default: from the headers."
+    )
+
+
+class ChatPlanBody(PlanTarget, chat.ChatBody):
+    """A Chat Completions request to plan."""
+
+
+class MessagePlanBody(PlanTarget, messages.CountBody):
+    """A Messages API request to plan."""
+
+
+PlanBody = Annotated[dict[str, Any], Body(), WithJsonSchema(reference(ChatPlanBody, MessagePlanBody))]
 
 
 class PlanPart(Reply):
@@ -66,18 +86,18 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
     def asked_of(body: dict[str, Any], request: Request) -> Asked:
-        dialect = body.pop("dialect", None) or dialect_of("", request.headers)
         caller = chat.caller_of(service, request, _text(body.get("cache_salt")))
-        if dialect == "openai":
-            return chat.asked_of(_read(chat.ChatBody, body), service.defaults, caller)
-        if dialect == "anthropic":
-            return messages.asked_of(_read(messages.CountBody, body), service.defaults, caller)
-        raise ApiError(INVALID, f"dialect is {shown(dialect)}; it is openai or anthropic.", "dialect")
+        if (body.get("dialect") or dialect_of("", request.headers)) == "anthropic":
+            return messages.asked_of(_read(MessagePlanBody, body), service.defaults, caller)
+        return chat.asked_of(_read(ChatPlanBody, body), service.defaults, caller)
 
     @router.post(
-        "/v1/prompt_cache/plan", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+        "/v1/prompt_cache/plan",
+        dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
+        response_description="The plan.",
+        responses=errors(),
     )
-    async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Plan:  # noqa: B008
+    async def plan_request(request: Request, body: PlanBody) -> Plan:
         """Returns which segments a request would read, from which tier, and which it would compute."""
         asked = asked_of(body, request)
         client = request.state.client
@@ -86,7 +106,11 @@ def routes(service: Service) -> APIRouter:
         )
         return Plan.model_validate(result.to_json())
 
-    @router.get("/v1/prompt_cache/residency")
+    @router.get(
+        "/v1/prompt_cache/residency",
+        response_description=f"The segments in memory. {OPERATORS}",
+        responses=errors(never=(415,)),
+    )
     async def list_residents(request: Request) -> Residency:
         """Lists the segments in memory, so that a router can pick a server."""
         service.require_operator(getattr(request.state, "operator", None))

@@ -45,10 +45,12 @@ from app.server.core.tool_use import Said, identified, require_free_choice, with
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
+from app.server.http.openapi_responses import errors, stream_of
 from app.server.http.streams import EventStream, event, gone
 from app.server.http.truncate import cut
 from app.server.openai.chat import caller_of, report_if_wanted
 from app.server.openai.includes import includes_report
+from app.server.openai.responses import STREAMED
 from app.server.openai.wire import Wire, refuse_what_is_not_built, require_no_module
 from engine.base.events import Answer, Delta, Finished, FirstToken
 
@@ -212,7 +214,10 @@ def routes(service: Service) -> APIRouter:
     diagnoses = Diagnoses()
 
     @router.post(
-        "/v1/messages/count_tokens", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+        "/v1/messages/count_tokens",
+        dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
+        response_description="The number of tokens.",
+        responses=errors("anthropic"),
     )
     async def count_message_tokens(body: CountBody, request: Request) -> TokenCount:
         """Counts the tokens of a prompt."""
@@ -224,6 +229,8 @@ def routes(service: Service) -> APIRouter:
         "/v1/messages",
         dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
         response_model=Message,
+        response_description=STREAMED,
+        responses=stream_of(MessageEvent) | errors("anthropic"),
     )
     async def create_message(body: MessagesBody, request: Request) -> Message | EventStream:
         """Creates a message."""

@@ -18,6 +18,7 @@ from app.server.core.tool_use import Said, call_of, identified, tools_of, with_v
 from app.server.core.usage import Report, Usage, report_of
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
+from app.server.http.openapi_responses import errors, stream_of
 from app.server.http.streams import DONE, EventStream, event, gone
 from app.server.openai.bodies import ConversingBody
 from app.server.openai.includes import includes_report
@@ -49,6 +50,7 @@ from engine.base.events import Answer, Delta, Finished, FirstToken
 from engine.pml.tree.tree import TurnName
 from engine.prompt.conversation.tools import ToolCall
 
+STREAMED = "The complete answer; with `stream`, events `data: …`, the last one `data: [DONE]`."
 TURNS: Mapping[str, TurnName] = {**ROLES, "tool": "tool"}
 
 
@@ -137,6 +139,8 @@ def routes(service: Service) -> APIRouter:
         "/v1/chat/completions",
         dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
         response_model=ChatCompletion,
+        response_description=STREAMED,
+        responses=stream_of(ChatCompletionChunk) | errors("openai"),
     )
     async def create_chat_completion(body: ChatBody, request: Request) -> ChatCompletion | EventStream:
         """Creates a chat completion."""

@@ -15,9 +15,10 @@ from app.server.core.service import Running, Service
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of
+from app.server.http.openapi_responses import errors, stream_of
 from app.server.http.streams import DONE, EventStream, event, gone
 from app.server.openai.bodies import GeneratingBody
-from app.server.openai.chat import StreamOptions, caller_of, report_if_wanted
+from app.server.openai.chat import STREAMED, StreamOptions, caller_of, report_if_wanted
 from app.server.openai.includes import includes_report
 from app.server.openai.shapes import Completion, CompletionChoice, CompletionUsage
 from app.server.openai.wire import (
@@ -47,7 +48,12 @@ def routes(service: Service) -> APIRouter:
     """Returns the endpoint."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
-    @router.post("/v1/completions", response_model=Completion)
+    @router.post(
+        "/v1/completions",
+        response_model=Completion,
+        response_description=STREAMED,
+        responses=stream_of(Completion) | errors("openai"),
+    )
     async def create_completion(body: CompletionBody, request: Request) -> Completion | EventStream:
         """Creates a completion."""
         refuse_what_is_not_built(body, service.defaults, _REFUSED)

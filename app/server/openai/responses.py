@@ -20,6 +20,7 @@ from app.server.core.tool_use import Said, with_variables
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
+from app.server.http.openapi_responses import errors, stream_of
 from app.server.http.streams import EventStream, event, gone
 from app.server.http.truncate import cut, shown
 from app.server.openai.bodies import ConversingBody
@@ -48,6 +49,7 @@ from app.server.openai.response_shapes import (
     PartEvent,
     Response,
     ResponseError,
+    ResponseEvent,
     ResponseUsage,
     StateEvent,
     TextDeltaEvent,
@@ -79,6 +81,7 @@ ECHOED = (
 )
 """Request fields that a response repeats."""
 
+STREAMED = "The complete answer; with `stream`, events `event: TYPE`, `data: …`."
 COUNTING = "input_tokens"  # a path segment below /v1/responses that is not a response id
 
 
@@ -156,6 +159,8 @@ def routes(service: Service) -> APIRouter:
         "/v1/responses",
         dependencies=[Depends(few_messages(lambda: service.engine, "input"))],
         response_model=Response,
+        response_description=STREAMED,
+        responses=stream_of(ResponseEvent) | errors("openai"),
     )
     async def create_response(body: ResponsesBody, request: Request) -> Response | EventStream:
         """Creates a response."""
@@ -172,7 +177,10 @@ def routes(service: Service) -> APIRouter:
         return draft.ended(answer, await running.parts(answer))
 
     @router.post(
-        f"/v1/responses/{COUNTING}", dependencies=[Depends(few_messages(lambda: service.engine, "input"))]
+        f"/v1/responses/{COUNTING}",
+        dependencies=[Depends(few_messages(lambda: service.engine, "input"))],
+        response_description="The number of tokens.",
+        responses=errors("openai"),
     )
     async def count_input_tokens(body: InputTokensBody, request: Request) -> InputTokens:
         """Counts the tokens of an input, as a response reports them."""
@@ -181,10 +189,12 @@ def routes(service: Service) -> APIRouter:
         tokens = await service.counted(asked, request.state.client, gone(request))
         return InputTokens(input_tokens=tokens)
 
-    @router.get("/v1/responses/{response_id}")
-    @router.delete("/v1/responses/{response_id}")
-    @router.post("/v1/responses/{response_id}/cancel")
-    @router.get("/v1/responses/{response_id}/input_items")
+    always: Any = {"status_code": 404, "responses": errors("openai", never=(415, 429))}
+
+    @router.get("/v1/responses/{response_id}", **always)
+    @router.delete("/v1/responses/{response_id}", **always)
+    @router.post("/v1/responses/{response_id}/cancel", **always)
+    @router.get("/v1/responses/{response_id}/input_items", **always)
     async def find_response(response_id: str) -> None:
         """Returns an error, because responses are not stored."""
         if response_id == COUNTING:
