@@ -10,7 +10,6 @@ from pydantic.json_schema import models_json_schema
 
 from app.server.anthropic.cache_plan import ChatPlanBody, MessagePlanBody
 from app.server.anthropic.shapes import MessageEvent
-from app.server.field_words import described
 from app.server.http.errors import AnthropicError, OpenAIError
 from app.server.openai.response_shapes import ResponseEvent
 from app.server.openai.shapes import ChatCompletionChunk
@@ -43,9 +42,6 @@ def description(app: FastAPI) -> dict[str, Any]:
             ref_template="#/components/schemas/{model}",
         )
         shapes |= more["$defs"]
-        for name, shape in shapes.items():
-            if name.endswith("Body"):
-                described(name, shape.get("properties", {}))
         for operation in (one for methods in document["paths"].values() for one in methods.values()):
             operation["responses"].pop("422", None)  # the server answers 400
         document["components"]["securitySchemes"] = {

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from pydantic import MISSING, ValidationError
+from pydantic import MISSING, Field, ValidationError
 
 from app.server.core.pml_requests import PUT_IT, pin, pml_faults, prepared_schema, unknown_schema
 from app.server.core.schema_files import FullError, SchemaFiles
@@ -20,7 +20,7 @@ from app.server.core.stored_schema import Head, KeptSchema, Terms
 from app.server.http.bodies import BodyRoute, Strict, bytes_of, media_type, object_of
 from app.server.http.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
 from app.server.http.openapi_responses import errors, reference
-from app.server.http.shapes import Count, Reply
+from app.server.http.shapes import Count, Reply, optional
 from app.server.http.streams import gone
 from app.server.http.truncate import shown
 from app.server.http.validation_errors import misfit
@@ -46,16 +46,18 @@ _TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
 class TermsBody(Strict):
     """Lifetime of a schema. Absent fields stay unchanged."""
 
-    ttl: str | float | None = None
-    expires_at: str | float | None = None
-    pinned: bool | None = None
+    ttl: str | float | None = optional('Time to live: seconds, or "300s", "5m", "1h", "2d". null removes it.')
+    expires_at: str | float | None = optional(
+        "Expiry time: ISO 8601 with a zone, or seconds since 1970. null removes it."
+    )
+    pinned: bool | None = optional("Whether its segments are never evicted.")
 
 
 class PutBody(TermsBody):
     """A schema, its lifetime, and whether to encode it now."""
 
-    pml: str
-    encode: bool = False
+    pml: str = Field(description="The schema, in PML, with the name of the path.")
+    encode: bool = optional("Whether to compute missing segments before the response.", False)
 
 
 PUT_CONTENT = {

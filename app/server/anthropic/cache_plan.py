@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Body, Depends, Request
-from pydantic import BaseModel, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ValidationError, WithJsonSchema
 
 from app.server.anthropic import messages
 from app.server.core.limits import few_messages
@@ -15,7 +15,7 @@ from app.server.http.access import dialect_of
 from app.server.http.bodies import BodyRoute
 from app.server.http.errors import INVALID, ApiError, Dialect
 from app.server.http.openapi_responses import OPERATORS, errors, reference
-from app.server.http.shapes import Count, Reply
+from app.server.http.shapes import Count, Reply, optional
 from app.server.http.streams import gone
 from app.server.http.validation_errors import misfit
 from app.server.openai import chat
@@ -27,9 +27,7 @@ Read = TypeVar("Read", bound=BaseModel)
 class PlanTarget(Wire):
     """The API of a request to plan."""
 
-    dialect: Dialect | None = Field(
-        None, description="The vendor of this request body. Default: from the headers."
-    )
+    dialect: Dialect | None = optional("The vendor of this request body. Default: from the headers.")
 
 
 class ChatPlanBody(PlanTarget, chat.ChatBody):

@@ -18,6 +18,11 @@ def _described(schema: dict[str, Any], shape: type[BaseModel]) -> None:
         schema["required"] = [name for name in schema["required"] if name not in absent]
 
 
+def optional(description: str, default: Any = None) -> Any:
+    """Returns a field that a request may omit."""
+    return Field(default=default, description=description)
+
+
 class Shape(BaseModel):
     """An object of a request or an answer."""
 

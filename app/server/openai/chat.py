@@ -9,33 +9,23 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import MISSING
+from pydantic import MISSING, Field
 
 from app.server.core.limits import few_messages
-from app.server.core.request import Asked, Caller, Defaults, scoped
+from app.server.core.request import Asked, Caller, Defaults, scoped, setting
 from app.server.core.service import Running, Service
 from app.server.core.tool_use import Said, call_of, identified, tools_of, with_variables
 from app.server.core.usage import Report, Usage, report_of
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
 from app.server.http.openapi_responses import errors, stream_of
+from app.server.http.shapes import optional
 from app.server.http.streams import DONE, EventStream, event, gone
-from app.server.openai.bodies import ConversingBody
+from app.server.openai import shapes
+from app.server.openai.bodies import MESSAGES, STREAM_OPTIONS, ConversingBody
 from app.server.openai.includes import includes_report
-from app.server.openai.shapes import (
-    AssistantMessage,
-    ChatChoice,
-    ChatChunkChoice,
-    ChatCompletion,
-    ChatCompletionChunk,
-    ChatDelta,
-    CompletionUsage,
-    FinishReason,
-    Function,
-    FunctionCall,
-    FunctionCallDelta,
-)
 from app.server.openai.wire import (
+    CONTENT,
     ROLES,
     Conversation,
     Part,
@@ -57,26 +47,26 @@ TURNS: Mapping[str, TurnName] = {**ROLES, "tool": "tool"}
 class ChatMessage(Wire):
     """A message of the conversation."""
 
-    role: str
-    content: str | Many[Part] | None = None
-    refusal: str | None = None
-    tool_calls: Many[dict[str, Any]] | None = None
-    tool_call_id: str | None = None
+    role: str = Field(description="The role.")
+    content: str | Many[Part] | None = optional(CONTENT)
+    refusal: str | None = optional("The assistant's refusal.")
+    tool_calls: Many[dict[str, Any]] | None = optional("The assistant's function calls.")
+    tool_call_id: str | None = optional("The call of this result, in a message with the role `tool`.")
 
 
 class StreamOptions(Wire):
     """Options of a stream."""
 
-    include_usage: bool = False
+    include_usage: bool = optional("Whether to add a final event with the usage of the request.", False)
 
 
 class ChatBody(ConversingBody):
     """A Chat Completions request."""
 
-    messages: Many[ChatMessage]
-    max_tokens: Whole | None = None
-    max_completion_tokens: Whole | None = None
-    stream_options: StreamOptions | None = None
+    messages: Many[ChatMessage] = Field(description=MESSAGES)
+    max_tokens: Whole | None = setting("max_new_tokens")
+    max_completion_tokens: Whole | None = setting("max_new_tokens")
+    stream_options: StreamOptions | None = optional(STREAM_OPTIONS)
 
 
 def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
@@ -138,11 +128,11 @@ def routes(service: Service) -> APIRouter:
     @router.post(
         "/v1/chat/completions",
         dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
-        response_model=ChatCompletion,
+        response_model=shapes.ChatCompletion,
         response_description=STREAMED,
-        responses=stream_of(ChatCompletionChunk) | errors("openai"),
+        responses=stream_of(shapes.ChatCompletionChunk) | errors("openai"),
     )
-    async def create_chat_completion(body: ChatBody, request: Request) -> ChatCompletion | EventStream:
+    async def create_chat_completion(body: ChatBody, request: Request) -> shapes.ChatCompletion | EventStream:
         """Creates a chat completion."""
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
@@ -171,31 +161,33 @@ def report_if_wanted(running: Running, answer: Answer) -> Report | MISSING:
     return report_of(answer, running.kept, running.seconds) if running.asked.report else MISSING
 
 
-def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Running) -> ChatCompletion:
-    message = AssistantMessage(
+def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Running) -> shapes.ChatCompletion:
+    message = shapes.AssistantMessage(
         content=said.text or (None if said.calls else ""),
         reasoning_content=said.thought or MISSING,
         tool_calls=_calls_of(said) or MISSING,
     )
-    return ChatCompletion(
+    return shapes.ChatCompletion(
         **head,
-        choices=[ChatChoice(message=message, finish_reason=_finish(answer, said))],
-        usage=CompletionUsage.of(Usage.of(answer)),
+        choices=[shapes.ChatChoice(message=message, finish_reason=_finish(answer, said))],
+        usage=shapes.CompletionUsage.of(Usage.of(answer)),
         prompt_cache=report_if_wanted(running, answer),
     )
 
 
-def _calls_of(said: Said) -> list[FunctionCall]:
+def _calls_of(said: Said) -> list[shapes.FunctionCall]:
     return [
-        FunctionCall(
+        shapes.FunctionCall(
             id=call.id,
-            function=Function(name=call.name, arguments=json.dumps(call.arguments, ensure_ascii=False)),
+            function=shapes.Function(
+                name=call.name, arguments=json.dumps(call.arguments, ensure_ascii=False)
+            ),
         )
         for call in identified(said.calls, "call_")
     ]
 
 
-def _finish(answer: Answer, said: Said) -> FinishReason:
+def _finish(answer: Answer, said: Said) -> shapes.FinishReason:
     cut = answer.stopped == "length"  # a cut answer may lack calls
     return "tool_calls" if said.calls and not cut else finish_reason(answer)
 
@@ -203,9 +195,9 @@ def _finish(answer: Answer, said: Said) -> FinishReason:
 async def _chunks(
     running: Running, head: dict[str, Any], usage: bool, request_id: str
 ) -> AsyncIterator[bytes]:
-    def chunk(delta: ChatDelta, finish: FinishReason | None = None, **more: Any) -> bytes:
-        choice = ChatChunkChoice(delta=delta, finish_reason=finish)
-        return event(ChatCompletionChunk(**head, choices=[choice], usage=none, **more))
+    def chunk(delta: shapes.ChatDelta, finish: shapes.FinishReason | None = None, **more: Any) -> bytes:
+        choice = shapes.ChatChunkChoice(delta=delta, finish_reason=finish)
+        return event(shapes.ChatCompletionChunk(**head, choices=[choice], usage=none, **more))
 
     none = None if usage else MISSING
     at_end = bool(running.asked.tools)  # calls can be parsed only at the end
@@ -213,26 +205,30 @@ async def _chunks(
     try:
         async for step in running.events():
             if isinstance(step, FirstToken):
-                opening = chunk(ChatDelta(role="assistant", content="", refusal=None))
+                opening = chunk(shapes.ChatDelta(role="assistant", content="", refusal=None))
                 if at_end or not running.text_follows:
                     yield opening
                     opening = b""
             elif isinstance(step, Delta) and step.text and not at_end:
-                yield opening + chunk(ChatDelta(content=step.text))
+                yield opening + chunk(shapes.ChatDelta(content=step.text))
                 opening = b""
             elif isinstance(step, Finished):
                 report, parts = report_if_wanted(running, step.answer), await running.parts(step.answer)
                 if at_end and parts.thought:
-                    yield chunk(ChatDelta(reasoning_content=parts.thought))
+                    yield chunk(shapes.ChatDelta(reasoning_content=parts.thought))
                 if at_end and parts.text:
-                    yield chunk(ChatDelta(content=parts.text))
+                    yield chunk(shapes.ChatDelta(content=parts.text))
                 for number, call in enumerate(_calls_of(parts)):
-                    yield chunk(ChatDelta(tool_calls=[FunctionCallDelta(**vars(call), index=number)]))
+                    yield chunk(
+                        shapes.ChatDelta(tool_calls=[shapes.FunctionCallDelta(**vars(call), index=number)])
+                    )
                 finish = _finish(step.answer, parts)
-                yield chunk(ChatDelta(), finish, prompt_cache=MISSING if usage else report)
+                yield chunk(shapes.ChatDelta(), finish, prompt_cache=MISSING if usage else report)
                 if usage:
-                    last = CompletionUsage.of(Usage.of(step.answer))
-                    yield event(ChatCompletionChunk(**head, choices=[], usage=last, prompt_cache=report))
+                    last = shapes.CompletionUsage.of(Usage.of(step.answer))
+                    yield event(
+                        shapes.ChatCompletionChunk(**head, choices=[], usage=last, prompt_cache=report)
+                    )
         yield DONE
     except Exception as error:
         yield opening + event(error_of(error, request_id).in_openai())

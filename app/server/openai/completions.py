@@ -8,16 +8,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import MISSING
+from pydantic import MISSING, Field
 
-from app.server.core.request import Asked, scoped
+from app.server.core.request import Asked, scoped, setting
 from app.server.core.service import Running, Service
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of
 from app.server.http.openapi_responses import errors, stream_of
+from app.server.http.shapes import optional
 from app.server.http.streams import DONE, EventStream, event, gone
-from app.server.openai.bodies import GeneratingBody
+from app.server.openai.bodies import STREAM_OPTIONS, GeneratingBody
 from app.server.openai.chat import STREAMED, StreamOptions, caller_of, report_if_wanted
 from app.server.openai.includes import includes_report
 from app.server.openai.shapes import Completion, CompletionChoice, CompletionUsage
@@ -39,9 +40,9 @@ _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
 class CompletionBody(GeneratingBody):
     """A Completions request."""
 
-    prompt: str | Many[str]
-    max_tokens: Whole | None = None
-    stream_options: StreamOptions | None = None
+    prompt: str | Many[str] = Field(description="The text to continue, without the chat template.")
+    max_tokens: Whole | None = setting("max_new_tokens")
+    stream_options: StreamOptions | None = optional(STREAM_OPTIONS)
 
 
 def routes(service: Service) -> APIRouter:

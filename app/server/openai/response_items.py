@@ -10,6 +10,7 @@ from typing import Any
 from app.server.core.tool_use import Said, call_of, identified, tools_of
 from app.server.http.bodies import Many
 from app.server.http.errors import INVALID, ApiError, unsupported
+from app.server.http.shapes import optional
 from app.server.http.truncate import shown
 from app.server.openai.response_shapes import (
     ItemStatus,
@@ -20,7 +21,7 @@ from app.server.openai.response_shapes import (
     Reasoning,
     ReasoningText,
 )
-from app.server.openai.wire import ROLES, Conversation, Part, Wire, require_no_module, require_role
+from app.server.openai.wire import CONTENT, ROLES, Conversation, Part, Wire, require_no_module, require_role
 from engine.pml.tree.tree import TurnName
 from engine.prompt.conversation.tools import ToolCall, Tools
 
@@ -31,13 +32,13 @@ _DEFINED = ("name", "description", "parameters")
 class Item(Wire):
     """An input item: a message, a function call, its result, or an unsupported item."""
 
-    type: str = "message"
-    role: str | None = None
-    content: str | Many[Part] | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    output: str | Many[Part] | None = None
+    type: str = optional("The kind of item.", "message")
+    role: str | None = optional("The role of a message.")
+    content: str | Many[Part] | None = optional(CONTENT)
+    call_id: str | None = optional("The id of the call; its result has the same.")
+    name: str | None = optional("The name of the function.")
+    arguments: str | None = optional("The arguments, as a JSON text.")
+    output: str | Many[Part] | None = optional("The result: a text, or parts of text.")
 
 
 def read_items(items: Sequence[Item], conversation: Conversation) -> None:

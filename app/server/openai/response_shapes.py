@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import MISSING, Field
+from pydantic import MISSING, Field, TypeAdapter
 
 from app.server.core.caching import MarkResult
 from app.server.core.usage import Report, Usage
@@ -262,3 +262,4 @@ ResponseEvent = (
     | ErrorEvent
 )
 """The events of a streamed response."""
+EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[ResponseEvent, Field(discriminator="type")])

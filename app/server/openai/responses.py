@@ -14,16 +14,18 @@ from pydantic import field_validator
 from starlette.exceptions import HTTPException
 
 from app.server.core.limits import few_messages
-from app.server.core.request import Asked, Caller, Defaults, scoped
+from app.server.core.request import Asked, Caller, Defaults, scoped, setting
 from app.server.core.service import Running, Service
 from app.server.core.tool_use import Said, with_variables
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
 from app.server.http.openapi_responses import errors, stream_of
+from app.server.http.shapes import optional
 from app.server.http.streams import EventStream, event, gone
 from app.server.http.truncate import cut, shown
-from app.server.openai.bodies import ConversingBody
+from app.server.openai import response_shapes as shapes
+from app.server.openai.bodies import STREAM_OPTIONS, ConversingBody
 from app.server.openai.chat import caller_of, report_if_wanted
 from app.server.openai.includes import includes_report
 from app.server.openai.response_items import (
@@ -33,27 +35,6 @@ from app.server.openai.response_items import (
     message_item,
     output_of,
     read_items,
-)
-from app.server.openai.response_shapes import (
-    ArgumentsDeltaEvent,
-    ArgumentsDoneEvent,
-    ErrorEvent,
-    Event,
-    IncompleteDetails,
-    InputTokens,
-    ItemEvent,
-    OutputFunctionCall,
-    OutputItem,
-    OutputMessage,
-    OutputText,
-    PartEvent,
-    Response,
-    ResponseError,
-    ResponseEvent,
-    ResponseUsage,
-    StateEvent,
-    TextDeltaEvent,
-    TextDoneEvent,
 )
 from app.server.openai.wire import (
     Conversation,
@@ -88,19 +69,25 @@ COUNTING = "input_tokens"  # a path segment below /v1/responses that is not a re
 class ResponsesBody(ConversingBody):
     """A Responses API request."""
 
-    input: str | Many[Item] | None = None
-    instructions: str | None = None
-    max_output_tokens: Whole | None = None
-    stream_options: dict[str, Any] | None = None
-    text: dict[str, Any] | None = None
-    reasoning: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
+    input: str | Many[Item] | None = optional(
+        "A text, as one user turn, or items: messages, function calls and their results."
+    )
+    instructions: str | None = optional("A system turn before the input.")
+    max_output_tokens: Whole | None = setting("max_new_tokens")
+    stream_options: dict[str, Any] | None = optional(STREAM_OPTIONS)
+    text: dict[str, Any] | None = optional(
+        '`format` other than {"type": "text"} is rejected; `verbosity` is ignored.'
+    )
+    reasoning: dict[str, Any] | None = optional(
+        "`effort` other than `none` is rejected; `summary` is ignored."
+    )
+    metadata: dict[str, Any] | None = optional("Ignored, but repeated in the response.")
 
 
 class InputTokensBody(ResponsesBody):
     """A request to count input tokens; the model is optional."""
 
-    model: str = ""
+    model: str = optional("The name of the model. Default: the served model.", "")
 
     @field_validator("model", mode="before")
     @classmethod
@@ -158,11 +145,11 @@ def routes(service: Service) -> APIRouter:
     @router.post(
         "/v1/responses",
         dependencies=[Depends(few_messages(lambda: service.engine, "input"))],
-        response_model=Response,
+        response_model=shapes.Response,
         response_description=STREAMED,
-        responses=stream_of(ResponseEvent) | errors("openai"),
+        responses=stream_of(shapes.ResponseEvent) | errors("openai"),
     )
-    async def create_response(body: ResponsesBody, request: Request) -> Response | EventStream:
+    async def create_response(body: ResponsesBody, request: Request) -> shapes.Response | EventStream:
         """Creates a response."""
         request_id = request.state.request_id
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
@@ -182,12 +169,12 @@ def routes(service: Service) -> APIRouter:
         response_description="The number of tokens.",
         responses=errors("openai"),
     )
-    async def count_input_tokens(body: InputTokensBody, request: Request) -> InputTokens:
+    async def count_input_tokens(body: InputTokensBody, request: Request) -> shapes.InputTokens:
         """Counts the tokens of an input, as a response reports them."""
         body.model = body.model or service.names()[0]
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         tokens = await service.counted(asked, request.state.client, gone(request))
-        return InputTokens(input_tokens=tokens)
+        return shapes.InputTokens(input_tokens=tokens)
 
     always: Any = {"status_code": 404, "responses": errors("openai", never=(415, 429))}
 
@@ -235,18 +222,18 @@ class _Draft:
     item: str  # the id of its message
     running: Running  # the running request
 
-    def ended(self, answer: Answer, said: Said) -> Response:
+    def ended(self, answer: Answer, said: Said) -> shapes.Response:
         """Returns the final state; without an answer if the request only warms the cache."""
         warm = self.running.asked.warm
         cut = finish_reason(answer) == "length" and not warm
         status: Literal["incomplete", "completed"] = "incomplete" if cut else "completed"
-        return Response(
+        return shapes.Response(
             **self.head,
             status=status,
             output=[] if warm else output_of(said, status, self.item),
             completed_at=None if cut else int(time.time()),
-            incomplete_details=IncompleteDetails() if cut else None,
-            usage=ResponseUsage.of(Usage.of(answer), self.running.kept),
+            incomplete_details=shapes.IncompleteDetails() if cut else None,
+            usage=shapes.ResponseUsage.of(Usage.of(answer), self.running.kept),
             prompt_cache=report_if_wanted(self.running, answer),
         )
 
@@ -260,52 +247,50 @@ class _Teller:
         self._place = {"item_id": draft.item, "output_index": 0, "content_index": 0}
 
     def begun(self) -> Iterator[bytes]:
-        response = Response(**self._draft.head, status="in_progress", output=[])
+        response = shapes.Response(**self._draft.head, status="in_progress", output=[])
         for kind in ("created", "in_progress"):
-            yield self._told(StateEvent, f"response.{kind}", response=response)
+            yield self._told(f"response.{kind}", response=response)
 
     def opened(self, number: int = 0) -> Iterator[bytes]:
         self._texts = []
         item = message_item(self._draft.item, "in_progress", None)
         place = {**self._place, "output_index": number}
-        yield self._told(ItemEvent, "response.output_item.added", output_index=number, item=item)
-        yield self._told(PartEvent, "response.content_part.added", **place, part=OutputText(text=""))
+        yield self._told("response.output_item.added", output_index=number, item=item)
+        yield self._told("response.content_part.added", **place, part=shapes.OutputText(text=""))
 
     def added(self, text: str) -> bytes:
         assert self._texts is not None, "the first token comes before its text"
         self._texts.append(text)
-        return self._told(TextDeltaEvent, "response.output_text.delta", **self._place, delta=text)
+        return self._told("response.output_text.delta", **self._place, delta=text)
 
     def ended(self, answer: Answer, said: Said) -> Iterator[bytes]:
         response = self._draft.ended(answer, said)
         for number, item in enumerate(response.output):
             yield from self._item(number, item)
-        yield self._told(StateEvent, f"response.{response.status}", response=response)
+        yield self._told(f"response.{response.status}", response=response)
 
-    def _item(self, number: int, item: OutputItem) -> Iterator[bytes]:
+    def _item(self, number: int, item: shapes.OutputItem) -> Iterator[bytes]:
         """Yields the remaining events of an item."""
         match item:
-            case OutputMessage():
+            case shapes.OutputMessage():
                 place = {**self._place, "output_index": number}
                 (part,) = item.content
                 if self._texts is None:
                     yield from self.opened(number)
-                    yield self._told(TextDeltaEvent, "response.output_text.delta", **place, delta=part.text)
-                yield self._told(TextDoneEvent, "response.output_text.done", **place, text=part.text)
-                yield self._told(PartEvent, "response.content_part.done", **place, part=part)
-            case OutputFunctionCall():
+                    yield self._told("response.output_text.delta", **place, delta=part.text)
+                yield self._told("response.output_text.done", **place, text=part.text)
+                yield self._told("response.content_part.done", **place, part=part)
+            case shapes.OutputFunctionCall():
                 started = item.model_copy(update={"status": "in_progress", "arguments": ""})
-                yield self._told(ItemEvent, "response.output_item.added", output_index=number, item=started)
+                yield self._told("response.output_item.added", output_index=number, item=started)
                 place, spelled = {"item_id": item.id, "output_index": number}, item.arguments
                 kind = "response.function_call_arguments"
-                yield self._told(ArgumentsDeltaEvent, f"{kind}.delta", **place, delta=spelled)
-                yield self._told(
-                    ArgumentsDoneEvent, f"{kind}.done", **place, name=item.name, arguments=spelled
-                )
+                yield self._told(f"{kind}.delta", **place, delta=spelled)
+                yield self._told(f"{kind}.done", **place, name=item.name, arguments=spelled)
             case _:
                 started = item.model_copy(update={"status": "in_progress"})
-                yield self._told(ItemEvent, "response.output_item.added", output_index=number, item=started)
-        yield self._told(ItemEvent, "response.output_item.done", output_index=number, item=item)
+                yield self._told("response.output_item.added", output_index=number, item=started)
+        yield self._told("response.output_item.done", output_index=number, item=item)
 
     def failed(self, error: ApiError) -> Iterator[bytes]:
         """Returns the failure event and the `error` object that clients raise."""
@@ -313,18 +298,18 @@ class _Teller:
         code = "server_error" if error.kind.status >= 500 else "invalid_prompt"
         code = "rate_limit_exceeded" if error.kind is FULL else code
         texts = self._texts
-        response = Response(
+        response = shapes.Response(
             **self._draft.head,
             status="failed",
             output=[] if texts is None else [message_item(self._draft.item, "incomplete", "".join(texts))],
-            error=ResponseError(code=code, message=error.message),
+            error=shapes.ResponseError(code=code, message=error.message),
         )
-        yield self._told(StateEvent, "response.failed", response=response)
-        flat = {"code": fields.code, "message": fields.message, "param": fields.param}
-        yield self._told(ErrorEvent, "error", **flat, error=fields)
+        yield self._told("response.failed", response=response)
+        yield self._told("error", code=fields.code, message=fields.message, param=fields.param, error=fields)
 
-    def _told(self, shape: type[Event], kind: str, **fields: Any) -> bytes:
-        return event(shape(type=kind, sequence_number=next(self._numbers), **fields), kind)
+    def _told(self, kind: str, **fields: Any) -> bytes:
+        fields |= {"type": kind, "sequence_number": next(self._numbers)}
+        return event(shapes.EVENT.validate_python(fields), kind)
 
 
 async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:
