@@ -56,7 +56,7 @@ def application(service: Service) -> FastAPI:
         app.include_router(router)
 
     @app.head("/health", include_in_schema=False)
-    @app.get("/health", response_description="The state of the server.", responses={503: {"model": Health}})
+    @app.get("/health", responses={503: {"model": Health}})
     async def health(response: Response) -> Health:
         """Returns the state of the server."""
         response.status_code = 200 if service.state == "ok" else 503

@@ -46,10 +46,8 @@ _TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
 class TermsBody(Strict):
     """Lifetime of a schema. Absent fields stay unchanged."""
 
-    ttl: str | float | None = optional('Time to live: seconds, or "300s", "5m", "1h", "2d". null removes it.')
-    expires_at: str | float | None = optional(
-        "Expiry time: ISO 8601 with a zone, or seconds since 1970. null removes it."
-    )
+    ttl: str | float | None = optional('Seconds, or a time: "300s", "5m", "1h", "2d". null removes it.')
+    expires_at: str | float | None = optional("ISO 8601 with a zone, or seconds since 1970. null removes it.")
     pinned: bool | None = optional("Whether its segments are never evicted.")
 
 
@@ -58,12 +56,6 @@ class PutBody(TermsBody):
 
     pml: str = Field(description="The schema, in PML, with the name of the path.")
     encode: bool = optional("Whether to compute missing segments before the response.", False)
-
-
-PUT_CONTENT = {
-    "application/json": {"schema": reference(PutBody)},
-    **{kind: {"schema": {"type": "string"}} for kind in sorted(XML)},
-}
 
 
 class ListedSchema(Reply):
@@ -107,6 +99,9 @@ def routes(service: Service) -> APIRouter:
     def owner_of(request: Request) -> str:
         return service.salt(None, request.state.client)
 
+    put_content = {kind: {"schema": {"type": "string"}} for kind in sorted(XML)}
+    put_content["application/json"] = {"schema": reference(PutBody)}
+
     async def looked(request: Request, do: Callable[[], Made], size: int = 0) -> Made:
         """Deletes expired schemas, then runs a function on a lookup thread."""
         engine, files = service.engine, service.schemas
@@ -119,10 +114,8 @@ def routes(service: Service) -> APIRouter:
 
     @router.put(
         f"{PATH}/{{name}}",
-        response_description="The stored schema.",
-        responses={201: {"model": StoredSchema, "description": "The schema is new or has a new text."}}
-        | errors(),
-        openapi_extra={"requestBody": {"required": True, "content": PUT_CONTENT}},
+        responses={201: {"model": StoredSchema, "description": "It is new, or its text is."}} | errors(),
+        openapi_extra={"requestBody": {"required": True, "content": put_content}},
     )
     async def put_schema(name: str, request: Request, response: Response) -> StoredSchema:
         """Stores a schema and replaces an earlier one of the same name."""
@@ -148,7 +141,7 @@ def routes(service: Service) -> APIRouter:
         response.status_code = 201 if new else 200
         return stored
 
-    @router.get(f"{PATH}/{{name}}", response_description="The schema.", responses=errors(never=(415,)))
+    @router.get(f"{PATH}/{{name}}", responses=errors(never=(415,)))
     async def get_schema(name: str, request: Request) -> StoredSchema:
         """Returns a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
@@ -159,7 +152,7 @@ def routes(service: Service) -> APIRouter:
 
         return await looked(request, described, files.size(owner, name))
 
-    @router.get(PATH, response_description="A page of schemas by name.", responses=errors(never=(415,)))
+    @router.get(PATH, responses=errors(never=(415,)))
     async def list_schemas(
         request: Request, page_size: int = USUAL_PAGE, page_token: str | None = None
     ) -> SchemaPage:
@@ -175,7 +168,7 @@ def routes(service: Service) -> APIRouter:
         listed = [_listed(engine, head) for head in page]
         return SchemaPage(schemas=listed, next_page_token=following)
 
-    @router.patch(f"{PATH}/{{name}}", response_description="The stored schema.", responses=errors())
+    @router.patch(f"{PATH}/{{name}}", responses=errors())
     async def change_schema(name: str, body: TermsBody, request: Request) -> StoredSchema:
         """Changes the lifetime of a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
@@ -190,12 +183,7 @@ def routes(service: Service) -> APIRouter:
 
         return await looked(request, changed, files.size(owner, name))
 
-    @router.delete(
-        f"{PATH}/{{name}}",
-        status_code=204,
-        response_description="Deleted.",
-        responses=errors(never=(415,)),
-    )
+    @router.delete(f"{PATH}/{{name}}", status_code=204, responses=errors(never=(415,)))
     async def delete_schema(name: str, request: Request) -> Response:
         """Deletes a schema; its segments stay until they are evicted."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)

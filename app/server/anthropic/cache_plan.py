@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, Request
-from pydantic import BaseModel, ValidationError, WithJsonSchema
+from pydantic import ValidationError, WithJsonSchema
 
 from app.server.anthropic import messages
 from app.server.core.limits import few_messages
@@ -13,32 +13,32 @@ from app.server.core.request import Asked
 from app.server.core.service import Service
 from app.server.http.access import dialect_of
 from app.server.http.bodies import BodyRoute
-from app.server.http.errors import INVALID, ApiError, Dialect
+from app.server.http.errors import Dialect
 from app.server.http.openapi_responses import OPERATORS, errors, reference
 from app.server.http.shapes import Count, Reply, optional
 from app.server.http.streams import gone
 from app.server.http.validation_errors import misfit
 from app.server.openai import chat
+from app.server.openai.bodies import SALT
 from app.server.openai.wire import Wire
 
-Read = TypeVar("Read", bound=BaseModel)
 
-
-class PlanTarget(Wire):
-    """The API of a request to plan."""
+class PlanBody(Wire):
+    """A request to plan."""
 
     dialect: Dialect | None = optional("The vendor of this request body. Default: from the headers.")
+    cache_salt: str | None = optional(SALT)
 
 
-class ChatPlanBody(PlanTarget, chat.ChatBody):
+class ChatPlanBody(PlanBody, chat.ChatBody):
     """A Chat Completions request to plan."""
 
 
-class MessagePlanBody(PlanTarget, messages.CountBody):
+class MessagePlanBody(PlanBody, messages.CountBody):
     """A Messages API request to plan."""
 
 
-PlanBody = Annotated[dict[str, Any], Body(), WithJsonSchema(reference(ChatPlanBody, MessagePlanBody))]
+GivenBody = Annotated[dict[str, Any], Body(), WithJsonSchema(reference(ChatPlanBody, MessagePlanBody))]
 
 
 class PlanPart(Reply):
@@ -83,19 +83,24 @@ def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
-    def asked_of(body: dict[str, Any], request: Request) -> Asked:
-        caller = chat.caller_of(service, request, _text(body.get("cache_salt")))
-        if (body.get("dialect") or dialect_of("", request.headers)) == "anthropic":
-            return messages.asked_of(_read(MessagePlanBody, body), service.defaults, caller)
-        return chat.asked_of(_read(ChatPlanBody, body), service.defaults, caller)
+    def asked_of(given: dict[str, Any], request: Request) -> Asked:
+        dialect = given.get("dialect") or dialect_of("", request.headers)
+        kind = MessagePlanBody if dialect == "anthropic" else ChatPlanBody
+        try:
+            body = kind.model_validate(given)
+        except ValidationError as error:
+            raise misfit(error.errors(), given) from None
+        caller = chat.caller_of(service, request, body.cache_salt)
+        if isinstance(body, MessagePlanBody):
+            return messages.asked_of(body, service.defaults, caller)
+        return chat.asked_of(body, service.defaults, caller)
 
     @router.post(
         "/v1/prompt_cache/plan",
         dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
-        response_description="The plan.",
         responses=errors(),
     )
-    async def plan_request(request: Request, body: PlanBody) -> Plan:
+    async def plan_request(request: Request, body: GivenBody) -> Plan:
         """Returns which segments a request would read, from which tier, and which it would compute."""
         asked = asked_of(body, request)
         client = request.state.client
@@ -129,16 +134,3 @@ def routes(service: Service) -> APIRouter:
         )
 
     return router
-
-
-def _read(kind: type[Read], body: dict[str, Any]) -> Read:
-    try:
-        return kind.model_validate(body)
-    except ValidationError as error:
-        raise misfit(error.errors(), body) from None
-
-
-def _text(given: object) -> str | None:
-    if given is not None and not isinstance(given, str):
-        raise ApiError(INVALID, "cache_salt must be a text.", "cache_salt")
-    return given

@@ -44,12 +44,8 @@ class ContentBlock(Wire):
     name: str | None = optional("The name of the tool, in a block of type `tool_use`.")
     input: Any = optional("The arguments, in a block of type `tool_use`.")
     tool_use_id: str | None = optional("The call of this result, in a block of type `tool_result`.")
-    content: str | Many[dict[str, Any]] | None = optional(
-        "The result, in a `tool_result`, or the texts of a `search_result`."
-    )
-    source: str | dict[str, Any] | None = optional(
-        "The texts of a `document`, or the origin of a `search_result`."
-    )
+    content: str | Many[dict[str, Any]] | None = optional("A `tool_result`, or texts of a `search_result`.")
+    source: str | dict[str, Any] | None = optional("Texts of a `document`, or origin of a `search_result`.")
     title: str | None = optional("The title of a `document` or `search_result`, placed before its text.")
     context: str | None = optional("Metadata of a `document`, placed before its text.")
     citations: Any = optional('On documents, `{"enabled": true}` is rejected; ignored otherwise.')

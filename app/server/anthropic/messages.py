@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import MISSING, Field
@@ -65,9 +65,7 @@ class CountBody(ToolsBody):
     system: str | Many[ContentBlock] | None = optional("The system text, or its blocks.")
     cache_control: CacheControl | None = optional("Stores the prefix up to the last block.")
     tool_choice: dict[str, Any] | None = optional(TOOL_CHOICE)
-    thinking: dict[str, Any] | None = optional(
-        "`adaptive` or `disabled`; ignored, because the model's chat template decides."
-    )
+    thinking: dict[str, Any] | None = optional("`adaptive` or `disabled`; the chat template decides.")
 
 
 class DiagnosticsParam(Wire):
@@ -79,13 +77,9 @@ class DiagnosticsParam(Wire):
 class MessagesBody(CountBody, SampledBody):
     """A Messages API request."""
 
-    max_tokens: Annotated[Whole, Field(ge=0)] = Field(
-        description="Maximum answer length in tokens; 0 only computes the prompt."
-    )
+    max_tokens: Whole = Field(ge=0, description="Longest answer in tokens; 0 only computes the prompt.")
     temperature: float | None = setting("temperature", "anthropic")
-    stop_sequences: Many[str] | None = optional(
-        "Up to 64 texts. The answer ends before the first occurrence."
-    )
+    stop_sequences: Many[str] | None = optional("Up to 64 texts. The answer ends before the first of them.")
     diagnostics: DiagnosticsParam | None = optional("Requests an explanation of a cache miss.")
 
 
@@ -193,7 +187,6 @@ def routes(service: Service) -> APIRouter:
     @router.post(
         "/v1/messages/count_tokens",
         dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
-        response_description="The number of tokens.",
         responses=errors("anthropic"),
     )
     async def count_message_tokens(body: CountBody, request: Request) -> shapes.TokenCount:
@@ -283,7 +276,7 @@ async def _events(
                 opening = told(shapes.MessageStart(message=message))
                 if not at_end:
                     opening += told(shapes.BlockStart(index=0, content_block=shapes.TextBlock(text="")))
-                opening += told(shapes.Ping())
+                opening += told(shapes.Signal(type="ping"))
                 if at_end or not running.text_follows:
                     yield opening
                     opening = b""
@@ -294,18 +287,15 @@ async def _events(
                 parts = await running.parts(step.answer)
                 if at_end:
                     for number, block in enumerate(_content(parts)):
-                        for data in _of_block(number, block):
-                            yield told(data)
+                        yield told(*_of_block(number, block))
                 else:
                     yield told(shapes.BlockStop(index=0))
-                yield told(
-                    shapes.MessageDelta(
-                        delta=_ending(step.answer, parts),
-                        usage=shapes.MessageUsage.of(Usage.of(step.answer)),
-                        prompt_cache=report_if_wanted(running, step.answer),
-                    )
+                last = shapes.MessageDelta(
+                    delta=_ending(step.answer, parts),
+                    usage=shapes.MessageUsage.of(Usage.of(step.answer)),
+                    prompt_cache=report_if_wanted(running, step.answer),
                 )
-                yield told(shapes.MessageStop())
+                yield told(last, shapes.Signal(type="message_stop"))
     except Exception as error:
         yield opening + told(error_of(error, request_id).in_anthropic(request_id))
 

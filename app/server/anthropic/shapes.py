@@ -125,10 +125,10 @@ class MessageStart(Reply):
     message: MessageHead
 
 
-class Ping(Reply):
-    """Nothing."""
+class Signal(Reply):
+    """The stream is open, or ends."""
 
-    type: Literal["ping"] = "ping"
+    type: Literal["ping", "message_stop"]
 
 
 class BlockStart(Reply):
@@ -184,13 +184,5 @@ class MessageDelta(Reply):
     prompt_cache: Report | MISSING = MISSING
 
 
-class MessageStop(Reply):
-    """The end."""
-
-    type: Literal["message_stop"] = "message_stop"
-
-
-MessageEvent = (
-    MessageStart | Ping | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | AnthropicError
-)
+MessageEvent = MessageStart | Signal | BlockStart | BlockDelta | BlockStop | MessageDelta | AnthropicError
 """The events of a streamed message."""

@@ -49,7 +49,7 @@ class ModuleUse(Reply):
     tier: Literal["memory", "disk", "none"]
     outcome: Literal["hit", "miss"]
     reason: str
-    saved_ms: float | None = None
+    saved_ms: float | None
 
 
 class Report(Reply):
@@ -68,12 +68,8 @@ class Report(Reply):
 def report_of(answer: Answer, kept: Sequence[MarkResult], seconds: Mapping[str, float]) -> Report:
     """Returns the cache report of an answer, with the compute times of its segments by key."""
     usage = Usage.of(answer)
-    modules = []
-    for segment in answer.segments:
-        use = ModuleUse.model_validate(segment, from_attributes=True)
-        modules.append(use.model_copy(update={"saved_ms": _saved(segment, seconds)}))
     return Report(
-        modules=modules,
+        modules=[ModuleUse(**use.to_json(), saved_ms=_saved(use, seconds)) for use in answer.segments],
         marks=[*kept],
         read=usage.read,
         written=usage.written,

@@ -132,15 +132,8 @@ class ApiError(Exception):
     def in_openai(self) -> OpenAIError:
         """Returns the error in OpenAI's API."""
         kind = self.kind
-        return OpenAIError(
-            error=OpenAIErrorDetails(
-                message=self.message,
-                type=kind.type,
-                param=self.param,
-                code=kind.code,
-                diagnostics=self.diagnostics,
-            )
-        )
+        details = {"message": self.message, "type": kind.type, "param": self.param, "code": kind.code}
+        return OpenAIError(error=OpenAIErrorDetails(**details, diagnostics=self.diagnostics))
 
     def in_anthropic(self, request_id: str) -> AnthropicError:
         """Returns the error in Anthropic's API."""

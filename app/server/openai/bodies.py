@@ -14,6 +14,7 @@ from app.server.http.shapes import optional
 from app.server.openai.wire import CacheOptions, Wire
 
 MESSAGES = "The conversation: text turns in order, with tool calls and their results."
+SALT = "Requests share cached segments only within the same salt."
 STREAM_OPTIONS = "Options of a stream; rejected without `stream`."
 TOOL_CHOICE = "`auto`, or `none` to omit the tools. Forced calls are rejected."
 
@@ -28,12 +29,8 @@ class PromptBody(Wire):
 class ToolsBody(PromptBody):
     """A request that may have tools."""
 
-    tools: Many[dict[str, Any]] | None = optional(
-        "Functions that the model may call, formatted by its chat template."
-    )
-    chat_template_kwargs: dict[str, Any] | None = optional(
-        "Variables of the model's chat template, such as `enable_thinking`."
-    )
+    tools: Many[dict[str, Any]] | None = optional("Functions that the model may call, in its chat template.")
+    chat_template_kwargs: dict[str, Any] | None = optional("Template variables like `enable_thinking`.")
 
 
 class SampledBody(PromptBody):
@@ -45,25 +42,21 @@ class SampledBody(PromptBody):
     repetition_penalty: float | None = setting("repetition_penalty")
     seed: Whole | None = optional("Sampling seed, a 64-bit whole number. Default: random.")
     stream: bool | None = optional("Whether to stream the answer as server-sent events.", False)
-    include: Many[str] | None = optional(
-        "`prompt_cache` adds the cache report to the response; OpenAI's values are ignored."
-    )
-    cache_salt: str | None = optional("Requests share cached segments only within the same salt.")
+    include: Many[str] | None = optional("`prompt_cache` adds the cache report; OpenAI's values are ignored.")
+    cache_salt: str | None = optional(SALT)
 
 
 class GeneratingBody(SampledBody):
     """A request for an answer, in OpenAI's API."""
 
-    stop: str | Many[str] | None = optional("One to four texts. The answer ends before the first occurrence.")
+    stop: str | Many[str] | None = optional("One to four texts. The answer ends before the first of them.")
 
 
 class ConversingBody(GeneratingBody, ToolsBody):
     """A request of a conversation, in OpenAI's API."""
 
     tool_choice: str | dict[str, Any] | None = optional(TOOL_CHOICE)
-    parallel_tool_calls: bool | None = optional(
-        "`false` is rejected if there are tools: the model may call several at once."
-    )
+    parallel_tool_calls: bool | None = optional("`false` is rejected if there are tools.")
     prompt_cache_options: CacheOptions | None = optional("Cache options.")
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = optional(
         "`24h` stores the whole prompt for a day."

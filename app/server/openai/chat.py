@@ -57,7 +57,7 @@ class ChatMessage(Wire):
 class StreamOptions(Wire):
     """Options of a stream."""
 
-    include_usage: bool = optional("Whether to add a final event with the usage of the request.", False)
+    include_usage: bool = optional("Whether a final event has the usage of the request.", False)
 
 
 class ChatBody(ConversingBody):

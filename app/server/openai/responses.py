@@ -69,18 +69,12 @@ COUNTING = "input_tokens"  # a path segment below /v1/responses that is not a re
 class ResponsesBody(ConversingBody):
     """A Responses API request."""
 
-    input: str | Many[Item] | None = optional(
-        "A text, as one user turn, or items: messages, function calls and their results."
-    )
+    input: str | Many[Item] | None = optional("A user text, or items: messages, function calls and results.")
     instructions: str | None = optional("A system turn before the input.")
     max_output_tokens: Whole | None = setting("max_new_tokens")
     stream_options: dict[str, Any] | None = optional(STREAM_OPTIONS)
-    text: dict[str, Any] | None = optional(
-        '`format` other than {"type": "text"} is rejected; `verbosity` is ignored.'
-    )
-    reasoning: dict[str, Any] | None = optional(
-        "`effort` other than `none` is rejected; `summary` is ignored."
-    )
+    text: dict[str, Any] | None = optional('`format` must be {"type": "text"}; `verbosity` is ignored.')
+    reasoning: dict[str, Any] | None = optional("`effort` must be `none`; `summary` is ignored.")
     metadata: dict[str, Any] | None = optional("Ignored, but repeated in the response.")
 
 
@@ -166,7 +160,6 @@ def routes(service: Service) -> APIRouter:
     @router.post(
         f"/v1/responses/{COUNTING}",
         dependencies=[Depends(few_messages(lambda: service.engine, "input"))],
-        response_description="The number of tokens.",
         responses=errors("openai"),
     )
     async def count_input_tokens(body: InputTokensBody, request: Request) -> shapes.InputTokens:

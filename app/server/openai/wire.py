@@ -54,9 +54,7 @@ class Breakpoint(Wire):
 class CacheOptions(Wire):
     """Options of the cache."""
 
-    mode: Literal["implicit", "explicit"] = optional(
-        "`explicit` stores marked prefixes only; `implicit` the whole prompt, too.", "implicit"
-    )
+    mode: Literal["implicit", "explicit"] = optional("`implicit` stores the whole prompt, too.", "implicit")
     ttl: Literal["30m", "12h"] = optional(TTL, "30m")
     prewarm: bool = optional("Whether to compute and store the prompt only, without an answer.", False)
     comparison_response_id: str | None = optional("Ignored, because responses are not stored.")
