@@ -12,7 +12,7 @@ from tests.browser.test_author import LONG_RUN_MS, few_tokens
 
 SHORTCUTS = """async () => {
     const { href } = document.querySelector("link[href*='studio.css']") ?? {}
-    return Object.keys((await import(new URL("shortcuts.js", href))).SHORTCUTS).length }"""
+    return Object.keys((await import(new URL("../shell/shortcuts.js", href))).SHORTCUTS).length }"""
 COVERED = """() => {
     const card = document.querySelector(".coach").getBoundingClientRect(), covers = selector => {
         const { left, right, top, bottom } = document.querySelector(selector).getBoundingClientRect()

@@ -140,7 +140,7 @@ def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Pa
 SHOW = """async found => {
   const scripts = [...document.scripts].map(one => one.src || one.textContent)
   const script = scripts.find(text => text.includes("studio.js"))
-  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "fidelity.js")
+  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "runs/fidelity.js")
   const { Explanation } = await import(new URL(url, location.href).href)
   const host = document.body.appendChild(document.createElement("section"))
   host.id = "shown"

@@ -15,7 +15,7 @@ PROMPT = '<prompt schema="{name}"><m/>{words}</prompt>'
 
 TABLE = """async () => {
     const { href } = document.querySelector("link[href*='studio.css']")
-    const { Table } = await import(new URL("table.js", href))
+    const { Table } = await import(new URL("../base/table.js", href))
     const columns = [{ name: "a", title: "A", value: row => row.a }]
     const key = row => row.id, choice = row => row.a
     window.table = new Table({ label: "Two", key, sort: ["a", 1], choice, columns })

@@ -18,7 +18,7 @@ KEEP = """async settings => {
 AGREE = """async ([settings, values]) => {
   const scripts = [...document.scripts].map(one => one.src || one.textContent)
   const script = scripts.find(text => text.includes("studio.js"))
-  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "settings.js")
+  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "shell/settings.js")
   const { takes } = await import(new URL(url, location.href).href)
   return settings.map(setting => values.map(value => takes(setting, value)))
 }"""
