@@ -52,7 +52,7 @@ export class Views {
 
   /** @param {string} name */
   async #make(name) {
-    const [script] = /** @type {[Script, void]} */ (await Promise.all([import(`./pages/${name}.js`), styled(name)]))
+    const [script] = /** @type {[Script, void]} */ (await Promise.all([import(`../pages/${name}.js`), styled(name)]))
     await Promise.all([name, ...script.hosts ?? []].map(this.#hosted))
     this.#studio.shell.unveil()
     const view = script.mount(this.#studio)
