@@ -207,7 +207,7 @@ def routes(service: Service) -> APIRouter:
         caller = caller_of(service, request, body.cache_salt)
         asked = asked_of(body, service.defaults, caller)
         running = await service.begin(asked, request.state.noted, gone(request))
-        head = {"id": f"msg_{secrets.token_hex(12)}", "model": body.model}
+        head: dict[str, Any] = {"id": f"msg_{secrets.token_hex(12)}", "model": body.model}
 
         def diagnosis(usage: Usage) -> shapes.Diagnosis | MISSING:
             prefix = Prefix.of(asked, request.state.client + caller.salt, usage.prompt)

@@ -131,9 +131,11 @@ class ApiError(Exception):
 
     def in_openai(self) -> OpenAIError:
         """Returns the error in OpenAI's API."""
-        kind = self.kind
-        details = {"message": self.message, "type": kind.type, "param": self.param, "code": kind.code}
-        return OpenAIError(error=OpenAIErrorDetails(**details, diagnostics=self.diagnostics))
+        kind, message, param = self.kind, self.message, self.param
+        error = OpenAIErrorDetails(
+            message=message, type=kind.type, param=param, code=kind.code, diagnostics=self.diagnostics
+        )
+        return OpenAIError(error=error)
 
     def in_anthropic(self, request_id: str) -> AnthropicError:
         """Returns the error in Anthropic's API."""

@@ -76,7 +76,11 @@ def routes(service: Service) -> APIRouter:
             field="prompt",
         )
         running = await service.begin(asked, request.state.noted, gone(request))
-        head = {"id": f"cmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": body.model}
+        head: dict[str, Any] = {
+            "id": f"cmpl-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": body.model,
+        }
         if body.stream:
             wanted = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(_chunks(running, head, wanted, request.state.request_id), running.close)

@@ -274,8 +274,8 @@ class _Teller:
                 yield self._told("response.output_text.done", **place, text=part.text)
                 yield self._told("response.content_part.done", **place, part=part)
             case shapes.OutputFunctionCall():
-                started = item.model_copy(update={"status": "in_progress", "arguments": ""})
-                yield self._told("response.output_item.added", output_index=number, item=started)
+                call = item.model_copy(update={"status": "in_progress", "arguments": ""})
+                yield self._told("response.output_item.added", output_index=number, item=call)
                 place, spelled = {"item_id": item.id, "output_index": number}, item.arguments
                 kind = "response.function_call_arguments"
                 yield self._told(f"{kind}.delta", **place, delta=spelled)
