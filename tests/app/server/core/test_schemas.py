@@ -347,12 +347,12 @@ def test_the_name_must_be_the_schemas_own(client: httpx.Client) -> None:
 
 
 def test_large_documents_are_taken_or_refused(client: httpx.Client) -> None:
-    large = named("large", "x " * (3 * 1024 * 1024))
+    large = named("large", "x " * (2600 * 1024))
     found = put(client, "large", large)
     assert (found.status_code, found.json()["error"]["param"]) == (413, "pml")
     deep = '<schema name="deep">' + '<module name="a">' * 300 + "</module>" * 300 + "</schema>"
     assert put(client, "deep", deep).status_code == 400
-    wide = '<schema name="wide"><user>' + "<b/>" * 120_000 + "</user></schema>"
+    wide = '<schema name="wide"><user>' + "<b/>" * 20_000 + "</user></schema>"
     found = put(client, "wide", wide)
     assert found.status_code == 400
     assert len(found.json()["error"]["diagnostics"]) <= 1001

@@ -19,6 +19,7 @@ from engine.inference.sampler import Sampler
 from engine.model.model import Model
 from engine.prompt.conversation.tools import ToolCall
 from tests.app.server.served import LONG, Served, served
+from tests.drawing import EVERY
 from tests.engine.prompt.tool_templates import WITH_TOOLS
 from tests.engine.tiny import tiny_network
 
@@ -134,11 +135,13 @@ def test_a_call_in_an_answer_that_was_cut_says_so(agent: Served, monkeypatch: py
     choice = chat.create(tools=TOOLS, **asked).choices[0]
     assert choice.message.tool_calls
     assert choice.finish_reason == "length"
-    says(monkeypatch, agent, CALL)
-    chunks = list(chat.create(tools=TOOLS, stream=True, **asked))
-    assert chunks[-1].choices[0].finish_reason == "length"
-    says(monkeypatch, agent, CALL)
-    assert messages.create(tools=CLAUDES, **asked).stop_reason == "max_tokens"
+    if EVERY:
+        says(monkeypatch, agent, CALL)
+        chunks = list(chat.create(tools=TOOLS, stream=True, **asked))
+        assert chunks[-1].choices[0].finish_reason == "length"
+    if EVERY:
+        says(monkeypatch, agent, CALL)
+        assert messages.create(tools=CLAUDES, **asked).stop_reason == "max_tokens"
     says(monkeypatch, agent, CALL)
     with messages.stream(tools=CLAUDES, **asked) as stream:
         assert stream.get_final_message().stop_reason == "max_tokens"
@@ -248,7 +251,7 @@ def test_streamed_responses_tell_calls_in_typed_events(
         (told,) = [event for event in events if event.type == "response.function_call_arguments.done"]
         assert told.arguments == final.output[-1].arguments
         assert told.item_id == final.output[-1].id
-    for kinds in (["message", "function_call"], ["function_call"]):
+    for kinds in (["message", "function_call"], *([["function_call"]] if EVERY else [])):
         with responses.stream(**asked) as stream:
             snapshot = stream.until_done().get_final_response()
         assert [item.type for item in snapshot.output] == kinds
