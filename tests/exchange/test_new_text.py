@@ -99,10 +99,7 @@ SPELLED = {
     ),
     "a turn is added where there is none": ("A.", "<prompt><user>So?</user></prompt>"),
     "text and turns are added where there is none": ("A.", "<prompt>So?<user>Why?</user></prompt>"),
-    "an empty turn of a module is joined": (
-        "<module name='m'><user/></module>",
-        "<prompt><m/>So?</prompt>",
-    ),
+    "an empty turn of a module is joined": ("<module name='m'><user/></module>", "<prompt><m/>So?</prompt>"),
 }
 JOINS = "its text joins a turn, but a call adds text only to the schema's last turn"
 NO_CALL = {

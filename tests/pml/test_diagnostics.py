@@ -74,9 +74,7 @@ def test_all_faults_are_found_in_one_pass() -> None:
         '<modul name="m">y</modul>\n<union/>'
     )
     codes = [found.code for found in parse_schema(source).diagnostics]
-    assert sorted(codes) == sorted(
-        ["E105", "E203", "E107", "E204", "E109", "E110", "E205", "E302", "W602"],
-    )
+    assert sorted(codes) == sorted(["E105", "E203", "E107", "E204", "E109", "E110", "E205", "E302", "W602"])
 
 
 def test_diagnostics_come_in_the_order_of_the_text() -> None:

@@ -95,12 +95,7 @@ def test_the_canonical_form(written: str, canonical: str) -> None:
 def test_code_keeps_its_indentation_and_its_escapes() -> None:
     code = "<module name='c'>\n   def f():\n       return 1 &lt; 2\n\n   f()\n</module>"
     assert check(inside(code)) == inside(
-        '  <module name="c">',
-        "    def f():",
-        "        return 1 &lt; 2",
-        "",
-        "    f()",
-        "  </module>",
+        '  <module name="c">', "    def f():", "        return 1 &lt; 2", "", "    f()", "  </module>"
     )
 
 

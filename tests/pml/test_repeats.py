@@ -50,7 +50,7 @@ def slots(module: Module) -> list[Param]:
 def test_a_repeat_has_what_the_first_has() -> None:
     trip, stay = sound(SCHEMA).modules()
     assert [(one.name, one.length, one.default, one.repeats) for one in slots(trip)] == [
-        *(("city", 4, "Lyon", False), ("city", 4, "Lyon", True), ("city", 4, "Lyon", True)),
+        *(("city", 4, "Lyon", False), ("city", 4, "Lyon", True), ("city", 4, "Lyon", True))
     ]
     assert [one.name for one in trip.params()] == ["city"]
     assert [(one.length, one.repeats) for one in slots(stay)] == [(2, False)], "a module has its own"

@@ -114,8 +114,7 @@ def test_a_turn_of_which_all_is_left_out_but_text_ends_with_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("space", "text"),
-    [("", "M.Why?"), (" ", "M. Why?"), ("\n  ", "M.\nWhy?"), ("\n\n\n", "M.\n\nWhy?")],
+    ("space", "text"), [("", "M.Why?"), (" ", "M. Why?"), ("\n  ", "M.\nWhy?"), ("\n\n\n", "M.\n\nWhy?")]
 )
 def test_where_no_seam_is_known_the_white_space_of_the_prompt_counts(space: str, text: str) -> None:
     schema = "<schema name='a'><user>\n<module name='m'>M.</module>\n</user></schema>"

@@ -234,12 +234,7 @@ def test_text_glued_to_what_is_included_is_told_and_mended(tmp_path: Path, inclu
 @pytest.mark.parametrize(
     ("schema", "prompt", "words", "told"),
     [
-        (
-            f"Hello {module('m', 'dear')}, {module('n', 'Ann')} world",
-            "",
-            "",
-            "",
-        ),
+        (f"Hello {module('m', 'dear')}, {module('n', 'Ann')} world", "", "", ""),
         (
             f"Hello{module('m', ', dear,')}world",
             "",
@@ -266,12 +261,7 @@ def test_text_glued_to_what_is_included_is_told_and_mended(tmp_path: Path, inclu
             "onefor",
             "write a space or a line break after the union of 'a' in the schema",
         ),
-        (
-            module("a", 'I am<param name="p" len="2"/>here'),
-            "<a/>",
-            "I amhere",
-            "after 'I am' in the schema",
-        ),
+        (module("a", 'I am<param name="p" len="2"/>here'), "<a/>", "I amhere", "after 'I am' in the schema"),
         (
             module("a", f'I am <param name="p" len="2" default="Al"/>{module("b", ", you")}so'),
             "<a/>",

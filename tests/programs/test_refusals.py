@@ -51,12 +51,7 @@ ODD = "class City(Enum):\n    ROME = 'rome'\n    def __str__(self): return 'Roma
             "x = ['a']\nx = x + ['b']\np.text(*x)",
         ),
         ("", "x = []\nx.append('a')\np.text(*x)", r"write each text with p\.text", "p.text('a')"),
-        (
-            "",
-            "x = {}\nx['a'] = 'b'\np.text(x['a'])",
-            "values are constant; set a name",
-            "x = 'b'\np.text(x)",
-        ),
+        ("", "x = {}\nx['a'] = 'b'\np.text(x['a'])", "values are constant; set a name", "x = 'b'\np.text(x)"),
         (
             "",
             "x = 'a'\nif flag: x += 'b'\np.text(x)",

@@ -83,11 +83,7 @@ def test_a_seam_stands_where_something_is_on_either_side_of_it() -> None:
             "a\nb\nc\nd",
         ),
         ('for one in "abc":\n    p.text(one, end="")\n    p.seam("\\n\\n")', {}, "a\n\nb\n\nc"),
-        (
-            'def stay():\n    p.text("Stay.", end="")\nstay(p)\np.seam()\np.text("Go.", end="")',
-            {},
-            None,
-        ),
+        ('def stay():\n    p.text("Stay.", end="")\nstay(p)\np.seam()\np.text("Go.", end="")', {}, None),
         (
             'def stay(p):\n    p.text("Stay.", end="")\nstay(p)\np.seam()\np.text("Go.", end="")',
             {},
