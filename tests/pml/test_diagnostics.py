@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from engine import pml
-from engine.pml import CATALOGUE, Diagnostic, LineIndex, Span, make, mended, parse_prompt, parse_schema
+from engine.pml import CATALOGUE, LineIndex, Span, make, mended, parse_prompt, parse_schema
 from engine.pml.diagnostics.diagnostic import MAX_DIAGNOSTICS
+from tests.pml.documents import errors
 from tests.pml.mistake_table import MISTAKES, SCHEMAS, Mistake
 
 ELSEWHERE = {"E101", "E102", "E117", "E119", "E120", "E211", "W600"}
 """Codes with tests of their own, below, in test_reader and in test_including."""
-
-
-def errors(found: Sequence[Diagnostic]) -> list[Diagnostic]:
-    return [diagnostic for diagnostic in found if diagnostic.severity == "error"]
 
 
 def fixed(mistake: Mistake) -> str:

@@ -17,12 +17,13 @@ from engine.pml import (
     Union,
     bind,
     parse_prompt,
-    parse_schema,
     read_picks,
     set_argument,
     set_pick,
 )
 from tests.drawing import draws
+from tests.pml.documents import schema_tree
+from tests.pml.documents import valid_schema as tree
 
 TRAVEL = """<schema name="travel">
   <module name="plan">
@@ -39,13 +40,6 @@ TRAVEL = """<schema name="travel">
   <module name="food">F</module>
 </schema>
 """
-
-
-def tree(source: str) -> Schema:
-    parsed = parse_schema(source)
-    assert parsed.ok, parsed.diagnostics
-    assert parsed.tree is not None
-    return parsed.tree
 
 
 SCHEMA = tree(TRAVEL)
@@ -289,8 +283,7 @@ def test_an_unknown_module_is_refused() -> None:
 
 
 def test_the_name_of_the_schema_is_escaped() -> None:
-    schema = parse_schema('<schema name="a&quot;&lt;b"><module name="m">x</module></schema>').tree
-    assert schema is not None
+    schema = schema_tree('<schema name="a&quot;&lt;b"><module name="m">x</module></schema>')
     result = set_pick("", schema, "m", True)
     prompt = parse_prompt(result)
     assert prompt.ok

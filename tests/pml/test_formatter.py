@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from engine.pml import PromptError, bind, document_kind, parse_prompt, parse_schema
 from engine.pml.edit.formatter import FormatError, format_source
 from tests.drawing import draws
+from tests.pml.documents import prompt_tree, schema_tree
 from tests.pml.test_fuzz import ANY, PROMPT, SCHEMA
 
 SAMPLES = sorted((Path(__file__).parents[2] / "sample_schemas").glob("*.pml"))
@@ -123,9 +124,7 @@ def test_line_ends_in_values_survive() -> None:
 
 def test_the_bound_text_stays() -> None:
     def parts(schema: str, prompt: str) -> list[object]:
-        tree, asked = parse_schema(schema).tree, parse_prompt(prompt).tree
-        assert tree is not None
-        assert asked is not None
+        tree, asked = schema_tree(schema), prompt_tree(prompt)
         return [getattr(part, "text", None) or part.__class__ for part in bind(tree, asked).parts]
 
     assert parts(format_source(SCHEMA), format_source(PROMPT)) == parts(SCHEMA, PROMPT)
