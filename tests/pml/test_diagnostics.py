@@ -197,13 +197,14 @@ def test_suggestions_ignore_case() -> None:
 
 
 def test_messages_cut_long_values() -> None:
-    module = '<schema name="a"><module name="{}">x<param name="p" len="{}"/></module></schema>'
+    inner = '<module name="{}">x<param name="p" len="{}"/></module>'
+    source = f'<schema name="a"><module name="m">Y. {inner}</module></schema>'
     for code, name, length, says in (
         ("E301", "!" * 9999, "1", ""),
         ("E301", "n" * 1999, "1", "more than 2000 characters"),
-        ("E204", "m", "9" * 5000, "whole"),
+        ("E204", "n", "9" * 5000, "whole"),
     ):
-        found = parse_schema(module.format(name, length)).diagnostics[0]
+        found = parse_schema(source.format(name, length)).diagnostics[0]
         assert (found.code, len(found.message) < 200) == (code, True)
         assert says in found.message
 
