@@ -50,12 +50,7 @@ def _llama3() -> Any:
 
 
 def _yarn() -> Any:
-    scaling = {
-        "rope_type": "yarn",
-        "rope_theta": 1e4,
-        "factor": 4.0,
-        "original_max_position_embeddings": 512,
-    }
+    scaling = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 512}
     return t.LlamaConfig(**_GQA, rope_parameters=scaling)
 
 

@@ -3,7 +3,6 @@
 The columns are: the code; who reads the document (`schema`, `prompt`, or a prompt that is bound to the schema
 `travel` or `trip`); the document, with each place that has the code between « and »; words of the message or
 hint; `quick` if the first quick fixes make the document valid, `hand` if a person does; the document then.
-A backslash escapes: \\n, \\t, \\uXXXX and \\\\.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.pml import Diagnostic, bind, parse_prompt, parse_schema
+from tests.tables import rows
 
 TRAVEL = """<schema name="travel">
   <user>
@@ -87,14 +87,4 @@ class Mistake:
         return (*parsed.diagnostics, *bound)
 
 
-def _read(column: str) -> str:
-    letters = {"n": "\n", "t": "\t", "\\": "\\"}
-    return re.sub(
-        r"\\(?:u(\w{4})|(.))", lambda found: chr(int(found[1], 16)) if found[1] else letters[found[2]], column
-    )
-
-
-MISTAKES = [
-    Mistake(*map(_read, line.split("\t")))
-    for line in Path(__file__).with_name("mistakes.tsv").read_text("utf-8").splitlines()[1:]
-]
+MISTAKES = [Mistake(*row) for row in rows(Path(__file__).with_name("mistakes.tsv"))]

@@ -14,6 +14,7 @@ import pytest
 from engine.pml import Diagnostic, Module, Union, apply_edits, bind, parse_prompt, parse_schema
 from engine.pml.tree.conversation import conversation
 from tests.drawing import draws
+from tests.pml.documents import schema_tree
 
 CUSTOMER = """
 <user>
@@ -47,9 +48,8 @@ def of_schema(content: str, base: Path | None = None) -> list[Diagnostic]:
 
 def asked(content: str, prompt: str) -> tuple[str, list[Diagnostic]]:
     """What a prompt spells, and everything that is said of it."""
-    tree = parse_schema(f'<schema name="s">{content}</schema>').tree
+    tree = schema_tree(f'<schema name="s">{content}</schema>')
     parsed = parse_prompt(f"<prompt>{prompt}</prompt>")
-    assert tree is not None
     assert parsed.tree is not None
     bound = bind(tree, parsed.tree)
     assert bound.ok, bound.diagnostics

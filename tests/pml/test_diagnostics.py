@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from engine import pml
-from engine.pml import CATALOGUE, Diagnostic, LineIndex, Span, make, mended, parse_prompt, parse_schema
+from engine.pml import CATALOGUE, LineIndex, Span, make, mended, parse_prompt, parse_schema
 from engine.pml.diagnostics.diagnostic import MAX_DIAGNOSTICS
+from tests.pml.documents import errors
 from tests.pml.mistake_table import MISTAKES, SCHEMAS, Mistake
 
 ELSEWHERE = {"E101", "E102", "E117", "E119", "E120", "E211", "W600"}
 """Codes with tests of their own, below, in test_reader and in test_including."""
-
-
-def errors(found: Sequence[Diagnostic]) -> list[Diagnostic]:
-    return [diagnostic for diagnostic in found if diagnostic.severity == "error"]
 
 
 def fixed(mistake: Mistake) -> str:
@@ -74,9 +70,7 @@ def test_all_faults_are_found_in_one_pass() -> None:
         '<modul name="m">y</modul>\n<union/>'
     )
     codes = [found.code for found in parse_schema(source).diagnostics]
-    assert sorted(codes) == sorted(
-        ["E105", "E203", "E107", "E204", "E109", "E110", "E205", "E302", "W602"],
-    )
+    assert sorted(codes) == sorted(["E105", "E203", "E107", "E204", "E109", "E110", "E205", "E302", "W602"])
 
 
 def test_diagnostics_come_in_the_order_of_the_text() -> None:
@@ -203,13 +197,14 @@ def test_suggestions_ignore_case() -> None:
 
 
 def test_messages_cut_long_values() -> None:
-    module = '<schema name="a"><module name="{}">x<param name="p" len="{}"/></module></schema>'
+    inner = '<module name="{}">x<param name="p" len="{}"/></module>'
+    source = f'<schema name="a"><module name="m">Y. {inner}</module></schema>'
     for code, name, length, says in (
         ("E301", "!" * 9999, "1", ""),
         ("E301", "n" * 1999, "1", "more than 2000 characters"),
-        ("E204", "m", "9" * 5000, "whole"),
+        ("E204", "n", "9" * 5000, "whole"),
     ):
-        found = parse_schema(module.format(name, length)).diagnostics[0]
+        found = parse_schema(source.format(name, length)).diagnostics[0]
         assert (found.code, len(found.message) < 200) == (code, True)
         assert says in found.message
 

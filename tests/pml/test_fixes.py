@@ -14,6 +14,7 @@ from engine.pml import Diagnostic, bind, document_kind, mended, parse_prompt, pa
 from engine.pml.diagnostics.diagnostic import Edit, Span, make
 from tests.drawing import EVERY
 from tests.fuzz_pml import SAMPLES, mutate, require_edits
+from tests.pml.documents import schema_tree
 
 SCHEMA = """<schema name="s">
   <system>You plan.</system>
@@ -103,8 +104,7 @@ def of_sample(path: Path) -> Callable[[str], Sequence[Diagnostic]]:
     """Finds what is wrong with a sample, a prompt against its own schema."""
     if ".prompt." not in path.name:
         return of_schema
-    tree = parse_schema((SAMPLES / f"{path.name.partition('.')[0]}.pml").read_text("utf-8")).tree
-    assert tree is not None
+    tree = schema_tree((SAMPLES / f"{path.name.partition('.')[0]}.pml").read_text("utf-8"))
 
     @lru_cache(maxsize=16)
     def diagnose(source: str) -> Sequence[Diagnostic]:

@@ -13,6 +13,7 @@ from engine.files.text_files import MAX_BYTES
 from engine.pml import Module, Schema, Text, bind, document_kind, parse_prompt, parse_schema
 from engine.pml.diagnostics.diagnostic import MAX_DIAGNOSTICS, MAX_ERRORS
 from engine.pml.xml import scanned_text
+from tests.pml.documents import prompt_tree, schema_tree
 
 CLEAN = '<schema name="a">Grüße, 東京 🗼</schema>'
 
@@ -93,16 +94,14 @@ def test_size_is_limited(as_bytes: bool) -> None:
 
 def test_line_ends_become_newlines_and_spans_count_the_source() -> None:
     source = '<schema name="a">\r\n  one\r\n  two\rthree\r\n</schema>'
-    schema = parse_schema(source).tree
+    schema = schema_tree(source)
     assert texts(schema) == ["one\n  two\nthree"]
-    assert schema is not None
     span = schema.children[0].span
     assert source[span.start : span.end] == "one\r\n  two\rthree"
 
 
 def test_attribute_line_ends_and_tabs_become_spaces_but_references_stay() -> None:
-    prompt = parse_prompt('<prompt><m a="x\r\n\ty" b="x&#10;y&#x9;z"/></prompt>').tree
-    assert prompt is not None
+    prompt = prompt_tree('<prompt><m a="x\r\n\ty" b="x&#10;y&#x9;z"/></prompt>')
     node = prompt.children[0]
     assert [argument.value for argument in node.arguments] == ["x  y", "x\ny\tz"]  # type: ignore[union-attr]
 
@@ -149,9 +148,8 @@ def test_thousands_of_nested_elements(tag: str, closed: bool) -> None:
 
 def test_ten_thousand_nested_imports() -> None:
     parsed = parse_prompt("<prompt>" + "<m>" * 10_000 + "</m>" * 10_000 + "</prompt>")
-    schema = parse_schema(CLEAN).tree
+    schema = schema_tree(CLEAN)
     assert parsed.tree is not None
-    assert schema is not None
     assert not bind(schema, parsed.tree).ok
 
 
@@ -279,10 +277,8 @@ def test_a_scaffold_of_many_unknown_modules_stays_cheap() -> None:
 
 def test_many_unknown_imports_stay_cheap() -> None:
     def binding(count: int) -> int:
-        schema = parse_schema(siblings(count)).tree
-        prompt = parse_prompt("<prompt>" + "".join(f"<n{n}/>" for n in range(count)) + "</prompt>").tree
-        assert schema is not None
-        assert prompt is not None
+        schema = schema_tree(siblings(count))
+        prompt = prompt_tree("<prompt>" + "".join(f"<n{n}/>" for n in range(count)) + "</prompt>")
         assert not bind(schema, prompt).ok
         return calls(lambda: bind(schema, prompt))
 

@@ -13,6 +13,8 @@ import pytest
 from engine.pml import Diagnostic, Module, Union, apply_edits, bind, mended, parse_prompt, parse_schema
 from engine.pml.tree.conversation import conversation
 from tests.drawing import draws
+from tests.pml.documents import schema_diagnostics as of_schema
+from tests.pml.documents import schema_tree
 
 KEPT = ' xml:space="preserve"'
 GAP = '<param name="p" len="2"/>'
@@ -27,10 +29,6 @@ def touching(schema: str, base: Path | None = None) -> list[Diagnostic]:
 
 def module(name: str, text: str, attributes: str = "") -> str:
     return f'<module name="{name}"{attributes}>{text}</module>'
-
-
-def of_schema(source: str) -> Sequence[Diagnostic]:
-    return parse_schema(source).diagnostics
 
 
 def asked(schema: str, prompt: str) -> tuple[str, list[Diagnostic]]:
@@ -234,12 +232,7 @@ def test_text_glued_to_what_is_included_is_told_and_mended(tmp_path: Path, inclu
 @pytest.mark.parametrize(
     ("schema", "prompt", "words", "told"),
     [
-        (
-            f"Hello {module('m', 'dear')}, {module('n', 'Ann')} world",
-            "",
-            "",
-            "",
-        ),
+        (f"Hello {module('m', 'dear')}, {module('n', 'Ann')} world", "", "", ""),
         (
             f"Hello{module('m', ', dear,')}world",
             "",
@@ -266,12 +259,7 @@ def test_text_glued_to_what_is_included_is_told_and_mended(tmp_path: Path, inclu
             "onefor",
             "write a space or a line break after the union of 'a' in the schema",
         ),
-        (
-            module("a", 'I am<param name="p" len="2"/>here'),
-            "<a/>",
-            "I amhere",
-            "after 'I am' in the schema",
-        ),
+        (module("a", 'I am<param name="p" len="2"/>here'), "<a/>", "I amhere", "after 'I am' in the schema"),
         (
             module("a", f'I am <param name="p" len="2" default="Al"/>{module("b", ", you")}so'),
             "<a/>",
@@ -292,8 +280,7 @@ def test_what_only_some_prompts_put_side_by_side_is_told_in_them(
 def test_it_is_told_at_the_import_that_brings_it_about() -> None:
     schema = f"{module('a', 'one')} {module('b', 'two')}, three"
     parsed = parse_prompt(source := "<prompt><b/>\n<a/></prompt>")
-    tree = parse_schema(f'<schema name="s">{schema}</schema>').tree
-    assert tree is not None
+    tree = schema_tree(f'<schema name="s">{schema}</schema>')
     assert parsed.tree is not None
     (found,) = bind(tree, parsed.tree).diagnostics
     assert (source[found.span.start : found.span.end], found.line) == ("a", 2)

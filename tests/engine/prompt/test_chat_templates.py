@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from engine.pml import bind, parse_prompt, parse_schema
+from engine.pml import bind
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
+from tests.pml.documents import prompt_tree, schema_tree
 
 SYSTEM = "You are a planner of trips. Be brief."
 MAP = "Look at the map of Rome."
@@ -112,9 +113,7 @@ def planned(name: str, case: Case) -> tuple[list[int], list[int], list[Any]]:
     """The tokens of the prompt, those of the template, and what the check says."""
     made = tokenizer(FAMILIES[name])
     chat = ChatFormat(made)
-    schema, prompt = parse_schema(case.schema).tree, parse_prompt(case.prompt).tree
-    assert schema is not None
-    assert prompt is not None
+    schema, prompt = schema_tree(case.schema), prompt_tree(case.prompt)
     bound = bind(schema, prompt)
     assert bound.ok
     spec = ModelSpec("tiny", made, chat, made.unk_token_id, 4096, Identity("f", "float32", True))

@@ -160,10 +160,7 @@ def test_positions_leave_the_gaps_of_schema_placement() -> None:
 @pytest.mark.parametrize(
     ("prompt", "words"),
     [
-        (
-            "<prompt><a/><b/></prompt>",
-            "words run together: 'Rome.Food'; put a line break between them",
-        ),
+        ("<prompt><a/><b/></prompt>", "words run together: 'Rome.Food'; put a line break between them"),
         ("<prompt><c/></prompt>", "'- figs' begins a line in the schema but follows 'Look:' here"),
         ("<prompt><b/></prompt>", ""),
     ],
