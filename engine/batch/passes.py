@@ -9,6 +9,7 @@ from torch import Tensor
 
 from engine.base.errors import ModelError
 from engine.base.segment import Placement
+from engine.inference.generation import forward
 from engine.kv_cache.batched_kv_cache import Member
 from engine.kv_cache.protocol import KVCache
 from engine.model.model import Model
@@ -65,10 +66,7 @@ class Passes:
                 "the other."
             )
         (member,) = members
-        rows, forward = member.rows, self.model.network.forward
-        if rows.rowwise is not None and not others:
-            member.kv.fold()
-        return [forward(rows.token_ids, rows.positions, member.kv, rows.keep, rowwise=rows.rowwise)]
+        return [forward(self.model, member.kv, member.rows, fold=not others)]
 
     @property
     def nbytes(self) -> int:

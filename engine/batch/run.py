@@ -221,7 +221,7 @@ class Run:
         if self._taken is not None:
             self._clock.waited += (time.perf_counter() - self._taken) * 1000
         if self._rows is None:
-            self._rows = self.sequence.wanted(fold=False, guess=alone)
+            self._rows = self.sequence.wanted(guess=alone)
 
     def wants(self) -> Rows:
         """All rows that it wants in the next pass."""

@@ -14,7 +14,7 @@ from engine.base.errors import ClosedError, PathError, PromptCacheError
 from engine.inference.step_lock import Computing
 from engine.prepared import PreparedPrompt
 from engine.store import Store
-from tests.engine.tiny import tiny_model
+from tests.engine.cases import model_of
 
 SCHEMA = (
     '<schema name="s"><user>Go. <module name="a">one</module><module name="b">two</module></user></schema>'
@@ -25,7 +25,7 @@ ANY: Any = None  # an argument of a type that the signature forbids
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with Engine(tiny_model(), Store.open(tmp_path / "store")) as opened:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path / "store")) as opened:
         yield opened
 
 

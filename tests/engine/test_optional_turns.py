@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,10 @@ from engine.base.choices import SCOPES, Scope
 from engine.engine import Engine
 from engine.model.model import Model
 from engine.store import Store
+from tests.drawing import EVERY
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference, sight_of_modules
-from tests.engine.tiny import FIXED, SEGMENTS, tiny_model, tiny_network
+from tests.engine.tiny import FAMILIES, FIXED, tiny_model, tiny_network
 
 SEVERAL = ("llama-gqa", "mistral-swa", "gemma3", "gpt-oss", "gpt2", "bloom")
 SCHEMA = """<schema name="s">
@@ -48,26 +48,15 @@ def random_prompt(draw: random.Random, *, ordered: bool) -> str:
     return f"<prompt>{''.join(parts)}</prompt>"
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("family", SEVERAL)
-def test_cached_logits_equal_the_dense_reference(family: str, scope: Scope, tmp_path: Path) -> None:
-    compare(family, (scope,) * 6, tmp_path)
-
-
-@pytest.mark.parametrize("family", sorted((SEGMENTS | FIXED).keys() - set(SEVERAL)))
-def test_cached_logits_equal_the_dense_reference_on_every_other_family(family: str, tmp_path: Path) -> None:
-    compare(family, tuple(SCOPES), tmp_path)
-
-
-def compare(family: str, scopes: Sequence[Scope], folder: Path) -> None:
-    """Compares a drawn prompt under each scope to the dense reference."""
-    engine = Engine(model_of(family), Store.open(folder))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cached_logits_equal_the_dense_reference(family: str, tmp_path: Path) -> None:
+    engine = Engine(model_of(family), Store.open(tmp_path))
     reference = Reference(tiny_network(family), relocatable=family not in FIXED)
     schema = schema_of(SCHEMA)
-    draw = random.Random(f"turns {family} {scopes[0]}")
+    draw = random.Random(f"turns {family}")
     placements = ("schema",) if family in FIXED else ("compact", "compact", "schema")
-    for number, scope in enumerate(scopes):
-        placement = placements[number % len(placements)]
+    for number in range(24 if EVERY else 4):
+        scope, placement = [*SCOPES][number % len(SCOPES)], placements[number % len(placements)]
         source = random_prompt(draw, ordered=placement == "schema")
         case = Case(engine, schema, prompt_of(source), scope, placement)
         difference = apart(case.logits(), reference.logits(case.plan, case.uses))

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from engine.base.errors import StoreError
-from engine.base.events import Answer, Finished
+from engine.base.events import Answer
 from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
 from engine.prompt.recipe import TURN
 from engine.store import Store, pack_ids
 from tests.engine.cache.test_store import ORIGIN, segment
-from tests.engine.cases import model_of, prompt_of, schema_of
+from tests.engine.cases import model_of
 
 SCHEMA = '<schema name="s"><system>Be brief. <module name="a">alpha</module></system></schema>'
 SECRET = "My account is 4711 and my name is Ada"
@@ -24,8 +24,7 @@ PROMPT = f"<prompt><a/><user>{SECRET}</user><assistant>Hello.</assistant><user>A
 
 def answered(engine: Engine, *, stored: bool, scope="anchored", schema: str = SCHEMA) -> Answer:
     settings = RunSettings(max_new_tokens=2, store_conversation=stored, scope=scope)
-    events = engine.schema(schema_of(schema)).prompt(prompt_of(PROMPT)).stream(settings, mode="cached")
-    return next(event.answer for event in events if isinstance(event, Finished))
+    return engine.schema(schema).prompt(PROMPT).answer(settings)
 
 
 def written(engine: Engine, folder: Path) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.programs import ProgramError, compile_source
+from engine.programs.source.constants import Budget
+from tests.drawing import EVERY
 from tests.programs.checks import both, file_of, written
 from tests.programs.sources import run
 
@@ -243,7 +245,7 @@ def test_what_a_file_that_is_read_does_not_tell(
         "p.text(1 << 10 ** 9)",
         "x = 10 ** 3000\nfor i in range(1000): x = x * x",
         "x = 'ab'\nfor i in range(99): x = x + x\np.text(x)",
-        "x = ['ab']\nfor i in range(99): x = [x, x]\np.text(f'{x}')",
+        pytest.param("x = ['ab']\nfor i in range(99): x = [x, x]\np.text(f'{x}')", marks=pytest.mark.long),
         "x = ['ab']\nfor i in range(99): x = x + x\np.text(len(x))",
         "for i in range(10 ** 9): pass",
         "for i in range(10 ** 12): p.text(i)",
@@ -260,8 +262,8 @@ def test_what_a_file_that_is_read_does_not_tell(
         "x = list(range(99_999))\nfor i in x:\n    for j in x: break",
         "x = list(range(99_999))\nfor i in x:\n    if -1 in x: pass",
         "x = list(range(99_999))\nfor i in x: y = max(x)",
-        "x = ['y'] * 99_999\nfor i in x: y = f'{x}'",
-        "x = 'y' * 4_000_000\nfor i in range(99_999): y = x.count('z')",
+        pytest.param("x = ['y'] * 99_999\nfor i in x: y = f'{x}'", marks=pytest.mark.long),
+        pytest.param("x = 'y' * 4_000_000\nfor i in range(99_999): y = x.count('z')", marks=pytest.mark.long),
         "p.text('{:1000000000}'.format(1))",
         "p.text(f'{1:{10 ** 9}}')",
         "p.text('x'.center(10 ** 9), 'x'.zfill(10 ** 9))",
@@ -275,7 +277,9 @@ def test_what_a_file_that_is_read_does_not_tell(
         "\n".join(f"if a == '{i}':\n    if flag: return" for i in range(40)),
     ],
 )
-def test_what_would_not_end_is_refused(statements: str) -> None:
+def test_what_would_not_end_is_refused(statements: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not EVERY:
+        monkeypatch.setattr(Budget, "steps", 20_000)
     with pytest.raises(ProgramError):
         compile_source(file_of(statements), "trip.py").schema()
     above = "X = 'x' * 10 ** 9\nY = [0] * 10 ** 12\nZ = [one for one in range(10 ** 9)]"

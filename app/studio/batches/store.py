@@ -6,9 +6,8 @@ Beyond the limits the oldest batches are deleted, unnamed ones first. Deleted da
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from sqlite_utils import Database
 from typing_extensions import TypedDict
@@ -24,6 +23,11 @@ from engine.base.errors import PromptCacheError
 MOST_BATCHES = 100
 MOST_BYTES = 128 << 20
 KeptState = Literal["working", "done", "stopped", "failed"]
+_LISTED = """
+    select id as key, name, started, state, json_extract(about, '$.schema') as schema,
+    json_extract(about, '$.model') as model, json_extract(about, '$.mode') as mode,
+    rows, answered, failed, judged, passed from batches order by rowid desc
+"""
 _GONE = "That batch no longer exists. It was deleted, or newer batches replaced it."
 _TAKEN = "A batch with this key already exists. Reload the page, then start it again."
 
@@ -98,14 +102,11 @@ class BatchStore:
             PromptCacheError: the batch cannot be written, is too large, or its key is in use.
         """
         whole = contained(batch.plan.schema)
-        rows = [
-            {"batch": batch.key, "number": number, "row": row_json(row)}
-            for number, row in enumerate(batch.plan.rows)
-        ]
+        rows = [row_json(row) for row in batch.plan.rows]
         with self._database.changing() as db:
             if _find(db, batch.key) is not None:
                 raise PromptCacheError(_TAKEN)
-            made = {
+            made: dict[str, object] = {
                 "id": batch.key,
                 "name": plain(batch.name),
                 "started": batch.started,
@@ -116,11 +117,13 @@ class BatchStore:
                 "whole_digest": put_text(db, whole),
                 "rows": len(rows),
                 **dict.fromkeys(("answered", "failed", "judged", "passed"), 0),
-                "bytes": sum(len(row["row"]) for row in rows),
+                "bytes": sum(map(len, rows)),
                 "about": about(batch),
             }
             db.table("batches").insert(made)
-            db.table("batch_rows").insert_all(rows)
+            db.table("batch_rows").insert_all(
+                {"batch": batch.key, "number": number, "row": row} for number, row in enumerate(rows)
+            )
             self._make_room(db, batch.key)
 
     def add(self, key: str, results: Sequence[tuple[int, int, RowResult]]) -> None:
@@ -162,8 +165,7 @@ class BatchStore:
     def listed(self) -> list[BatchKept]:
         """Returns all batches, newest first."""
         with self._database.reading() as db:
-            rows = list(db.table("batches").rows_where(order_by="rowid desc"))
-        return [_kept(row) for row in rows]
+            return cast(list[BatchKept], list(db.query(_LISTED)))
 
     def load(self, key: str) -> tuple[Batch, KeptState, str]:
         """Returns a batch with its results, its final state and its error.
@@ -263,21 +265,3 @@ def _find(db: Database, key: str) -> dict[str, Any] | None:
 def _require(db: Database, key: str) -> None:
     if _find(db, key) is None:
         raise PromptCacheError(_GONE)
-
-
-def _kept(row: dict[str, Any]) -> BatchKept:
-    stored = json.loads(row["about"])
-    return {
-        "key": row["id"],
-        "name": row["name"],
-        "started": row["started"],
-        "state": row["state"],
-        "schema": stored["schema"],
-        "model": stored["model"],
-        "mode": stored["mode"],
-        "rows": row["rows"],
-        "answered": row["answered"],
-        "failed": row["failed"],
-        "judged": row["judged"],
-        "passed": row["passed"],
-    }

@@ -8,7 +8,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,6 +70,8 @@ class UserDatabase:
             try:
                 db = self._connection()
             except (sqlite3.Error, OSError) as error:
+                if _code(error) == sqlite3.SQLITE_BUSY:
+                    raise
                 with closing(self._read_only(error)) as db:
                     yield db
                 return
@@ -85,12 +87,11 @@ class UserDatabase:
         with self._lock, self._in_words(), _transaction(self._connection()) as db:
             yield db
 
-    @contextmanager
-    def changing_or_logging(self) -> Iterator[Database]:
-        """Like `changing`, but a failed write is only logged."""
+    def change_or_log(self, change: Callable[[Database], object]) -> None:
+        """Calls a function with the database in a transaction; a failed write is only logged."""
         try:
             with self.changing() as db:
-                yield db
+                change(db)
         except (PromptCacheError, UnicodeEncodeError) as error:
             logger.warning("%s", error)
 
@@ -170,7 +171,9 @@ class UserDatabase:
         first = not any(self.folder.glob(f"{FILE}.damaged-*"))
         with _transaction(db):
             if apply_migrations(db, str(self.path)) and first:
-                self.notes += copy_old_files(db, self.folder)
+                for note in copy_old_files(db, self.folder):
+                    self.notes.append(note)
+                    logger.warning("%s", note)
             if self._damaged is not None:
                 copy_readable(db, self._damaged)
         self._damaged = None

@@ -30,7 +30,7 @@ _OLD = {  # by file and version: the rows of each table
             from rows r join batches b on b.number = r.batch""",
     },
 }
-_REPORT = {"sweep", "model", "results", "started", "ended", "units", "seconds"}
+_OF_THE_NEW = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM}
 
 
 def copy_old_files(db: Database, folder: Path) -> list[str]:
@@ -38,6 +38,9 @@ def copy_old_files(db: Database, folder: Path) -> list[str]:
 
     Returns:
         A message for each file that could not be copied.
+
+    Raises:
+        sqlite3.Error: the disk is full or fails; nothing was copied.
     """
     told: list[str] = []
     for (name, version), tables in _OLD.items():
@@ -50,15 +53,11 @@ def copy_old_files(db: Database, folder: Path) -> list[str]:
     for number, path in enumerate([folder / "workspace.json", *sorted((folder / "shelf").glob("*.json"))]):
         with _told(path, told):
             db.table("workspaces").insert({"number": number, "workspace": json.dumps(_json(path, dict))})
-    for path in folder.glob("form-*.json"):
-        with _told(path, told):
-            page = path.stem.removeprefix("form-")
-            db.table("forms").insert({"page": page, "form": json.dumps(_json(path, dict))})
-    for path in sorted((folder / "benchmarks").glob("*.json")):
-        with _told(path, told):
-            report = _json(path, dict)
-            if report.keys() >= _REPORT:  # else a file of the user
-                db.table("sweeps").insert({"name": path.stem, "report": json.dumps(report)})
+    for table, paths in (("forms", "form-*.json"), ("sweeps", "benchmarks/[0-9]*T[0-9]*-*.json")):
+        for path in sorted(folder.glob(paths)):
+            with _told(path, told):
+                row = path.stem.removeprefix("form-"), json.dumps(_json(path, dict))
+                db.execute(f"insert into {table} values (?, ?)", row)
     with _told(folder / "models.json", told), db.atomic():
         for choice in reversed(_json(folder / "models.json", dict)["models"]):
             db.table("recent_models").insert({"name": choice["name"], "choice": json.dumps(choice)})
@@ -70,9 +69,10 @@ def copy_old_files(db: Database, folder: Path) -> list[str]:
 def copy_readable(db: Database, damaged: Path) -> None:
     """Copies the readable rows of a damaged database, except runs and batches."""
     for table in ("workspaces", "forms", "sweeps", "recent_models", "recent_documents"):
+        rows: list[dict[str, Any]] = []
         with suppress(sqlite3.Error), _opened(damaged) as old:
-            for row in old.execute(f"select * from {table}"):
-                db.table(table).insert(dict(row), ignore=True)
+            rows.extend(map(dict, old.execute(f"select * from {table}")))
+        db.table(table).insert_all(rows, ignore=True)
 
 
 def read_only(path: Path) -> sqlite3.Connection:
@@ -92,10 +92,12 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _told(path: Path, told: list[str]) -> Iterator[None]:
-    """Adds a message for an error, unless the file is missing."""
+    """Adds a message for an error, unless the file is missing or the new database cannot be written."""
     try:
         yield
     except (OSError, sqlite3.Error, ValueError, LookupError, TypeError, RecursionError) as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_NEW:
+            raise
         if path.exists():
             told.append(f"{str(path)!r} of a former version was not copied: {error}. The file is unchanged.")
 

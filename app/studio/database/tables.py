@@ -25,42 +25,36 @@ from sqlite_utils.db import ForeignKey
 from engine.base.errors import PromptCacheError
 
 migrations = Migrations("studio")
-_DIGESTS = {"schema_digest": str, "prompt_digest": str, "whole_digest": str}
-_COUNTS = dict.fromkeys(("rows", "answered", "failed", "judged", "passed", "bytes"), int)
+_OURS = {"create_tables"}
+_DIGESTS = "schema_digest prompt_digest whole_digest"
+_NUMBERS = {"number", "bytes", "rows", "answered", "failed", "judged", "passed", "ended"}
+_TABLES = {  # the columns of each table; the first is the key, and the largest are last
+    "texts": "digest text",
+    "runs": f"id name note origin {_DIGESTS} belongs measured bytes summary frame",
+    "batches": f"id name started state fault {_DIGESTS} rows answered failed judged passed bytes about",
+    "workspaces": "number workspace",
+    "forms": "page form",
+    "sweeps": "name report",
+    "recent_models": "name choice",
+    "recent_documents": "origin name kind used",
+}
 
 
 @migrations()
 def create_tables(db: Database) -> None:
     """Creates the tables of the first published version."""
-    tables = {
-        "texts": {"digest": str, "text": bytes},
-        "runs": {
-            **dict.fromkeys(("id", "name", "note", "origin"), str),
-            **_DIGESTS,
-            "belongs": str,
-            "measured": str,
-            "bytes": int,
-            "summary": str,
-            "frame": str,  # last, because they are large
-        },
-        "batches": {
-            **dict.fromkeys(("id", "name", "started", "state", "fault"), str),
-            **_DIGESTS,
-            **_COUNTS,
-            "about": str,
-        },
-        "workspaces": {"number": int, "workspace": str},
-        "forms": {"page": str, "form": str},
-        "sweeps": {"name": str, "report": str},
-        "recent_models": {"name": str, "choice": str},
-        "recent_documents": dict.fromkeys(("origin", "name", "kind", "used"), str),
-    }
-    for name, columns in tables.items():
+    for name, words in _TABLES.items():
+        columns = _columns(words)
         db.create_table(name, columns, pk=next(iter(columns)), not_null=columns)
-    rows = {"batch": str, "number": int, "row": str, "result": str, "ended": int}
-    cascade = ForeignKey("batch_rows", "batch", "batches", "id", on_delete="CASCADE")
-    db.create_table("batch_rows", rows, pk=("batch", "number"), foreign_keys=[cascade])
+    rows = _columns("batch number row result ended")
+    of_batch = ForeignKey("batch_rows", "batch", "batches", "id", on_delete="CASCADE")
+    db.create_table("batch_rows", rows, pk=("batch", "number"), foreign_keys=[of_batch])
     db.table("runs").create_index(["belongs"])
+
+
+def _columns(words: str) -> dict[str, type]:
+    types = {"text": bytes, **dict.fromkeys(_NUMBERS, int)}
+    return {name: types.get(name, str) for name in words.split()}
 
 
 def is_current(db: Database) -> bool:
@@ -86,6 +80,3 @@ def apply_migrations(db: Database, path: str) -> bool:
 
 def _applied(db: Database) -> set[str]:
     return {migration.name for migration in migrations.applied(db)}
-
-
-_OURS = {"create_tables"}

@@ -27,8 +27,7 @@ class Workspace:
 
     Attributes:
         name: the workspace's name on the page.
-        origin: the schema's source: ``sample:NAME``, ``file:PATH``, ``browser:NAME``, or "". Old drafts store
-            only a file's name.
+        origin: the schema's source: ``sample:NAME``, ``file:PATH``, ``browser:NAME``, or "".
         settings: the run settings as the page sent them.
         prompt_origin: the prompt's source in the same form.
         files: the stamps of the files that ``schema`` and ``prompt`` were read from or written to.
@@ -74,7 +73,7 @@ class Drafts:
 
     def __init__(self, database: UserDatabase) -> None:
         self._database = database
-        with database.reading():  # else the first draft would be lost
+        with database.reading():  # a studio that cannot store drafts does not start
             pass
 
     def load(self) -> Workspace | None:
@@ -215,7 +214,8 @@ def _shelve(db: Database, workspace: Workspace) -> str:
     if latest is not None and latest.same_text(workspace):
         return key
     versions = db.table("workspaces")
-    number = versions.insert({"workspace": json.dumps(asdict(workspace))}).last_pk
+    number = versions.insert({"workspace": json.dumps(asdict(workspace))}).last_rowid
+    assert number is not None
     versions.delete_where("number between 1 and ?", [number - SHELF_SIZE])
     return str(number)
 

@@ -51,10 +51,10 @@ class Recent:
         """Puts a document first. A failed write is only logged."""
         used = datetime.now(UTC).isoformat(timespec="seconds")
         row = {"origin": origin, "name": name, "kind": kind, "used": used}
-        with self._database.changing_or_logging() as db:
-            put_first(db.table("recent_documents"), row, MOST)
+        self._database.change_or_log(lambda db: put_first(db.table("recent_documents"), row, MOST))
 
     def forget(self, origin: str) -> None:
         """Removes a document from the list. A failed write is only logged."""
-        with self._database.changing_or_logging() as db:
-            db.table("recent_documents").delete_where("origin = ?", [origin])
+        self._database.change_or_log(
+            lambda db: db.table("recent_documents").delete_where("origin = ?", [origin])
+        )

@@ -26,7 +26,7 @@ from app.studio.database.texts import (
     used_bytes,
 )
 from app.studio.history.frames import as_mapping, read_frame
-from app.studio.history.record import Record, RunSummary, read_summary, require_label
+from app.studio.history.record import Record, RunSummary, read_summaries, require_label
 from app.studio.runs.run_frame import Belongs, ReuseFrame, RunFrame
 from engine.base.errors import PromptCacheError
 
@@ -110,7 +110,7 @@ class RunStore:
             row = _measured(db, of)
             return None if row is None else read_frame(_read(row["frame"]))
 
-    def bring(self, records: Sequence[Record]) -> int:
+    def import_runs(self, records: Sequence[Record]) -> int:
         """Imports runs, all or none; existing runs are left unchanged.
 
         Returns:
@@ -137,7 +137,7 @@ class RunStore:
         """Returns all runs, newest first."""
         with self._database.reading() as db:
             rows = db.table("runs").rows_where(select="id, name, note, summary", order_by="rowid desc")
-            runs = [read_summary(_read(row["summary"]), row["id"], row["name"], row["note"]) for row in rows]
+            runs = read_summaries(rows)
         return sorted(runs, key=lambda run: _moment(run["started"]), reverse=True)
 
     def find(self, ids: Sequence[str]) -> list[Record]:
@@ -152,7 +152,7 @@ class RunStore:
             raise PromptCacheError(_GONE)
         return [record for record in records if record is not None]
 
-    def holding(self, words: Sequence[str]) -> list[str]:
+    def search(self, words: Sequence[str]) -> list[str]:
         """Returns the ids of runs whose documents or answers contain all words, in any case."""
         needles = [word.lower() for word in words if word]
         with self._database.reading() as db:

@@ -46,14 +46,12 @@ class RecentModels:
             if folder is None
             else replace(choice, name=str(folder.resolve() if folder.is_dir() else folder))
         )
-        with self._database.changing_or_logging() as db:
-            row = {"name": added.name, "choice": json.dumps(asdict(added))}
-            put_first(db.table("recent_models"), row, KEPT)
+        row = {"name": added.name, "choice": json.dumps(asdict(added))}
+        self._database.change_or_log(lambda db: put_first(db.table("recent_models"), row, KEPT))
 
     def remove(self, name: str) -> None:
         """Removes a model."""
-        with self._database.changing_or_logging() as db:
-            db.table("recent_models").delete_where("name = ?", [name])
+        self._database.change_or_log(lambda db: db.table("recent_models").delete_where("name = ?", [name]))
 
 
 def _read(row: Any) -> ModelChoice | None:

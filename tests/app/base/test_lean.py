@@ -66,22 +66,7 @@ def test_a_check_loads_the_language_alone() -> None:
 
 
 PAGE = """
-import json, sys
-from app.studio import layout
-from app.studio.model import remote_runs, engine_loader
-print(json.dumps({"loaded": sorted(sys.modules)}))
-"""
-
-
-def test_the_page_is_there_before_torch() -> None:
-    loaded = set(in_new_process(PAGE)["loaded"])
-    assert "gradio" in loaded
-    assert not {"torch", "transformers", "safetensors", "scipy", "sklearn", "matplotlib"} & loaded
-
-
-STUBS = """
 import inspect, json, sys
-from contextlib import nullcontext
 from app.base.fast_imports import without_stubs
 opened = []
 def hear(event, about):
@@ -89,14 +74,39 @@ def hear(event, about):
         opened.append(about[0])
 sys.addaudithook(hear)
 before = inspect.getfile
-with without_stubs() if sys.argv[1] == "lean" else nullcontext():
+if sys.argv[1] == "lean":
+    with without_stubs():
+        from app.studio import layout
+    from app.studio.model import remote_runs, engine_loader
+else:
     import gradio
-print(json.dumps({"opened": len(opened), "same": inspect.getfile is before}))
+same = inspect.getfile is before
+print(json.dumps({"loaded": sorted(sys.modules), "opened": len(opened), "same": same}))
 """
 
 
+def test_the_page_is_there_before_torch_and_compares_no_stubs() -> None:
+    found = in_new_process(PAGE, "lean")
+    loaded = set(found["loaded"])
+    assert "gradio" in loaded
+    assert not loaded & {
+        "torch",
+        "transformers",
+        "safetensors",
+        "scipy",
+        "sklearn",
+        "matplotlib",
+    }
+    assert (found["opened"], found["same"]) == (0, True)
+
+
+@pytest.mark.long
+def test_gradio_alone_compares_stubs() -> None:
+    assert in_new_process(PAGE, "whole")["opened"] > 0
+
+
 WAITS = """
-import json, os, sys
+import ctypes, json, os, sys
 from pathlib import Path
 from app.cli import main
 try:
@@ -104,31 +114,30 @@ try:
 except SystemExit:
     pass
 left = os.environ.get("GOMP_SPINCOUNT", "")
-import torch
+if sys.argv[2] == "torch":
+    import torch
+else:
+    ctypes.CDLL(sys.argv[2])
 maps = Path("/proc/self/maps").read_text().splitlines()
 print(json.dumps({"left": left, "libraries": len({one.split()[-1] for one in maps if "libgomp" in one})}))
 """
+GOMP = sorted(TORCH.glob("lib/libgomp*"))
 
 
-@pytest.mark.skipif(not list(TORCH.glob("lib/libgomp*")), reason="torch has another library of threads")
+@pytest.mark.skipif(not GOMP, reason="torch has another library of threads")
+@pytest.mark.parametrize("torch", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("given", "spins"),
     [({}, SPINS), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
 )
-def test_threads_that_wait_leave_the_processor_soon(given: dict[str, str], spins: str) -> None:
+def test_threads_that_wait_leave_the_processor_soon(given: dict[str, str], spins: str, torch: bool) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("GOMP_", "OMP_"))}
     env |= {"OMP_DISPLAY_ENV": "verbose", **given}
-    done = subprocess.run(
-        [sys.executable, "-c", WAITS, SCHEMA], capture_output=True, text=True, check=True, env=env, cwd=ROOT
-    )
+    words = [sys.executable, "-c", WAITS, SCHEMA, "torch" if torch else str(GOMP[0])]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=env, cwd=ROOT)
     assert re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr) == [spins]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found == {"left": given.get("GOMP_SPINCOUNT", ""), "libraries": 1}
-
-
-def test_gradio_compares_no_stubs() -> None:
-    assert in_new_process(STUBS, "lean") == {"opened": 0, "same": True}
-    assert in_new_process(STUBS, "whole")["opened"] > 0
 
 
 LATER = """
@@ -138,6 +147,8 @@ with starting():
     from engine.engine import Engine
 before = [name for name in ("transformers", "transformers.models", "torch._dynamo")
           if isinstance(sys.modules[name], LatePackage)]
+from torch.nn.attention import varlen
+sequences = callable(varlen.varlen_attn) and isinstance(sys.modules["torch._dynamo"], LatePackage)
 import transformers, torch._dynamo, transformers.models.llama
 from transformers import AutoModelForCausalLM, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaForCausalLM
@@ -149,6 +160,7 @@ print(json.dumps({
     "compiler": torch._dynamo.config.cache_size_limit > 0,
     "version": transformers.__version__,
     "pandas": hasattr(pandas, "DataFrame"),
+    "sequences": sequences,
 }))
 """
 
@@ -160,23 +172,8 @@ def test_what_was_left_out_comes_when_it_is_asked_for() -> None:
     assert found["one class"]
     assert found["compiler"]
     assert found["pandas"]
+    assert found["sequences"], "attention over sequences loads no compiler"
     assert found["version"].startswith("5.")
-
-
-SEQUENCES = """
-import json, sys
-from app.base.fast_imports import LatePackage, starting
-with starting():
-    from engine.engine import Engine
-import torch
-from torch.nn.attention import varlen
-late = isinstance(sys.modules["torch._dynamo"], LatePackage)
-print(json.dumps({"late": late, "has": callable(varlen.varlen_attn)}))
-"""
-
-
-def test_attention_over_sequences_loads_no_compiler() -> None:
-    assert in_new_process(SEQUENCES) == {"late": True, "has": True}
 
 
 BROKEN = """
@@ -195,6 +192,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.long
 def test_libraries_that_want_it_otherwise_are_imported_whole() -> None:
     found = in_new_process(BROKEN)
     assert found["late"] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.base.document_index import Library
@@ -19,6 +19,7 @@ from app.lsp.view import View
 from engine.base.errors import ModelError
 from engine.pml import ROLES, parse_prompt, parse_schema
 from sample_schemas import samples
+from tests.drawing import EVERY, draws
 
 SCHEMA = """<schema name="travel">
   <system>You plan trips. 🗼</system>
@@ -207,6 +208,7 @@ def test_what_is_offered_in_a_prompt_binds(tmp_path: Path, text: str) -> None:
         assert [one.code for one in found if one.severity == "error"] == [], written
 
 
+@settings(max_examples=draws(100))
 @given(st.text(alphabet="<>/=\"' \n!-[]CDATA東🗼abtripoverseas", max_size=60), st.data())
 def test_nothing_that_is_typed_breaks_it(junk: str, data: st.DataObject) -> None:
     library = Library()
@@ -228,7 +230,7 @@ def test_nothing_that_is_typed_breaks_it(junk: str, data: st.DataObject) -> None
 
 @pytest.mark.parametrize(
     "path",
-    [one for sample in samples() for one in (sample.schema_path, *sample.prompts)],
+    [one for sample in samples() for one in (sample.schema_path, *sample.prompts)][:: 1 if EVERY else 6],
     ids=lambda path: path.name,
 )
 def test_what_is_offered_anywhere_in_a_sample_brings_no_fault(path: Path) -> None:

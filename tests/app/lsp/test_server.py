@@ -16,10 +16,11 @@ from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
 
 from engine.pml.edit.formatter import format_source
+from tests.drawing import EVERY
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-EDITORS = ("visual-studio-code", "neovim@v0.11", "emacs")
+EDITORS = ("visual-studio-code", "neovim@v0.11", "emacs") if EVERY else ("neovim@v0.11",)
 SCHEMA = """<schema name="reise">
   <module name="plan">🗼 東京 für <param name="tage" len="5"/>.
     <union><module name="tokyo">🗼</module><module name="rome">Rom.</module></union>
@@ -131,7 +132,7 @@ class Desk:
 
     async def told(self, name: str, *codes: str | None) -> list[types.Diagnostic]:
         """The diagnostics of a document, once they are these."""
-        for _ in range(500):
+        for _ in range(3000):  # a minute, on a busy machine
             found = self.client.diagnostics.get(self.uri(name))
             if found is not None and [one.code for one in found] == list(codes):
                 return list(found)
@@ -361,15 +362,14 @@ def conversation(messages: list[str], *options: str) -> subprocess.CompletedProc
     return subprocess.run(command, input=said.encode(), capture_output=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("goodbye", [True, False])
-async def test_it_ends_with_its_editor(goodbye: bool) -> None:
-    done = conversation([INITIALIZE, *(GOODBYE if goodbye else ())], "--stdio")
-    assert done.returncode == (0 if goodbye else 1)
+async def test_it_ends_with_an_editor_that_says_no_goodbye() -> None:
+    done = conversation([INITIALIZE], "--stdio")
+    assert done.returncode == 1
     assert b'"positionEncoding": "utf-16"' in done.stdout
     assert done.stderr == b""
 
 
-async def test_without_a_tokenizer_it_says_so_and_serves(tmp_path: Path) -> None:
+async def test_without_a_tokenizer_and_after_what_is_no_message_it_serves(tmp_path: Path) -> None:
     schema = '<schema name=\\"s\\"><module name=\\"m\\">x</module></schema>'
     opened = (
         '{"jsonrpc":"2.0","method":"textDocument/didOpen","params":{"textDocument":'
@@ -380,16 +380,10 @@ async def test_without_a_tokenizer_it_says_so_and_serves(tmp_path: Path) -> None
         '{"uri":"file:///nowhere/a.pml"},"position":{"line":0,"character":32}}}'
     )
     ready = '{"jsonrpc":"2.0","method":"initialized","params":{}}'
-    done = conversation([INITIALIZE, ready, opened, asked, *GOODBYE], "--model", str(tmp_path))
+    unknown = '{"jsonrpc":"2.0","id":7,"method":"none/such","params":{}}'
+    messages = ["{", unknown, INITIALIZE, ready, opened, asked, *GOODBYE]
+    done = conversation(messages, "--model", str(tmp_path))
     assert done.returncode == 0
+    assert b"Method Not Found" in done.stdout
     assert b"Tokens are not counted: model" in done.stdout
     assert b"1 word, 1 character" in done.stdout
-
-
-async def test_what_is_no_message_ends_nothing() -> None:
-    done = conversation(
-        ["{", '{"jsonrpc":"2.0","id":7,"method":"none/such","params":{}}', INITIALIZE, *GOODBYE]
-    )
-    assert done.returncode == 0
-    assert b'"positionEncoding"' in done.stdout
-    assert b"Method Not Found" in done.stdout

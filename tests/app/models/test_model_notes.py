@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,15 +42,14 @@ def odd_model(tiny_model: Path, place: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("odd_model")
-def test_the_command_line_says_both(run_pml: Pml, place: Path) -> None:
+def test_the_command_line_says_both(run_pml: Pml, place: Path, caplog: pytest.LogCaptureFixture) -> None:
     shown = run_pml("models", "--json")
     notes = json.loads(shown.out)["notes"]
     assert [any(words in note for note in notes) for words in (MASK, "'oddly' (259)")] == [True, True]
     run = ("run", "prompt.pml", "--schema", "trip.pml", "--mode", "cached", "--server", "never")
-    command = [sys.executable, "-m", "app", *run, "--max-new-tokens", "2"]
-    good = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert good.returncode == 0
-    assert [f"pml: {note}" for note in notes] == good.stderr.splitlines()[:2]
+    good = run_pml(*run, "--max-new-tokens", "2")
+    assert good.status == 0
+    assert caplog.messages[-2:] == notes
     (place / "prompt.pml").write_text(ODD)
     refused = run_pml(*run)
     assert refused.status == 1
@@ -77,24 +74,23 @@ def test_the_page_says_both(odd_model: Path, tmp_path: Path) -> None:
         studio.parts.opening.leave().close()
 
 
-@pytest.mark.parametrize(
-    ("path", "more"),
-    [
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "oddly"}]}),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "oddly"}], "stream": True}),
-        ("/v1/completions", {"prompt": "How oddly"}),
-        ("/v1/responses", {"input": "oddly"}),
-        ("/v1/messages", {"messages": [{"role": "user", "content": "oddly"}], "max_tokens": 2}),
-        ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "oddly"}]}),
-    ],
-)
-def test_the_server_refuses_such_a_token_in_words(
-    path: str, more: dict[str, Any], odd_model: Path, tmp_path: Path
-) -> None:
+ODDLY = [{"role": "user", "content": "oddly"}]
+REQUESTS: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/chat/completions", {"messages": ODDLY}),
+    ("/v1/chat/completions", {"messages": ODDLY, "stream": True}),
+    ("/v1/completions", {"prompt": "How oddly"}),
+    ("/v1/responses", {"input": "oddly"}),
+    ("/v1/messages", {"messages": ODDLY, "max_tokens": 2}),
+    ("/v1/messages/count_tokens", {"messages": ODDLY}),
+]
+
+
+def test_the_server_refuses_such_a_token_in_words(odd_model: Path, tmp_path: Path) -> None:
     with served(tmp_path / "served", model=load(str(odd_model))) as running:
-        answer = running.http.post(path, json={"model": running.model, **more})
-        assert answer.status_code == 400
-        assert "'oddly' (259)" in answer.json()["error"]["message"]
+        for path, more in REQUESTS:
+            answer = running.http.post(path, json={"model": running.model, **more})
+            assert answer.status_code == 400, path
+            assert "'oddly' (259)" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_the_secret_goes_only_where_it_was_proved_to_be_known(tmp_path: Path) ->
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         studio = Presence(server.server_port, held(terms(tmp_path)))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         with pytest.raises(LostError):
             list(asked(studio, {"schema": "", "prompt": "", "settings": {}, "mode": "cached"}))
         server.shutdown()
@@ -226,8 +226,8 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 4096\r\n"
     ("sent", "seconds"),
     [
         (HEAD + b"\r\n" + b" " * 4096, 0.02),  # a body that drips
-        (HEAD + b"x: y\r\n" * 4096, 0.02),  # headers that do
-        (HEAD + b"connection: close\r\n\r\n" + b" " * 4096, 0.02),
+        pytest.param(HEAD + b"x: y\r\n" * 4096, 0.02, marks=pytest.mark.long),  # headers that do
+        pytest.param(HEAD + b"connection: close\r\n\r\n" + b" " * 4096, 0.02, marks=pytest.mark.long),
         (HEAD + b"\r\n" + b"[" * 4096, 0.0),
     ],
 )

@@ -55,14 +55,7 @@ MOST_MARKS = 4
 
 @dataclass(frozen=True)
 class Part:
-    """A block of a turn.
-
-    Attributes:
-        text: what it says.
-        name: as a module; "" for none.
-        mark: whether its end is marked.
-        ttl: of the mark; None where it says none.
-    """
+    """A block of a turn."""
 
     text: str
     name: str = ""
@@ -77,21 +70,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Request:
-    """A request that was drawn.
-
-    Attributes:
-        endpoint: its path.
-        turns: roles with their parts, in order; of a text completion one part.
-        most: tokens of the answer.
-        more: fields of the body beside those.
-        schema: the name of what it reads; "" for nothing.
-        inline: whether it brings the text of the schema.
-        imports: of the schema, as PML.
-        scope: of the modules.
-        penalty: on repetitions.
-        stop: texts that end the answer.
-        stream_first: whether it is asked for as a stream before it is asked for whole.
-    """
+    """A request that was drawn."""
 
     endpoint: str
     turns: tuple[tuple[str, tuple[Part, ...]], ...]
@@ -160,12 +139,7 @@ class Request:
     # As the engine has it
 
     def answer(self, engine: Engine, stop: tuple[str, ...] | None = None) -> Answer:
-        """Has an engine answer it.
-
-        Args:
-            engine: who answers.
-            stop: texts that end the answer in place of its own.
-        """
+        """Has an engine answer it."""
         settings = RunSettings(
             max_new_tokens=self.most,
             repetition_penalty=self.penalty,
@@ -230,13 +204,7 @@ def drawn(number: int) -> Request:
 
 
 def with_stop(request: Request, said: str, number: int) -> tuple[str, ...]:
-    """Draws texts that end an answer, some of which stand in it.
-
-    Args:
-        request: that is answered.
-        said: the answer without them.
-        number: of the request.
-    """
+    """Draws texts that end an answer, some of which stand in it."""
     draw = random.Random(-number - 1)
     if draw.random() < 0.6:
         return ()

@@ -38,7 +38,7 @@ def hang_up(line: socket.socket, *, rudely: bool) -> None:
     line.close()
 
 
-def eventually(holds: Callable[[], bool], what: str, seconds: float = 10) -> None:
+def eventually(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
     """Waits until something holds."""
     until = time.monotonic() + seconds
     while not holds():

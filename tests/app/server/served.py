@@ -30,16 +30,7 @@ LONG = "It was a bright cold day in April, and the clocks were striking thirteen
 
 
 class Served:
-    """A server that answers.
-
-    Attributes:
-        engine: its engine.
-        service: what is behind its routes.
-        url: its address.
-        loop: the event loop that it runs in.
-        model: the name of its model.
-        http: a client that knows no dialect.
-    """
+    """A server that answers."""
 
     def __init__(self, engine: Engine, service: Service, port: int, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from app.server.core.service import Running
-from app.server.openapi import KINDS, TOLD
+from app.server.http.errors import NO_METHOD
+from app.server.http.openapi_responses import KINDS
 from engine.base.events import Delta
 from tests.app.server.described import check, operation
 from tests.app.server.served import LONG, Served
@@ -115,16 +116,15 @@ def test_what_a_server_says_that_is_switched_off_is_described(
 
 
 def test_each_endpoint_and_field_has_words(described: Any) -> None:
-    assert {(path, method) for path, ways in described["paths"].items() for method in ways} == set(TOLD)
     assert all(path in ("/health", "/metrics") or path.startswith("/v1/") for path in described["paths"])
     for path, ways in described["paths"].items():
         for method, one in ways.items():
             assert one["description"], (path, method)
-            assert all(told.get("description") or "$ref" in told for told in one["responses"].values())
+            assert all(told["description"] for told in one["responses"].values())
     for name, shape in described["components"]["schemas"].items():
         assert shape.get("description"), name
     bodies = [name for name in described["components"]["schemas"] if name.endswith("Body")]
-    assert len(bodies) == 9
+    assert len(bodies) == 10
     for name in bodies:
         for field, shape in described["components"]["schemas"][name].get("properties", {}).items():
             assert shape.get("description"), f"{name}.{field}"
@@ -139,12 +139,13 @@ def test_bounds_of_numbers_are_the_dialects_own(described: Any) -> None:
 
 
 def test_each_kind_of_error_is_described(described: Any) -> None:
-    responses = described["components"]["responses"]
-    for kind in KINDS:
-        for dialect in ("openai", "anthropic"):
+    paths = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
+    for kind in {*KINDS} - {NO_METHOD}:
+        for dialect, path in paths.items():
+            responses = described["paths"][path]["post"]["responses"]
             name = kind.anthropic if dialect == "anthropic" else kind.code or kind.type
             status = kind.status_in("anthropic" if dialect == "anthropic" else "openai")
-            assert f"`{name}`" in responses[f"{dialect}{status}"]["description"]
+            assert f"`{name}`" in responses[str(status)]["description"]
 
 
 def test_every_reference_leads_somewhere(described: Any) -> None:

@@ -29,17 +29,7 @@ ENDED = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
 
 @dataclass(frozen=True)
 class Told:
-    """What a client was told of an answer.
-
-    Attributes:
-        text: of the answer.
-        ending: why it ended, in the words of the dialect.
-        prompt: tokens of the prompt, as the dialect counts them together.
-        read: of these, those that were there.
-        written: of these, those that were written.
-        generated: tokens of the answer.
-        report: of the cache; None where none was asked for.
-    """
+    """What a client was told of an answer."""
 
     text: str
     ending: str

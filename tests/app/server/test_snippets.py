@@ -36,6 +36,7 @@ PROMPT = (
 )
 SETTINGS = {"max_new_tokens": 8, "temperature": 0.0}
 WAYS = ("inline", "kept", "messages")
+FEW = ("kept", *(pytest.param(way, marks=pytest.mark.long) for way in ("inline", "messages")))
 CLIENT = """export default class {
   constructor({ baseURL }) { this.baseURL = baseURL }
   chat = { completions: { create: async body => (await fetch(`${this.baseURL}/chat/completions`, {
@@ -134,14 +135,14 @@ def test_anthropics_python_prints_the_engines_answer_and_what_was_read(
         assert first or used.read > 0
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", FEW)
 def test_a_shell_gets_the_engines_answer_and_what_was_read(server: Served, page: Asked, way: str) -> None:
     answer = shell(program(page, server, "curl", way))
     assert answer["choices"][0]["message"]["content"] == expected(server, way)
     assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == latest(server).read
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", FEW)
 def test_javascript_prints_the_engines_answer_and_what_was_read(
     server: Served, page: Asked, way: str, tmp_path: Path
 ) -> None:

@@ -19,13 +19,7 @@ from engine import Engine
 
 
 class Asked:
-    """A studio over one data folder.
-
-    Args:
-        folder: holds its drafts.
-        documents: the user's folder of documents.
-        engine: left out where no model is asked.
-    """
+    """A studio over one data folder."""
 
     def __init__(self, folder: Path, documents: Path | None = None, engine: Engine | None = None) -> None:
         library = Library(Folder(documents))
@@ -39,7 +33,7 @@ class Asked:
 
     def ended(self, key: str) -> dict[str, Any]:
         """The last state of a piece of long work."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while not (state := self.ask("job_state", {"key": key}))["over"]:
             assert time.monotonic() < until
             time.sleep(0.01)

@@ -38,11 +38,7 @@ class Answer:
 
 
 class Served:
-    """A running studio.
-
-    Args:
-        folder: holds its drafts and segments, and in `documents` the user's documents.
-    """
+    """A running studio."""
 
     def __init__(self, folder: Path) -> None:
         self.documents = folder / "documents"
@@ -63,7 +59,7 @@ class Served:
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
         """One request."""
-        connection = http.client.HTTPConnection(str(urlsplit(self.url).netloc), timeout=60)
+        connection = http.client.HTTPConnection(str(urlsplit(self.url).netloc), timeout=120)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
@@ -84,5 +80,5 @@ class Served:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=120)
         self._process.stdout.close()

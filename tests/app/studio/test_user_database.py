@@ -17,7 +17,7 @@ import pytest
 
 from app.models.model_choice import ModelChoice
 from app.studio.batches import BatchStore
-from app.studio.batches.record import about, result_json, row_json
+from app.studio.batches.record import result_json
 from app.studio.database import FILE, UserDatabase
 from app.studio.documents.drafts import Drafts, Workspace
 from app.studio.documents.recent import Recent
@@ -79,15 +79,14 @@ def test_damaged_runs_cost_no_draft_and_one_question(tmp_path: Path) -> None:
     drafts.save(MINE, base=0)
     drafts.shelve(Workspace("earlier", "<schema/>", "<prompt/>"))
     Recent(first).note("sample:travel", "Travel", "both")
+    first.close()
+    pages = (tmp_path / FILE).stat().st_size // 4096
     for number in range(50):
         runs.keep(record(number))
     RunStore(second).keep(record(50))
     for one in (first, second):
         one.close()
-    with closing(sqlite3.connect(tmp_path / FILE)) as file:
-        (root,) = file.execute("select rootpage from sqlite_master where name = 'runs'").fetchone()
-        pages = {row[0] for row in file.execute("select pageno from dbstat where name = 'runs'")}
-    damage(tmp_path / FILE, max(root, min(pages - {root})))
+    damage(tmp_path / FILE, pages)
     assert "It was renamed to" in runs.held()["warnings"][0]
     runs.keep(record(60))
     RunStore(second).keep(record(61))
@@ -172,27 +171,21 @@ def test_nothing_can_be_written_but_everything_is_read(tmp_path: Path) -> None:
     assert kept.schema == "s"
 
 
-RUNS = """
-create table texts (digest text primary key, text blob not null);
-create table runs (number integer primary key autoincrement, id text unique not null, name text not null,
-    note text not null, origin text not null, schema_digest text not null, prompt_digest text not null,
-    frame text not null, summary text not null, contained_digest text not null default '',
-    belongs text not null default '', measured text not null default '');
-pragma user_version = 3;
-"""
-BATCHES = """
-create table texts (digest text primary key, text blob not null);
-create table batches (number integer primary key autoincrement, id text unique not null, name text not null,
-    started text not null, state text not null, fault text not null, about text not null,
-    schema_digest text not null, whole_digest text not null, prompt_digest text not null,
-    rows integer not null, answered integer not null default 0, failed integer not null default 0,
-    judged integer not null default 0, passed integer not null default 0);
-create table rows (batch integer not null, number integer not null, row text not null, result text,
-    ended integer, primary key (batch, number)) without rowid;
-pragma user_version = 1;
-"""
-
-
+OLD = {
+    "runs.sqlite": """
+        create table texts as select * from made.texts;
+        create table runs as select 4 as number, id, name, note, origin, schema_digest, prompt_digest, frame,
+            summary, '' as contained_digest, belongs, measured from made.runs;
+        pragma user_version = 3;
+    """,
+    "batches.sqlite": """
+        create table texts as select * from made.texts;
+        create table batches as select 7 as number, id, name, started, state, fault, about, schema_digest,
+            whole_digest, prompt_digest, rows, answered, failed, judged, passed from made.batches;
+        create table rows as select 7 as batch, number, row, result, ended from made.batch_rows;
+        pragma user_version = 1;
+    """,
+}
 REPORT = {
     "started": "2026-03-01T10:00:00",
     "ended": "",
@@ -206,27 +199,16 @@ REPORT = {
 
 def write_old_files(folder: Path, run: Record) -> None:
     """Writes what the version with a file for each kind of data stored."""
-    texts = [("s", run.schema), ("p", run.prompt), ("", "")]
-    made = batch(name="first")
-    for name, script in (("runs.sqlite", RUNS), ("batches.sqlite", BATCHES)):
-        with closing(sqlite3.connect(folder / name)) as file, file:
+    database = UserDatabase(folder / "made")
+    RunStore(database).keep(run)
+    batches = BatchStore(database)
+    batches.begin(batch(name="first"))
+    batches.add("k", [(1, 0, result())])
+    batches.end("k", "done")
+    for name, script in OLD.items():
+        with closing(sqlite3.connect(folder / name)) as file:
+            file.execute("attach ? as made", [str(database.path)])
             file.executescript(script)
-            rows = [(digest, text.encode("utf-8", "surrogatepass")) for digest, text in texts]
-            file.executemany("insert into texts values (?, ?)", rows)
-            if name == "runs.sqlite":
-                told = json.dumps(dict(run.frame)), json.dumps(run.summary())
-                file.execute(
-                    "insert into runs values (4, ?, 'mine', '', '', 's', 'p', ?, ?, '', 'of', 'then')",
-                    [run.id, *told],
-                )
-            else:
-                file.execute(
-                    "insert into batches values (7, 'k', 'first', ?, ?, '', ?, 's', '', 'p', 3, 1, 0, 1, 1)",
-                    [made.started, "done", about(made)],
-                )
-                for number, row in enumerate(made.plan.rows):
-                    ended = (result_json(result()), 0) if number == 1 else (None, None)
-                    file.execute("insert into rows values (7, ?, ?, ?, ?)", [number, row_json(row), *ended])
     (folder / "shelf").mkdir()
     for key in "ba":
         version = {**asdict(MINE), "name": key}
@@ -252,7 +234,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_first_start_copies_the_older_files_once_and_leaves_them(tmp_path: Path) -> None:
-    run = record()
+    run = record(name="mine")
     write_old_files(tmp_path, run)
     before, database = contents(tmp_path), UserDatabase(tmp_path)
     drafts, runs, batches = Drafts(database), RunStore(database), BatchStore(database)
@@ -280,6 +262,33 @@ def test_the_first_start_copies_the_older_files_once_and_leaves_them(tmp_path: P
     assert Drafts(UserDatabase(tmp_path)).load() != MINE
 
 
+FULL = """
+import resource, sys
+from pathlib import Path
+from app.studio.database import UserDatabase
+from app.studio.documents.drafts import Drafts
+from app.studio.history import RunStore
+from engine.base.errors import PromptCacheError
+database = UserDatabase(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, -1))
+try:
+    Drafts(database)
+except PromptCacheError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+print(Drafts(database).load().name, RunStore(database).held()["runs"])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits on files")
+def test_older_files_that_have_no_room_are_copied_later(tmp_path: Path) -> None:
+    write_old_files(tmp_path, record(prompt="x" * 1_000_000))
+    asked = [sys.executable, "-c", FULL, str(tmp_path)]
+    told, then = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "ulimit -f" in told
+    assert then == "mine 1"
+
+
 @pytest.mark.parametrize(
     ("name", "spoil"),
     [
@@ -291,8 +300,7 @@ def test_the_first_start_copies_the_older_files_once_and_leaves_them(tmp_path: P
     ],
 )
 def test_an_older_file_that_cannot_be_copied_is_named(tmp_path: Path, name: str, spoil: Any) -> None:
-    run = record()
-    write_old_files(tmp_path, run)
+    write_old_files(tmp_path, record())
     spoil(tmp_path / name)
     before, database = contents(tmp_path), UserDatabase(tmp_path)
     store = RunStore(database)

@@ -13,7 +13,7 @@ from engine.base.segment import Placement, Segment
 from engine.kv_cache.batched_kv_cache import BatchedKVCache, Member
 from engine.kv_cache.protocol import KVCache, Rows, Rowwise
 from engine.model.model import Model
-from tests.drawing import draws
+from tests.drawing import EVERY, each
 from tests.engine.cases import apart, encoded, model_of
 
 CAPACITY = 300
@@ -100,12 +100,12 @@ def segments_of(model: Model) -> list[Segment]:
     ]
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "gemma3", "gpt-oss", "gemma2"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "gemma3", "gpt-oss", "gemma2"], "llama-gqa", "gpt-oss"))
 def test_drawn_passes(family: str) -> None:
     model = model_of(family)
     segments = segments_of(model)
 
-    @settings(max_examples=draws(12), deadline=None)
+    @settings(max_examples=12 if EVERY else 3, deadline=None)
     @given(acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 200)), min_size=8, max_size=20))
     def drawn(acts: Any) -> None:
         passes = Passes(model, segments)
@@ -123,7 +123,7 @@ def test_drawn_passes(family: str) -> None:
 def test_nothing_is_left_of_those_who_came_and_went() -> None:
     model = model_of("llama-gqa")
     passes = Passes(model, segments_of(model))
-    for number in range(60):
+    for number in range(15):
         passes.there = [*passes.there[-3:], Reader(model, passes.placed(number), 2)]
         passes.act("step", 0)
     buffer = passes.batch.slots.buffer

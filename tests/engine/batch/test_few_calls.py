@@ -8,6 +8,7 @@ import pytest
 
 from engine.base.segment import Placement
 from engine.kv_cache import batched_kv_cache, packed_segments, tail_pool
+from tests.drawing import each
 from tests.engine.batch.test_rows_of_many import LIMIT, Prompt, passed, pieces, shared
 from tests.engine.cases import model_of
 from tests.engine.sequences import InPlainTorch, in_plain_torch
@@ -44,7 +45,7 @@ def test_a_layer_takes_one_call_for_what_is_shared_and_one_for_the_tails(stand_i
     assert batch.nbytes == batch.slots.buffer.nbytes  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("family", [*SEGMENTS, *FIXED])
+@pytest.mark.parametrize("family", each([*SEGMENTS, *FIXED], "llama-gqa", "gemma2", "gpt-oss", "gpt2"))
 def test_rows_read_by_few_calls_as_alone(
     family: str, stand_in: InPlainTorch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -16,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.base.errors import CancelledError, ClosedError, ModelError
-from engine.base.events import Answer, Delta, Finished, FirstToken
+from engine.base.errors import CancelledError, ModelError
+from engine.base.events import Answer, FirstToken
 from engine.base.segment import Placement, Segment
 from engine.batch import run as runs
 from engine.batch import scheduler
@@ -28,6 +25,7 @@ from engine.inference.generation import Sequence
 from engine.model.network import Network
 from engine.prepared import PreparedPrompt
 from engine.store import Store
+from tests.drawing import each
 from tests.engine.cases import apart, held_in_memory, model_of
 from tests.engine.tiny import DENSE, FIXED, SEGMENTS
 
@@ -146,20 +144,6 @@ def test_what_several_read_is_counted_once() -> None:
     assert held_bytes((), ()) == 0
 
 
-def test_each_says_what_a_prompt_alone_says(engine: Engine) -> None:
-    (prompt, *_) = prompts_of(engine)
-    events = list(engine.submit(prompt, max_new_tokens=5).events())
-    kinds = [type(event) for event in events]
-    assert kinds.count(FirstToken) == 1
-    assert kinds[-1] is Finished
-    answer = events[-1].answer
-    assert "".join(event.text for event in events if isinstance(event, Delta)) == answer.text
-    assert answer.timeline_ms.keys() >= {"parse", "plan", "load", "prefill", "sample"}
-    assert answer.ttft_ms == pytest.approx(sum(answer.timeline_ms.values()))
-    assert answer.waited_ms >= 0
-    assert len(answer.segments) == 3
-
-
 def test_what_many_lack_is_encoded_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[int] = []
     encode = Network.encode
@@ -215,7 +199,7 @@ def test_what_one_lacks_is_encoded_in_parts_between_the_steps_of_others(
     assert apart(found.first_logits, wanted.first_logits) <= LIMIT
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "mistral-swa", "gpt-oss", "gpt2"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "mistral-swa", "gpt-oss", "gpt2"], "mistral-swa"))
 def test_the_newest_is_set_back_where_memory_is_full_and_goes_on_as_if_it_was_not(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,7 +275,10 @@ def test_a_short_prompt_is_read_beside_a_long_one(engine: Engine, monkeypatch: p
     assert long.result(WAIT).tokens["generated"] == 2
 
 
-def test_what_becomes_an_answers_own_is_set_aside_within_the_budget(tmp_path: Path) -> None:
+def test_what_becomes_an_answers_own_is_set_aside_within_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "AHEAD", 16)
     with engine_in(tmp_path) as engine:
         prompt, tier = prompts_of(engine)[0], engine.memory_tier
         prompt.answer(max_new_tokens=1)
@@ -302,8 +289,8 @@ def test_what_becomes_an_answers_own_is_set_aside_within_the_budget(tmp_path: Pa
         settled(lambda: tier.bytes >= held + 2 * runs.AHEAD * size)
         ticket.cancel()
         settled(lambda: tier.bytes == held)
-        tier.budget = held + 100 * size
-        engine.submit(prompt, max_new_tokens=300).result(WAIT)
+        tier.budget = held + 20 * size
+        engine.submit(prompt, max_new_tokens=60).result(WAIT)
         settled(lambda: tier.bytes <= tier.budget)
 
 
@@ -367,57 +354,11 @@ def test_a_pass_that_fails_is_made_one_by_one(engine: Engine, monkeypatch: pytes
     assert [ticket.result(WAIT).token_ids for ticket in tickets] == [one.token_ids for one in wanted]
 
 
-def test_closing_ends_all_in_words(tmp_path: Path) -> None:
-    engine = engine_in(tmp_path)
-    tickets = [engine.submit(one, max_new_tokens=4000) for one in prompts_of(engine)]
-    next(event for event in tickets[0].events() if isinstance(event, FirstToken))
-    engine.close()
-    for ticket in tickets:
-        with pytest.raises(ClosedError):
-            ticket.result(WAIT)
-
-
-def test_joins_and_cancels_leave_nothing_behind(engine: Engine) -> None:
-    """Five hundred of them: no thread, no tail, no held segment, no reader of a node."""
-    prompts, draw = prompts_of(engine), random.Random(5)
-    alone(engine, prompts, max_new_tokens=1)
-    before = threading.active_count()
-    tickets = []
-    for _ in range(500):
-        tickets.append(engine.submit(draw.choice(prompts), max_new_tokens=draw.randint(1, 4)))
-        if draw.random() < 0.6:
-            tickets.pop(draw.randrange(len(tickets))).cancel()
-    for ticket in tickets:
-        ticket.result(WAIT)
-    del tickets
-    gc.collect()
-    settled(lambda: threading.active_count() <= before)
-    loop = engine.answerer
-    assert isinstance(loop, BatchLoop)
-    assert not loop.busy
-    assert engine.memory_tier.held == 0, "nobody reads a segment any more"
-
-
 def settled(done: Callable[[], bool]) -> None:
     until = time.monotonic() + WAIT
     while not done():
         assert time.monotonic() < until, "it does not settle"
         time.sleep(0.01)
-
-
-def test_a_conversations_next_turn_finds_the_last_one(engine: Engine) -> None:
-    schema = engine.schema('<schema name="talk"><module name="m">Some rules.</module></schema>')
-    first = "Tell me all that you know about the river, the tree, and the people who walk along it. " * 3
-    said = engine.submit(schema.prompt(f"<prompt><m/>{first}</prompt>"), max_new_tokens=4).result(WAIT)
-    again = engine.submit(
-        schema.prompt(f"<prompt><m/>{first} And what else is there?</prompt>"), max_new_tokens=4
-    ).result(WAIT)
-    assert said.tokens["computed"] > 128
-    assert again.tokens["computed"] < 64 + 30
-    wanted = schema.prompt(f"<prompt><m/>{first} And what else is there?</prompt>").answer(
-        max_new_tokens=4, speculate="off"
-    )
-    assert again.token_ids == wanted.token_ids
 
 
 class Wished:

@@ -19,7 +19,7 @@ from engine.batch.loop import BatchLoop
 from engine.batch.ticket import Ticket
 from engine.engine import Engine
 from engine.store import Store
-from tests.drawing import draws
+from tests.drawing import EVERY
 from tests.engine.cases import model_of
 
 WAIT = 60.0
@@ -125,6 +125,9 @@ class Crowds(RuleBasedStateMachine):
 
 
 Crowds.TestCase.settings = settings(
-    max_examples=draws(25), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25 if EVERY else 4,
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 test_drawn_crowds = Crowds.TestCase

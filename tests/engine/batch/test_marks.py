@@ -18,6 +18,7 @@ from engine.inference.submission import Mark
 from engine.prompt.conversation.messages import Message
 from engine.prompt.trail import CHUNK
 from engine.store import Store
+from tests.drawing import EVERY, each
 from tests.engine.batch.test_conversations import FAMILIES, LONG, conversations, engine_in, said
 from tests.engine.cases import apart, model_of
 
@@ -65,14 +66,6 @@ def test_what_is_marked_is_written_once_and_then_read(engine: Engine) -> None:
     assert apart(first.first_logits, second.first_logits) <= 1e-4  # type: ignore[arg-type]
 
 
-def test_it_is_read_after_a_restart_and_nothing_else_is(tmp_path: Path) -> None:
-    for block in (0, 1, 2):
-        with engine_in(tmp_path / str(block)) as engine:
-            marked(engine, TURNS, block)
-        with engine_in(tmp_path / str(block)) as engine:
-            assert usage(marked(engine, TURNS))[0] == border(engine, TURNS, block)
-
-
 def test_what_computing_had_taken_is_known_of_a_prefix_in_memory_and_on_disk(tmp_path: Path) -> None:
     with engine_in(tmp_path) as engine:
         first, second = (marked(engine, TURNS, -1) for _ in range(2))
@@ -90,15 +83,6 @@ def test_what_computing_had_taken_is_known_of_a_prefix_in_memory_and_on_disk(tmp
         with engine.store.index.writing() as connection:
             connection.execute("update segments set seconds = 0 where key = ?", [rows[0]["key"]])
         assert marked(engine, TURNS).read_ms is None, "as an earlier version has written them"
-
-
-def test_the_mark_moves_on_with_the_conversation(tmp_path: Path) -> None:
-    turns, before = list(TURNS), 0
-    for _ in range(3):
-        with engine_in(tmp_path) as engine:
-            length = border(engine, turns)
-            assert usage(marked(engine, turns, -1))[:2] == (before, length - before)
-            turns, before = [*turns, said("assistant", "Yes."), said("user", LONG + "So?")], length
 
 
 def test_what_was_in_memory_only_is_read_and_written_all_the_same(tmp_path: Path) -> None:
@@ -174,13 +158,6 @@ def test_a_store_that_keeps_nothing_is_told(engine: Engine) -> None:
     assert usage(second)[:2] == (border(engine, TURNS), 0)
 
 
-def test_without_memory_what_is_marked_is_written(tmp_path: Path) -> None:
-    with engine_in(tmp_path, memory=0) as engine:
-        for expected in ((0, border(engine, TURNS)), (border(engine, TURNS), 0)):
-            assert usage(marked(engine, TURNS, -1))[:2] == expected
-        assert engine.memory_tier.bytes == 0
-
-
 class Kept:
     """What a store is told to keep, and for how long; in place of its own."""
 
@@ -253,8 +230,8 @@ def test_a_prompt_over_a_schema_has_no_borders(engine: Engine) -> None:
         engine.submit(prompt, SETTINGS, marks=[Mark(2)])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("family", each(FAMILIES, "gemma2", "gpt2"))
+@settings(max_examples=5 if EVERY else 3, suppress_health_check=[HealthCheck.too_slow])
 @given(grown=conversations(), draws=st.data(), memory=st.sampled_from([4 << 30, 200_000, 0]))
 def test_drawn_marks_add_up(
     family: str,

@@ -19,7 +19,7 @@ from engine.prompt.conversation.messages import Message
 from engine.prompt.conversation.named_blocks import Block, Named
 from engine.store.blobs.local_files import LocalBlobs
 from engine.store.write_behind import Behind
-from tests.drawing import draws
+from tests.drawing import EVERY, each
 from tests.engine.batch.test_conversations import LONG, engine_in, said
 
 SETTINGS = RunSettings(max_new_tokens=4)
@@ -100,7 +100,7 @@ def test_what_fails_to_be_written_before_the_end_is_not_told_as_written(
         assert "could not be fully stored" in answer.unmarked
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.65, 0.8, 0.95, 1.2])
+@pytest.mark.parametrize("share", each([0.2, 0.5, 0.65, 0.8, 0.95, 1.2], 0.65, 1.2))
 @pytest.mark.parametrize("first", ["block", "text"])
 def test_beside_named_blocks_what_is_told_as_written_is_there_after_a_restart(
     tmp_path: Path, share: float, first: str
@@ -135,7 +135,7 @@ def test_what_was_there_needs_no_room(tmp_path: Path) -> None:
         assert (after.tokens["written"], after.marked, after.unmarked) == (0, before.marked, "")
 
 
-@settings(max_examples=draws(15), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15 if EVERY else 6, suppress_health_check=[HealthCheck.too_slow])
 @given(
     kibibytes=st.integers(0, 400),
     seconds=st.sampled_from([None, 3600.0]),

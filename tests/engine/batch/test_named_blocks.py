@@ -21,6 +21,7 @@ from engine.inference.submission import Mark
 from engine.prompt.conversation.messages import Message
 from engine.prompt.conversation.named_blocks import Block, Named
 from engine.prompt.recipe import Recipe
+from tests.drawing import EVERY, each
 from tests.engine.batch.test_conversations import engine_in, said
 from tests.engine.batch.test_marks import usage
 from tests.engine.cases import apart
@@ -114,7 +115,7 @@ def test_answers_are_those_of_the_schema_with_the_same_modules(engine: Engine) -
     assert apart(*(one.first_logits for one in answers)) <= 1e-4  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("family", [*MOVING, "gpt2"])
+@pytest.mark.parametrize("family", each([*MOVING, "gpt2"], "mistral-swa", "gpt2"))
 def test_under_the_scope_scaffold_they_give_the_uncached_answer(tmp_path: Path, family: str) -> None:
     with engine_in(tmp_path, family) as engine:
         for order in ("abc", "cab", "cab"):
@@ -154,8 +155,8 @@ def conversations(draw: Any) -> list[Message]:
     return [*turns, said("assistant", "Yes."), said("user", "So?")] if draw(st.booleans()) else turns
 
 
-@pytest.mark.parametrize("family", MOVING)
-@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("family", each(MOVING, "gemma2"))
+@settings(max_examples=6 if EVERY else 3, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=st.lists(conversations(), min_size=2, max_size=3), draws=st.data())
 def test_drawn_answers_equal_a_dense_reference_and_usage_adds_up(
     family: str, drawn: list[list[Message]], draws: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -18,7 +18,7 @@ from engine.kv_cache import batched_kv_cache
 from engine.kv_cache.batched_kv_cache import Member
 from engine.model.model import Model
 from tests.engine.cases import encoded, model_of
-from tests.engine.tiny import DENSE, FIXED, SEGMENTS, tiny_network
+from tests.engine.tiny import DENSE, tiny_network
 
 GREEDY = RunSettings(max_new_tokens=9)
 
@@ -54,7 +54,7 @@ def alone(model: Model, prompt: Prefill, settings: RunSettings = GREEDY) -> list
 def step(passes: Passes, sequences: list[Sequence]) -> None:
     """Gives each the next token; those that do not know it yet share a pass."""
     computing = [one for one in sequences if not one.ahead]
-    rows = [one.wanted(fold=False) for one in computing]
+    rows = [one.wanted() for one in computing]
     members = [Member(one.kv, row) for one, row in zip(computing, rows, strict=True) if one.kv is not None]
     for one, logits in zip(computing, passes.run(members) if members else [], strict=True):
         one.take(logits)
@@ -65,20 +65,6 @@ def step(passes: Passes, sequences: list[Sequence]) -> None:
 def finish(passes: Passes, sequences: list[Sequence]) -> None:
     while running := [one for one in sequences if one.ending is None]:
         step(passes, running)
-
-
-@pytest.mark.parametrize("family", [*SEGMENTS, *FIXED])
-def test_each_answers_what_it_answers_alone(family: str) -> None:
-    """All but the first come while others decode already."""
-    model = model_of(family)
-    prompts = prompts_over(model, moved=family not in FIXED)
-    together = [Sequence(model, one, GREEDY) for one in prompts]
-    passes, there = Passes(model), together[:1]
-    for newcomer in together[1:]:
-        step(passes, [one for one in there if one.ending is None])
-        there.append(newcomer)
-    finish(passes, together)
-    assert [one.token_ids for one in together] == [alone(model, one) for one in prompts]
 
 
 def test_what_is_drawn_and_what_is_guessed_is_what_it_is_alone() -> None:
@@ -115,7 +101,7 @@ def test_a_pass_that_fails_counts_nothing_and_can_be_made_again(monkeypatch: pyt
     sequences, passes = [Sequence(model, one, GREEDY) for one in prompts], Passes(model)
     for _ in range(2):
         step(passes, sequences)
-    rows = [one.wanted(fold=False) for one in sequences]
+    rows = [one.wanted() for one in sequences]
     members = [Member(one.kv, row) for one, row in zip(sequences, rows, strict=True) if one.kv is not None]
     lengths = [one.kv.length for one in members]
 
@@ -228,7 +214,7 @@ def test_what_a_waiting_prompt_will_read_is_not_copied() -> None:
     for others, left in ((), 0), (([placed[1]],), 1):
         sequence, passes = Sequence(model, prefill(placed, 2, 0), GREEDY), Passes(model)
         for _ in range(2):
-            rows = sequence.wanted(fold=False)
+            rows = sequence.wanted()
             assert sequence.kv is not None
             (logits,) = passes.run([Member(sequence.kv, rows)], others)
             sequence.take(logits)

@@ -10,8 +10,9 @@ from engine.kv_cache import batched_kv_cache, tail_pool
 from engine.kv_cache.batched_kv_cache import Member
 from engine.kv_cache.protocol import KVCache, Rows, Rowwise
 from engine.model.model import Model
+from tests.drawing import each
 from tests.engine.cases import apart, encoded, model_of
-from tests.engine.tiny import FIXED, SEGMENTS
+from tests.engine.tiny import SEGMENTS
 
 LIMIT = 1e-4  # between logits in fp32
 
@@ -52,27 +53,12 @@ def shared(model: Model, tokens: int, key: str = "k", first: int = 5) -> Segment
     return encoded(model, key, [first + at % 200 for at in range(tokens)])
 
 
-@pytest.mark.parametrize("family", [*SEGMENTS, *FIXED])
-def test_a_shared_segment_is_read_by_all_as_by_each(family: str) -> None:
-    model = model_of(family)
-    segment = shared(model, 90)
-    starts = (0, 0, 0) if family in FIXED else (0, 31, 4)
-    prompts = [
-        Prompt(model, [Placement(segment, 0, 90, start)], start + 90, 1 + at, at)
-        for at, start in enumerate(starts)
-    ]
-    batch = model.network.batch_cache()
-    assert passed(model, batch, [(one, one.prefill()) for one in prompts]) <= LIMIT
-    for _ in range(4):
-        assert passed(model, batch, [(one, one.step()) for one in prompts]) <= LIMIT
-
-
 def pieces(model: Model) -> tuple[Segment, Segment]:
     """Two modules."""
     return shared(model, 80, "one"), shared(model, 70, "two", 40)
 
 
-@pytest.mark.parametrize("family", SEGMENTS)
+@pytest.mark.parametrize("family", each(SEGMENTS, "llama-gqa", "mistral-swa", "smollm3", "gpt-oss"))
 def test_modules_in_any_order_in_parts_and_with_hidden_tokens(family: str) -> None:
     """Readers of a segment stand at other places, see parts of it, or two of it, and not the same tokens."""
     model = model_of(family)
@@ -97,40 +83,7 @@ def test_modules_in_any_order_in_parts_and_with_hidden_tokens(family: str) -> No
         assert passed(model, batch, [(one, one.step()) for one in prompts]) <= LIMIT
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "gemma2", "gemma3", "gpt-oss", "smollm3", "jetmoe"])
-def test_who_comes_goes_and_is_set_back_disturbs_nobody(family: str) -> None:
-    model = model_of(family)
-    one, two = pieces(model)
-    placed = [
-        [Placement(one, 0, 80, 0), Placement(two, 0, 70, 80)],
-        [Placement(two, 0, 70, 0), Placement(one, 0, 80, 70)],
-        [Placement(one, 0, 80, 9)],
-        [Placement(two, 0, 70, 0)],
-    ]
-    prompts = [Prompt(model, own, 150, 2 + at, at) for at, own in enumerate(placed)]
-    batch = model.network.batch_cache()
-    a, b, c, d = prompts
-    assert passed(model, batch, [(a, a.prefill()), (b, b.prefill())]) <= LIMIT
-    for _ in range(3):
-        assert passed(model, batch, [(a, a.step()), (b, b.step())]) <= LIMIT
-    first, others = c.prefill().cut(3)
-    assert passed(model, batch, [(b, b.step()), (c, first), (a, a.step())]) <= LIMIT
-    assert passed(model, batch, [(c, others), (a, a.step()), (d, d.prefill()), (b, b.step())]) <= LIMIT
-    for _ in range(2):
-        assert passed(model, batch, [(one, one.step()) for one in (d, c, b, a)]) <= LIMIT
-    batch.leave(b.kv)
-    assert passed(model, batch, [(one, one.step()) for one in (a, c, d)]) <= LIMIT
-    assert passed(model, batch, [(b, b.step())]) <= LIMIT
-    for kv in (c.kv, c.alone):
-        kv.truncate(kv.length - 2)
-    c.taken -= 2
-    assert passed(model, batch, [(one, one.step()) for one in (c, b, d)]) <= LIMIT
-    rows = [d.step() for _ in range(3)]
-    guessed = Rows([one.token_ids[0] for one in rows], [one.positions[0] for one in rows], 3, Rowwise())
-    assert passed(model, batch, [(d, guessed), (a, a.step()), (b, b.step())]) <= LIMIT
-
-
-@pytest.mark.parametrize("family", ["llama-gqa", "gemma3", "gpt-oss"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "gemma3", "gpt-oss"], "gpt-oss"))
 def test_tails_outgrow_their_slots(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One is longer from the beginning, one becomes so, and what nobody else reads goes along."""
     monkeypatch.setattr(tail_pool, "COLUMNS", 24)
@@ -151,7 +104,7 @@ def test_tails_outgrow_their_slots(family: str, monkeypatch: pytest.MonkeyPatch)
     assert len(batch.slots) == 0
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "mistral-swa", "gpt-oss"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "mistral-swa", "gpt-oss"], "mistral-swa"))
 def test_slots_are_as_wide_as_the_longest_tail_needs(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_pool, "STEP", 8)
     model = model_of(family)

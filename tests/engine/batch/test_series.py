@@ -17,7 +17,7 @@ from engine.prepared import PreparedPrompt
 from engine.prompt.window import TooLongError
 from engine.store import Store
 from tests.engine.batch.test_tickets import LONG, SCHEMA, idle, lasting, until
-from tests.engine.tiny import tiny_model
+from tests.engine.cases import model_of
 
 __all__ = ["lasting"]  # a fixture
 
@@ -26,7 +26,7 @@ TEXTS = ("So?", "And then?", "Why not?")
 
 @pytest.fixture(params=[False, True], ids=["together", "one by one"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    with Engine(tiny_model(), Store.open(tmp_path / "store"), deterministic=request.param) as opened:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path / "store"), deterministic=request.param) as opened:
         yield opened
 
 
@@ -52,15 +52,6 @@ def test_both_sides_and_what_lies_between(engine: Engine) -> None:
         report = both.to_json()
         assert report["cached"]["tokens"]["from_cache"] > 0 == report["uncached"]["tokens"]["from_cache"]
         assert {"ttft_speedup", "first_token_agrees", "kl_first_token", "same_text"} <= set(report)
-
-
-def test_what_several_lack_is_computed_once(engine: Engine) -> None:
-    found = [answer for _, answer in engine.answer_all(prompts(engine), max_new_tokens=1)]
-    assert [answer.tokens["encoded"] > 0 for answer in found if isinstance(answer, Answer)] == [
-        True,
-        False,
-        False,
-    ]
 
 
 def test_a_fault_comes_in_its_turn_and_the_others_go_on(engine: Engine) -> None:
@@ -109,7 +100,7 @@ def test_closing_the_generator_stops_what_is_under_way(engine: Engine) -> None:
 
 
 def test_a_closed_engine_ends_each_in_words(tmp_path: Path) -> None:
-    engine = Engine(tiny_model(), Store.open(tmp_path / "store"))
+    engine = Engine(model_of("llama-gqa"), Store.open(tmp_path / "store"))
     given = prompts(engine)
     engine.close()
     assert {type(found) for _, found in engine.answer_all(given)} == {ClosedError}

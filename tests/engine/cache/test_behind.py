@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import subprocess
-import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from engine.store.index.eviction import ClearedError
 from engine.store.index.in_use import Holds
 from engine.store.removal import Remover
 from engine.store.write_behind import Behind
-from tests.engine.cache.segments import LOADED
+from tests.engine.cache.segments import LOADED, in_processes
 from tests.engine.cases import held_in_memory, model_of
 from tests.engine.tiny import tiny_model
 
@@ -118,15 +117,22 @@ def test_closing_an_engine_writes_what_is_not_written(tmp_path: Path, held_up: H
     store.close()
 
 
+def answer_and_end(folder: Path) -> None:
+    write, answered = LocalBlobs.write, threading.Event()
+
+    def late(blobs: LocalBlobs, *given: Any) -> Any:
+        assert answered.wait(WAIT)
+        time.sleep(0.05)  # the program is at its end by then
+        return write(blobs, *given)
+
+    LocalBlobs.write = late  # type: ignore[method-assign]
+    prompt_of(Engine(tiny_model(chat=False), Store.open(folder))).answer(max_new_tokens=1)
+    assert list((folder / "files").iterdir()) == [], "nothing is written yet"
+    answered.set()
+
+
 def test_a_program_that_ends_without_closing_writes_what_is_not_written(tmp_path: Path) -> None:
-    script = (
-        "from pathlib import Path\nfrom engine.store import Store\nfrom engine.engine import Engine\n"
-        "from tests.engine.tiny import tiny_model\nimport sys, tests.engine.cache.test_behind as t\n"
-        "engine = Engine(tiny_model(chat=False), Store.open(Path(sys.argv[1])))\n"
-        "t.prompt_of(engine).answer(max_new_tokens=1)\n"
-    )
-    root = Path(__file__).parents[3]
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=root, check=True)
+    in_processes(answer_and_end, (tmp_path,))
     store = Store.open(tmp_path)
     assert store.stats().segments == 3
     assert store.verify().clean

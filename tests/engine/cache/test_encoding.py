@@ -29,6 +29,7 @@ from engine.model.model import Model
 from engine.model.network import Network
 from engine.prompt.recipe import Recipe
 from engine.store import Store
+from tests.drawing import each
 from tests.engine.cache.segments import LOADED
 from tests.engine.cases import held_in_memory, model_of
 from tests.engine.tiny import DENSE, FAMILIES, tiny_model, tiny_network
@@ -81,7 +82,7 @@ def apart(one: dict[str, Segment], other: dict[str, Segment]) -> float:
     return max(misses)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", each(FAMILIES, "llama-gqa", "gemma2", "gpt2", "bloom"))
 def test_texts_that_go_through_together_come_out_as_each_alone(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +114,7 @@ def in_parts(model: Model, folder: Path, scope: Any, rows: Rows) -> tuple[dict[s
                     return held_in_memory(engine), told
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", each(FAMILIES, "llama-gqa", "mistral-swa", "gpt2", "bloom"))
 def test_texts_in_parts_come_out_as_whole(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,8 +209,9 @@ def test_a_pass_is_bounded_and_progress_is_told_before_each(
     most: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encoding, most, count)
-    passes, told = Passes(monkeypatch), list[tuple[int, int, str]]()
+    told = list[tuple[int, int, str]]()
     with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path)) as engine:
+        passes = Passes(monkeypatch)  # without those that measure a new model
         schema = engine.schema(SCHEMA)
         report = schema.encode(progress=lambda *step: told.append(step))
         assert report.encoded == report.total == report.kept
@@ -223,20 +225,6 @@ def test_a_pass_is_bounded_and_progress_is_told_before_each(
     assert told[0][:2] == (0, report.total)
     assert told[-1][:2] == (report.total, report.total)
     assert told[0][2].startswith("encoding fixed text")
-
-
-def test_who_stops_between_passes_loses_only_what_is_not_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encoding, "PASS_TEXTS", 2)
-    with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path)) as engine:
-        steps = engine.schema(SCHEMA).prompt(PROMPT).stream()
-        assert isinstance(next(steps), Working)
-        assert isinstance(next(steps), Working)
-        steps.close()
-        assert engine.store.stats().segments == 2
-        assert engine.store.holds.keys() == set()
-        assert list((tmp_path / "locks").iterdir()) == []
 
 
 def encode_in_its_order(folder: str, backwards: bool, start: Any) -> None:

@@ -31,6 +31,7 @@ def test_a_store_works_where_something_is_missing(
     play(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("system", ["like Windows", "no locks"])
 def test_two_processes_share_a_store_without_what_only_unix_has(tmp_path: Path, system: str) -> None:
     """Neither fcntl, resource, pwd nor grp can be imported there."""

@@ -13,7 +13,6 @@ from engine.inference.run_settings import RunSettings
 from engine.store import Store
 from engine.store.blobs.codec import SCHEMES, pack, rounded, unpack
 from tests.engine.cases import Case, model_of, prompt_of, schema_of
-from tests.engine.tiny import save_tiny
 
 SCHEMA = (
     '<schema name="s">Read. <module name="a">alpha and on</module><module name="b">beta</module></schema>'
@@ -83,18 +82,18 @@ def test_sizes() -> None:
 
 @pytest.mark.parametrize("scheme", ["int8", "int4"])
 def test_the_scheme_is_part_of_the_name_and_hits_equal_misses(scheme, tmp_path: Path) -> None:
-    folder = save_tiny(tmp_path / "m", chat=False)
-    plain = Engine.open(str(folder), cache_dir=tmp_path / "c")
+    model = model_of("llama-gqa", chat=False)
+    plain = Engine(model, Store.open(tmp_path))
     reference = Case(plain, schema_of(SCHEMA), prompt_of(PROMPT)).logits()
     plain.store.settings.set_scheme(scheme)
     plain.close()
-    engine = Engine.open(str(folder), cache_dir=tmp_path / "c")
+    engine = Engine(model, Store.open(tmp_path))
     assert engine.store.settings.scheme == scheme
     first = Case(engine, schema_of(SCHEMA), prompt_of(PROMPT))
     assert len(first.supplied.encoded) == 3
     miss = first.logits()
     engine.close()
-    again = Engine.open(str(folder), cache_dir=tmp_path / "c", verify="always")
+    again = Engine(model, Store.open(tmp_path, verify="always"))
     case = Case(again, schema_of(SCHEMA), prompt_of(PROMPT))
     assert {use.tier for use in case.supplied.uses} == {"disk"}
     assert torch.equal(case.logits(), miss)

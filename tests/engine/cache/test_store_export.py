@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Callable
@@ -81,24 +80,6 @@ def test_nothing_is_written_into_the_stores_own_folder(
             store.export(tmp_path / folder / name, replace=replace)
     assert set(tree(store.folder)) == before
     assert store.verify().clean
-
-
-@pytest.mark.parametrize("links", [True, False])
-def test_what_comes_to_be_meanwhile_stays_too(
-    store: Store, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EPERM, "no links here")
-
-    if not links:
-        monkeypatch.setattr(os, "link", refuse)
-    target = tmp_path / "all.tar"
-    with pytest.raises(StoreError, match="exists already"):
-        store.export(target, progress=lambda *_: plain(target))
-    assert target.read_text() == "years of work"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.tar", "cache"]
-    assert store.export(tmp_path / "other.tar").segments == 1
-    assert Store.open(tmp_path / "there").import_(tmp_path / "other.tar").segments == 1
 
 
 def test_the_command_replaces_only_by_force(store: Store, tmp_path: Path, run_pml) -> None:

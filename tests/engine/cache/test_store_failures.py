@@ -7,9 +7,9 @@ import errno
 import json
 import logging
 import os
+import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from app.cli import main
 from engine.base.errors import StoreError
-from engine.base.events import Answer, Finished
+from engine.base.events import Answer
 from engine.engine import Engine
-from engine.inference.run_settings import RunSettings
 from engine.store import Store
+from tests.engine.cache.segments import in_processes
 from tests.engine.cache.test_store import ORIGIN, audit, overwrite, segment
-from tests.engine.cases import prompt_of, schema_of
 from tests.engine.tiny import tiny_model
 
 SCHEMA = '<schema name="s">Read. <module name="a">alpha</module><module name="b">beta</module></schema>'
@@ -49,10 +49,8 @@ def loaded(store: Store, tokens: int = 20) -> list[bool]:
 
 
 def answered(engine: Engine) -> Answer:
-    prompt = prompt_of("<prompt><a/><b/> so?</prompt>")
-    settings = RunSettings(max_new_tokens=4, sync=True)  # so the answer itself says what was not written
-    events = engine.schema(schema_of(SCHEMA)).prompt(prompt).stream(settings, mode="cached")
-    return next(event.answer for event in events if isinstance(event, Finished))
+    """Returns the answer, with a warning for each segment that was not written."""
+    return engine.schema(SCHEMA).prompt("<prompt><a/><b/> so?</prompt>").answer(max_new_tokens=4, sync=True)
 
 
 @contextlib.contextmanager
@@ -160,27 +158,19 @@ def test_what_is_mapped_gives_its_room_back_later_and_is_forgotten_at_once(disk:
 @pytest.mark.parametrize(
     "words", [["list"], ["stats"], ["verify"], ["prune", "--max-bytes", "0"], ["clear"]], ids=lambda w: w[0]
 )
-def test_every_command_works_on_a_full_disk(disk: Path, words: list[str]) -> None:
+def test_every_command_works_on_a_full_disk(
+    disk: Path,
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     filled(disk / "cache", 100).close()
     fill_up(disk)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from app.cli import main; main()",
-            "cache",
-            *words,
-            "--json",
-            "--cache-dir",
-            str(disk / "cache"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "is read-only" in done.stderr
-    json.loads(done.stdout)
+    with pytest.raises(SystemExit) as ended:
+        main(["cache", *words, "--json", "--cache-dir", str(disk / "cache")])
+    assert ended.value.code in (0, None)
+    assert "is read-only" in caplog.text
+    json.loads(capsys.readouterr().out)
     if words[0] in ("prune", "clear"):
         assert not list((disk / "cache" / "files").iterdir())
         assert Store.open(disk / "cache").stats().segments == 0
@@ -246,62 +236,42 @@ def test_a_disk_that_may_only_be_read_is_read(disk: Path, clean: bool) -> None:
         subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
 
 
-AS_NOBODY = """
-import os, sys
-from pathlib import Path
-import torch
-from engine.store import Store
-from tests.engine.cache.test_store_failures import filled, loaded
-os.setgid(65534); os.setuid(65534)
-place = Path(sys.argv[1])
-filled(place).close()
-for path in [*place.rglob("*"), place]:
-    path.chmod(0o555 if path.is_dir() else 0o444)
-store = Store.open(place)
-print(bool(store.read_only), loaded(store), [path.name for path in place.iterdir()])
-for path in [place, *place.rglob("*")]:
-    path.chmod(0o755)
-"""
+def reads_as_nobody(place: Path) -> None:
+    os.setgid(65534)
+    os.setuid(65534)
+    filled(place).close()
+    for path in [*place.rglob("*"), place]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    store = Store.open(place)
+    assert "is read-only" in store.read_only
+    assert loaded(store) == [True] * 6
+    for path in [place, *place.rglob("*")]:
+        path.chmod(0o755)
 
 
 def test_a_folder_without_the_right_to_write_is_read() -> None:
-    """Root may write everywhere, so somebody else tries."""
+    """Root may write everywhere, so another user tries."""
     if os.geteuid() != 0:
-        pytest.skip("becoming somebody else needs root")
+        pytest.skip("becoming another user needs root")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
-        done = subprocess.run(
-            [sys.executable, "-c", AS_NOBODY, f"{folder}/cache"], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("True [True, True, True, True, True, True]")
-        assert "is read-only" in done.stderr
+        in_processes(reads_as_nobody, (Path(folder) / "cache",))
 
 
-WITHOUT_DESCRIPTORS = """
-import json, os, resource, sys
-from pathlib import Path
-from engine.store import Store
-from tests.engine.cache.test_store_failures import filled, loaded
-store = Store.open(Path(sys.argv[1]))
-resource.setrlimit(resource.RLIMIT_NOFILE, (3, 4096))
-without = loaded(store)
-resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 4096))
-print(json.dumps([without, loaded(store), store.stats().corrupt]))
-"""
+def reads_without_descriptors(place: Path) -> None:
+    store = Store.open(place)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+    without = loaded(store)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
+    assert without == [False] * 6
+    assert loaded(store) == [True] * 6
+    assert store.stats().corrupt == 0
 
 
-def test_without_a_free_descriptor_nothing_is_taken_for_damaged(tmp_path: Path) -> None:
+def test_without_a_free_descriptor_no_file_is_taken_for_damaged(tmp_path: Path) -> None:
     filled(tmp_path).close()
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_DESCRIPTORS, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [[False] * 6, [True] * 6, 0]
-    assert "could not be read" in done.stderr
+    in_processes(reads_without_descriptors, (tmp_path,))
     assert not (tmp_path / "quarantine").exists()
 
 

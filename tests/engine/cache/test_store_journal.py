@@ -73,7 +73,7 @@ def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
         return found
 
     with ThreadPoolExecutor(8) as threads:
-        for turn in range(20):
+        for turn in range(5):
             path = tmp_path / f"{turn}.sqlite"
             assert list(threads.map(begin, [path] * 8)) == ["wal"] * 8
             assert opened(path).execute("select count(*) from t").fetchone() == (8,)

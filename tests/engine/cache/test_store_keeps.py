@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.speed.kills import context
 from engine.base.errors import StoreError
 from engine.base.tiers import Outcome, Reason, Tier
 from engine.store import INDEX, Keep, Lookup, Origin, Store
-from tests.engine.cache.segments import LOADED, ORIGIN, segment
+from tests.engine.cache.segments import ORIGIN, in_processes, segment
 from tests.engine.cache.test_store import audit, file_of, overwrite
 from tests.engine.cache.test_store_bounds import keys, sought
 
-PROCESSES = context(*LOADED)
 OTHER = Origin("other", "m", "anchored", "tiny", "f")
 
 
@@ -310,12 +308,7 @@ def keep_and_prune(folder: str, number: int) -> None:
 
 def test_processes_hold_to_what_each_has_promised(tmp_path: Path) -> None:
     Store.open(tmp_path).close()
-    workers = [PROCESSES.Process(target=keep_and_prune, args=(str(tmp_path), number)) for number in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    in_processes(keep_and_prune, *((str(tmp_path), number) for number in range(2)))
     store = Store.open(tmp_path)
     store.prune(max_bytes=0)
     mine = {f"p{number}-{turn}" for number in range(2) for turn in range(40)}

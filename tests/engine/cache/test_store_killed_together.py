@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.speed.kills import context
 from engine.store import Store
+from tests.drawing import each
 from tests.engine.cache.segments import LOADED, ORIGIN, segment
 from tests.engine.cache.test_store import audit
 
@@ -127,7 +128,11 @@ def keys_of(store: Store) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("pruned", "exported"), list(zip(REMOVING, (*list(EXPORTING)[2:], *list(EXPORTING)[:2]), strict=True))
+    ("pruned", "exported"),
+    each(
+        zip(REMOVING, (*list(EXPORTING)[2:], *list(EXPORTING)[:2]), strict=True),
+        *(("between two files", "before its manifest"), ("before its rows go", "before it is on the disk")),
+    ),
 )
 def test_nothing_is_lost_but_what_was_being_removed(tmp_path: Path, pruned: str, exported: str) -> None:
     stored(tmp_path / "store", KEYS).close()

@@ -19,7 +19,8 @@ from engine.engine import Engine
 from engine.files.directory import Directory
 from engine.store import Store
 from engine.store.blobs import locks
-from tests.engine.cache.segments import LOADED
+from tests.drawing import EVERY
+from tests.engine.cache.segments import LOADED, in_processes
 from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.cases import held_in_memory, schema_of
 from tests.engine.tiny import tiny_model
@@ -47,12 +48,7 @@ def write_and_prune(folder: str, number: int, rounds: int) -> None:
 
 def test_processes_that_write_and_prune_one_store(tmp_path: Path) -> None:
     Store.open(tmp_path).set_budget(80_000)
-    workers = [PROCESSES.Process(target=write_and_prune, args=(str(tmp_path), n, 300)) for n in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    in_processes(write_and_prune, *((str(tmp_path), number, 300 if EVERY else 60) for number in range(3)))
     store = Store.open(tmp_path)
     assert store.verify().clean
     assert store.stats().corrupt == 0
@@ -61,7 +57,7 @@ def test_processes_that_write_and_prune_one_store(tmp_path: Path) -> None:
 
 def test_a_process_killed_at_any_time_leaves_a_store_that_agrees_with_itself(tmp_path: Path) -> None:
     draw = random.Random(0)
-    for number in range(5):
+    for number in range(5 if EVERY else 2):
         worker = PROCESSES.Process(target=write_and_prune, args=(str(tmp_path), number, 1_000_000))
         worker.start()
         deadline = time.time() + 30
@@ -117,21 +113,16 @@ def test_writers_keep_no_writer_out(tmp_path: Path) -> None:
 
 
 def opens_and_finds(folder: str, keys: list[str]) -> None:
-    """Leaves with status 1 where the store does not hold exactly these."""
     store = Store.open(Path(folder))
-    found = sorted(row["key"] for row in store.segments())
+    assert sorted(row["key"] for row in store.segments()) == keys
     store.close()
-    os._exit(found != keys)
 
 
 def test_two_stores_of_one_process_lose_nothing_to_another_process(tmp_path: Path) -> None:
     """SQLite's locks are the process's: a descriptor that it closes itself lets go of all of them."""
     one, two = Store.open(tmp_path), Store.open(tmp_path)
     for keys in ([], ["k"]):
-        other = PROCESSES.Process(target=opens_and_finds, args=(str(tmp_path), keys))
-        other.start()
-        other.join()
-        assert other.exitcode == 0
+        in_processes(opens_and_finds, (str(tmp_path), keys))
         one.save(segment(), ORIGIN)
     two.close()
     one.close()

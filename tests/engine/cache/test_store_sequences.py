@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -265,16 +264,4 @@ def test_what_was_dear_once_and_is_used_no_more_goes_at_last(tmp_path: Path) -> 
             break
     assert not store.contains(["old"])
     assert number > 2, "what is dear stays longer than what is cheap"
-    store.close()
-
-
-def test_a_segment_that_was_saved_again_is_one_segment_of_both_schemas(tmp_path: Path) -> None:
-    store = Store.open(tmp_path)
-    for schema in SCHEMAS:
-        store.save(made("a"), Origin(schema, "m", "anchored", "tiny", "f"))
-    (row,) = store.segments()
-    assert sorted(row["schema"].split(",")) == ["s", "t"]
-    assert store.clear("s") == 0, "the other schema uses it"
-    assert len(list(store.files.iterdir())) == 1, "the file before it is removed"
-    assert row["created"] <= time.time()
     store.close()

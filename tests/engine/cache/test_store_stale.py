@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from engine.base.errors import StoreError
 from engine.store import INDEX, Store
+from tests.engine.cache.segments import in_processes
 from tests.engine.cache.test_store import ORIGIN, audit, segment
 from tests.engine.cache.test_store_failures import disk, fill_up, filled, loaded
 from tests.engine.cache.test_store_index import no_database, spoil_in_use
@@ -75,17 +74,18 @@ def test_an_index_that_was_made_anew_and_never_filled_is_filled_at_the_next_open
     audit(again)
 
 
-_UNREADABLE = """
-import os, pathlib, sys
-from engine.store import Store
-os.setgid(65534), os.setuid(65534)
-store = Store.open(pathlib.Path(sys.argv[1]))
-found = store.verify(repair=True)
-print(bool(store.read_only), found.clean, found.orphans, found.index)
-"""
+def repairs_as_nobody(folder: Path) -> None:
+    os.setgid(65534)
+    os.setuid(65534)
+    store = Store.open(folder)
+    found = store.verify(repair=True)
+    assert store.read_only
+    assert not found.clean
+    assert found.orphans == ()
+    assert "cannot be" in found.index
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becoming somebody else needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 def test_an_index_that_cannot_be_read_costs_no_file() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "cache"
@@ -94,11 +94,7 @@ def test_an_index_that_cannot_be_read_costs_no_file() -> None:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, 65534, 65534)
         (folder / INDEX).chmod(0)
-        done = subprocess.run(
-            [sys.executable, "-c", _UNREADABLE, str(folder)], capture_output=True, text=True, check=True
-        )
-        assert done.stdout.startswith("True False () "), done.stderr
-        assert "cannot be" in done.stdout
+        in_processes(repairs_as_nobody, (folder,))
         assert files(folder) == 6
 
 

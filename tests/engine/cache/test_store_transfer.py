@@ -149,27 +149,6 @@ def with_header(members: Members, change: Callable[[dict], object]) -> Members:
     return with_file(members, len(said).to_bytes(8, "little") + said + data[8 + length :])
 
 
-def renamed(header: dict) -> dict:
-    return {("kyes" if name == "keys" else name): part for name, part in header.items()}
-
-
-def reshaped(header: dict) -> dict:
-    return {**header, "keys": {**header["keys"], "shape": [3, 20, 2, 8]}}
-
-
-def retyped(header: dict) -> dict:
-    return {**header, "keys": {**header["keys"], "dtype": "I32"}}
-
-
-def overlapping(header: dict) -> dict:
-    return {**header, "values": {**header["values"], "data_offsets": header["keys"]["data_offsets"]}}
-
-
-def beyond(header: dict) -> dict:
-    start, stop = header["values"]["data_offsets"]
-    return {**header, "values": {**header["values"], "data_offsets": [start, stop + 1]}}
-
-
 def noted(header: dict, **notes: str) -> dict:
     return {**header, "__metadata__": {**header["__metadata__"], **notes}}
 
@@ -254,21 +233,12 @@ HOSTILE: list[tuple[Callable[[Members], Members], str]] = [
     (lambda m: dict(list(m.items())[:2]), "cut short|end of file"),
     (in_another_order, "does not match its manifest"),
     (lambda m: {**m, "extra": b"x"}, "has more than its manifest lists"),
-    # of the contents
+    # of the contents; test_store_contents.py has every damaged header
     (lambda m: with_file(m, bytes(len(m[f"{A}.safetensors"]))), "header cannot be read"),
     (lambda m: with_file(m, b"\xff" * len(m[f"{A}.safetensors"])), "header cannot be read"),
     (lambda m: with_header(m, lambda _: ["x"]), "header cannot be read"),
-    (lambda m: with_header(m, renamed), "holds kyes, values and should hold keys, values"),
-    (lambda m: with_header(m, reshaped), "its keys are F32 .3, 20, 2, 8. and should be F32 .3, 2, 20, 8."),
-    (lambda m: with_header(m, retyped), "its keys are I32"),
-    (lambda m: with_header(m, overlapping), "overlap, or leave gaps"),
-    (lambda m: with_header(m, beyond), "its tensors end at"),
-    (lambda m: with_header(m, lambda h: {**h, "__metadata__": {"a": 1}}), "not strings"),
-    (lambda m: with_header(m, lambda h: {**h, "keys": 7}), "its keys are None"),
     (lambda m: with_header(m, lambda h: noted(h, key=B)), "its header has another key"),
     (lambda m: with_header(m, lambda h: noted(h, token_ids="AAAA")), "another token_ids"),
-    (lambda m: with_header(m, lambda h: noted(h, fingerprint="g")), "another fingerprint"),
-    (lambda m: with_header(m, lambda h: {**h, "keys": [[]] * 30_000}), "it has too many values"),
 ]  # fmt: skip
 
 

@@ -9,16 +9,15 @@ import pytest
 import torch
 
 from engine.base.choices import SCOPES
-from engine.base.errors import SettingsError
 from engine.base.events import Delta, Finished
 from engine.engine import Engine
 from engine.inference.run_settings import Repair, RunSettings
 from engine.inference.sampler import Sampler
-from engine.inference.text_stream import TextStream
 from engine.model.model import Model
 from engine.store import Store
+from tests.drawing import each
 from tests.engine.cases import Case, apart, model_of, plan_of, prompt_of, schema_of
-from tests.engine.tiny import save_tiny, tiny_model, tiny_network
+from tests.engine.tiny import tiny_model, tiny_network
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read. <module name="a">alpha
 <param name="n" len="3"/> and on</module><module name="b">beta</module></user>
@@ -35,31 +34,6 @@ def engine(tmp_path: Path):
     opened = Engine(model_of("llama-gqa"), Store.open(tmp_path))
     yield opened
     opened.close()
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"temperature": -0.1}, "temperature is -0.1"),
-        ({"temperature": float("nan")}, "temperature is nan"),
-        ({"top_p": 0}, "top_p is 0"),
-        ({"top_p": 1.2}, "top_p is 1.2"),
-        ({"top_k": -1}, "top_k is -1"),
-        ({"repetition_penalty": 0}, "repetition_penalty is 0"),
-        ({"stop": ("x", "")}, "stop is"),
-        ({"seed": -1}, "seed is -1"),
-        ({"max_new_tokens": 0}, "max_new_tokens is 0"),
-        ({"scope": "wide"}, "scope is 'wide'; it must be one of isolated, anchored, preceding, scaffold"),
-        ({"placement": "loose"}, "placement is 'loose'"),
-        ({"repair": "link"}, "repair is 'link'"),
-        ({"repair": "blend:1.5"}, "repair is 'blend:1.5'"),
-        ({"repair": "query:-0.1"}, "repair is 'query:-0.1'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict, words: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        RunSettings(**settings)
-    assert words in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -123,28 +97,6 @@ def test_a_penalty_counts_the_prompt_and_the_answer() -> None:
     assert [sampler.choose(logits) for _ in range(4)] == [1, 2, 0, 0]
 
 
-def test_a_stop_text_ends_the_answer_and_never_shows() -> None:
-    model = model_of("llama-gqa")
-    for text, stops in itertools.product(
-        ("so it goes. END of it", "one en two END"), (("END",), ("END", "xyz"))
-    ):
-        stream, given = TextStream(model.tokenizer, stops), ""
-        for token in model.tokenize(text):
-            given += stream.add(token)
-            assert "E" not in given, "the beginning of a stop text is held back"
-            if stream.stopped:
-                break
-        assert stream.stopped
-        assert given + stream.rest() == stream.text == text.partition("END")[0]
-
-
-def test_what_only_looks_like_a_stop_text_comes_at_the_end() -> None:
-    model = model_of("llama-gqa")
-    stream = TextStream(model.tokenizer, ("END",))
-    given = "".join(stream.add(token) for token in model.tokenize("the EN"))
-    assert (given, stream.rest(), stream.stopped) == ("the ", "EN", False)
-
-
 def test_a_run_stops_at_a_stop_text(engine: Engine) -> None:
     prompt = "<prompt><a/><user>Well?</user></prompt>"
     plain, _ = answer(engine, prompt, RunSettings(max_new_tokens=24))
@@ -194,23 +146,25 @@ def test_reused_turns_are_what_computing_them_gives(engine: Engine) -> None:
     assert apart(computed[-1], reused[-1]) <= 1e-4
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("repair", ["none", "link:2", "blend:0.2", "query:0.2", "impact:0.2"])
-def test_the_same_prompt_gives_the_same_tokens_however_it_is_found(
+@pytest.mark.parametrize(
+    ("scope", "repair"),
+    each(
+        itertools.product(SCOPES, ("none", "link:2", "blend:0.2", "query:0.2", "impact:0.2")),
+        *(("anchored", "none"), ("isolated", "blend:0.2"), ("preceding", "impact:0.2")),
+    ),
+)
+def test_a_prompt_gives_the_same_tokens_from_a_miss_memory_and_disk(
     scope, repair: str, tmp_path: Path
 ) -> None:
-    """On a miss and on a hit, from memory and from disk, alone and after other prompts: to the last bit."""
-    folder = save_tiny(tmp_path / "model")
+    """Alone and after other prompts, to the last bit."""
     settings = RunSettings(
         max_new_tokens=12, temperature=0.7, seed=5, scope=scope, repair=repair, store_conversation=True
     )
-    prompt = f'<prompt><a n="x"/>{TURNS}<b/><user>Well?</user></prompt>'.replace(
-        f"{TURNS}<b/>", f"<b/>{TURNS}"
-    )
+    prompt = f'<prompt><a n="x"/><b/>{TURNS}<user>Well?</user></prompt>'
     others = ['<prompt><b/><a n="yy"/> what<user>Else?</user></prompt>', "<prompt><b/></prompt>"]
 
     def run(name: str, *, before: list[str]) -> list:
-        engine = Engine.open(str(folder), cache_dir=tmp_path / name)
+        engine = Engine(model_of("llama-gqa"), Store.open(tmp_path / name))
         for source in before:
             answer(engine, source, settings)
         found = [answer(engine, prompt, settings)[0] for _ in range(2)]

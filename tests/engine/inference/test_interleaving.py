@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import WAITING, Computing, returned
 from engine.store import Store
-from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
+from tests.drawing import each
+from tests.engine.cases import model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
 <module name="a">alpha and more of it</module><module name="b">beta is about alpha</module>
@@ -40,7 +42,7 @@ def within(work: Callable[[], Any]) -> Any:
     return found[0]
 
 
-@pytest.fixture(params=["llama-gqa", "gemma2", "falcon"])
+@pytest.fixture(params=each(["llama-gqa", "gemma2", "falcon"], "gemma2"))
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     opened = Engine(model_of(request.param), Store.open(tmp_path))
     yield opened
@@ -132,15 +134,6 @@ def test_a_suspended_measurement_and_closing_midway_block_nobody(engine: Engine)
     assert rest == engine.schema(schema_of(SCHEMA)).prompt(prompt_of(PROMPTS[0])).fidelity(SETTINGS)
 
 
-def test_what_another_answer_has_encoded_meanwhile_is_not_encoded_again(engine: Engine) -> None:
-    first = events_of(engine, 0, "cached")
-    until(first, Working)  # it knows what it misses, and has encoded nothing
-    list(events_of(engine, 0, "cached"))
-    held = held_in_memory(engine)
-    list(first)
-    assert held_in_memory(engine) == held
-
-
 def counting(log: list[str], name: str) -> Any:
     for place in range(3):
         log.append(f"{name}{place}")
@@ -175,24 +168,22 @@ def test_who_was_said_to_wait_is_told_when_its_turn_comes() -> None:
 
 
 def test_steps_of_threads_take_turns() -> None:
+    """A step ends when the other thread waits, and then that thread is next."""
     computing, order = Computing(), list[str]()
-    ready = threading.Barrier(2)
 
     def work(name: str) -> None:
-        ready.wait(60)
-        for _ in range(50):
+        for _ in range(20):
             with computing.step():
                 order.append(name)
-                threading.Event().wait(0.001)
+                while len(order) < 40 and not computing.awaited:
+                    time.sleep(0.001)
 
     threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(order) == ["a"] * 50 + ["b"] * 50
-    longest = max(len(list(same)) for _, same in itertools.groupby(order))
-    assert longest < 25, order
+    assert "".join(order) in ("ab" * 20, "ba" * 20)
 
 
 def test_a_failing_step_gives_the_turn_back() -> None:

@@ -12,6 +12,7 @@ from engine.base.events import Finished, FirstToken, Listener
 from engine.engine import Engine
 from engine.model.interruption import InterruptedPassError
 from engine.store import Store
+from tests.drawing import each
 from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
 
 SCHEMA = f'<schema name="s"><module name="a">{"alpha and more of it. " * 12}</module></schema>'
@@ -33,7 +34,7 @@ def prompt_in(engine: Engine) -> Any:
     return engine.schema(schema_of(SCHEMA)).prompt(prompt_of(PROMPT))
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "gemma2", "falcon"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "gemma2", "falcon"], "gemma2"))
 @pytest.mark.parametrize("patience", [0, 1, 2])
 @pytest.mark.parametrize("side", ["cached", "uncached"])
 def test_what_is_left_leaves_nothing_behind(family: str, patience: int, side: Any, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import re
 import threading
 import time
@@ -34,6 +33,7 @@ from engine.pml import PromptError
 from engine.store import Store
 from engine.store.index.database import FailedIndexError
 from engine.store.index.measurements import LAST, MOST_COMBINATIONS
+from tests.engine.cache.segments import in_processes
 from tests.engine.cases import model_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
@@ -381,13 +381,7 @@ def _measure_in_process(folder: str, number: int) -> None:
 
 
 def test_two_processes_count_and_measure_together(tmp_path: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=_measure_in_process, args=(str(tmp_path), n)) for n in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
+    in_processes(_measure_in_process, *((str(tmp_path), number) for number in range(2)))
     store = Store.open(tmp_path)
     known = store.measured.of("shared")
     store.close()

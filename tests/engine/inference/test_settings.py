@@ -81,6 +81,16 @@ BEYOND: list[tuple[str, object]] = [
     ("repair", 3),
     ("repair", "link:١"),
     ("hold_conversation", 1),
+    ("temperature", -0.1),
+    ("temperature", float("nan")),
+    ("top_p", 1.2),
+    ("top_k", -1),
+    ("repetition_penalty", 0),
+    ("seed", -1),
+    ("stop", ("x", "")),
+    ("scope", "wide"),
+    ("placement", "loose"),
+    ("repair", "blend:1.5"),
 ]
 
 

@@ -25,6 +25,7 @@ from engine.model.batch_invariance import RowRounding
 from engine.model.model import Model
 from engine.model.network import Network
 from engine.store import Store
+from tests.drawing import EVERY, each
 from tests.engine.cases import Case, apart, model_of, plan_of, prompt_of, schema_of
 from tests.engine.tiny import FAMILIES, tiny_network
 
@@ -35,7 +36,7 @@ SCHEMA = """<schema name="s"><system>You quote.</system><user>Read.
 PROMPT = "<prompt><a/><b/><c/><user>alpha beta?</user></prompt>"
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=each(FAMILIES, "llama-gqa", "mistral-swa", "gpt2", "bloom"))
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     opened = Engine(model_of(request.param), Store.open(tmp_path))
     yield opened
@@ -93,7 +94,7 @@ def test_an_answer_ends_where_it_ends_with_one_token_a_pass(
 ) -> None:
     prompt = prefilled(llama, cached=True)
     plain = answered(llama.model, prompt, speculate="off", max_new_tokens=40)
-    for place in range(6, 14):
+    for place in range(6, 14 if EVERY else 9):
         settings: dict[str, Any] = {"max_new_tokens": 40}
         if ending == "stop":
             settings["stop"] = (plain.text[place : place + 2],)
@@ -179,7 +180,7 @@ def test_tokens_behind_a_stop_text_are_not_counted_as_guessed_right(
     assert found.guessed == {"drafted": MANY, "accepted": 3, "repeated": 0}
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "gemma2", "gpt2"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "gemma2", "gpt2"], "gpt2"))
 def test_in_bf16_the_text_is_the_same(family: str, llama: Engine) -> None:
     model = Model("m", tiny_network(family).to(torch.bfloat16), llama.model.tokenizer, "f")
     prompt = prefilled(llama, cached=False)
@@ -194,7 +195,7 @@ def test_draws_are_those_of_one_token_a_pass(llama: Engine) -> None:
     """A guess is accepted where the draw is that token: the distribution is untouched, and so is the seed."""
     prompt = prefilled(llama, cached=True)
     accepted = 0
-    for seed in range(6):
+    for seed in range(6 if EVERY else 4):
         settings = {"max_new_tokens": 30, "temperature": 0.2, "top_k": 4, "seed": seed}
         plain, auto, on = (
             answered(llama.model, prompt, speculate=which, **settings) for which in ("off", "auto", "on")
@@ -221,7 +222,7 @@ def test_whatever_is_guessed_the_distribution_stays(
     monkeypatch.setattr(Speculation, "draft", lambda *_: [guess, 1, 2])
     monkeypatch.setattr(Model, "end_tokens", frozenset())
     prompt, pairs = Prefill((), [0], [0], [0], 1), torch.zeros(3, 3)
-    for seed in range(1500):
+    for seed in range(1500 if EVERY else 500):
         params = RunSettings(max_new_tokens=9, temperature=1.0, speculate="on", seed=seed)
         sequence = Sequence(llama.model, prompt, params)
         steps = [sequence.step() for _ in range(3)]

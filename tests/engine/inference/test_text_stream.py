@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from engine.checkpoint.synthetic import byte_tokenizer
 from engine.inference.text_stream import TextStream, decodes_by_itself
+from tests.drawing import draws
 
 SPECIAL = ["<unk>", "<s>", "</s>"]
 PIECES = ["▁", "▁▁", "▁the", "the", "a", "b", "c", "é", "▁🙂", "!", ".", "\ufffd", "E", "EN", "D"]
@@ -134,6 +135,7 @@ def streamed(
 def test_the_pieces_are_the_decoding_of_the_whole(name: str) -> None:
     tokenizer = tokenizer_of(name)
 
+    @settings(max_examples=draws(100))
     @given(drawn(name))
     def check(tokens: list[int]) -> None:
         _, _, text = streamed(tokenizer, tokens)
@@ -148,6 +150,7 @@ def test_what_goes_on_from_a_text_is_the_rest_of_both(name: str) -> None:
     before = tokenizer("a", add_special_tokens=False)["input_ids"]
     begun = tokenizer.decode(before, skip_special_tokens=True)
 
+    @settings(max_examples=draws(100))
     @given(drawn(name))
     def check(tokens: list[int]) -> None:
         _, _, text = streamed(tokenizer, tokens, continues=True)
@@ -162,6 +165,7 @@ def test_what_goes_on_from_a_text_is_the_rest_of_both(name: str) -> None:
 def test_a_stop_text_is_found_wherever_tokens_end(name: str) -> None:
     tokenizer = tokenizer_of(name)
 
+    @settings(max_examples=draws(100))
     @given(drawn(name), st.data())
     def check(tokens: list[int], data: st.DataObject) -> None:
         whole = tokenizer.decode(tokens, skip_special_tokens=True)
@@ -184,6 +188,7 @@ def test_a_stop_text_may_be_a_special_token_though_it_has_no_text(name: str) -> 
     tokenizer = tokenizer_of(name)
     end, stop = tokenizer.eos_token_id, tokenizer.eos_token
 
+    @settings(max_examples=draws(100))
     @given(drawn(name), drawn(name))
     def check(tokens: list[int], more: list[int]) -> None:
         read, stream, text = streamed(tokenizer, [*tokens, end, *more], [stop])

@@ -16,6 +16,7 @@ from engine.fidelity.verdict import advice
 from engine.inference.run_settings import RunSettings
 from engine.model.loading import load
 from engine.store import Store
+from tests.drawing import each
 from tests.engine.cases import model_of, prompt_of, schema_of
 
 MODULES = (
@@ -45,6 +46,7 @@ def parting(found: dict[str, tuple[int, ...]]) -> int | None:
     return first
 
 
+@pytest.mark.long
 def test_a_trip_whose_late_token_flips_is_not_called_as_good(tmp_path: Path) -> None:
     """It differs nowhere in the first hundred tokens, and by little on average."""
     engine = Engine(load("demo"), Store.open(tmp_path))
@@ -75,8 +77,10 @@ SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
 <module name="c">gamma</module></user><assistant>Done.</assistant></schema>"""
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "gemma2", "falcon"])
-@pytest.mark.parametrize("scope", ["isolated", "anchored", "preceding", "scaffold"])
+@pytest.mark.parametrize("family", each(["llama-gqa", "gemma2", "falcon"], "gemma2"))
+@pytest.mark.parametrize(
+    "scope", each(["isolated", "anchored", "preceding", "scaffold"], "isolated", "preceding")
+)
 def test_the_first_flip_is_where_two_runs_part(family: str, scope: Any, tmp_path: Path) -> None:
     engine = Engine(model_of(family), Store.open(tmp_path))
     settings = RunSettings(max_new_tokens=24, scope=scope)

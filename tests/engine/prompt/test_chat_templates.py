@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -106,6 +107,7 @@ MODULES = {
 }
 
 
+@cache
 def planned(name: str, case: Case) -> tuple[list[int], list[int], list[Any]]:
     """The tokens of the prompt, those of the template, and what the check says."""
     made = tokenizer(FAMILIES[name])
@@ -160,17 +162,12 @@ def test_dates_are_told_where_they_are_written() -> None:
 
 
 def test_what_becomes_of_system_text_is_told_where_it_is_not_kept() -> None:
-    told = {
-        name: one.severity
+    found = {
+        (name, one.code, one.severity)
         for name in FAMILIES
         for one in planned(name, WHOLE["an earlier answer"])[2]
-        if one.code == "W610"
+        if one.code in ("W610", "W612")
     }
-    assert told == {"mistral-1": "info", "gemma-2": "info"}
-    moved = {
-        name
-        for name in FAMILIES
-        for one in planned(name, WHOLE["an earlier answer"])[2]
-        if one.code == "W612"
-    }
-    assert moved == {"mixtral", "mistral-3", "mistral-tekken"}
+    assert {one[:2] for one in found if one[2] == "info"} >= {("mistral-1", "W610"), ("gemma-2", "W610")}
+    assert {one[0] for one in found if one[1] == "W610"} == {"mistral-1", "gemma-2"}
+    assert {one[0] for one in found if one[1] == "W612"} == {"mixtral", "mistral-3", "mistral-tekken"}

@@ -22,7 +22,7 @@ from engine.prompt.spec import ModelSpec
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
 from engine.prompt.trail import CHUNK, Trail
-from tests.drawing import draws
+from tests.drawing import draws, each
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 from tests.engine.tiny import tiny_model
@@ -125,7 +125,7 @@ def growing(draw: Any) -> tuple[list[Message], list[Message]]:
     return first, [*first, *more]
 
 
-@pytest.mark.parametrize("family", ["tiny", *FAMILIES])
+@pytest.mark.parametrize("family", each(["tiny", *FAMILIES], "tiny", "llama-3", "qwen-3"))
 @settings(max_examples=draws(15))
 @given(pair=growing())
 def test_who_begins_with_the_same_blocks_has_the_same_edges(

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.drawing import EVERY
+
 SCHEMA = '<schema name="a"><module name="m">text</module></schema>'
 Pml = Callable[..., SimpleNamespace]
 
@@ -80,6 +82,7 @@ READING = [
     ("import", "PATH", "--from", "python"),
     ("cache", "import", "PATH"),
 ]
+SOME = READING if EVERY else READING[::4]
 EITHER = [("import", "PATH")]
 FOLDERS = [("import", "PATH", "--from", "folder"), ("studio", "--no-browser", "--schemas", "PATH")]
 WRITTEN = [
@@ -101,16 +104,13 @@ WRONG = [
         (words, "none.pml", "does not exist: there is no such file or folder. Check the path")
         for words in FOLDERS
     ),
-    *((words, "closed.pml", "may not be read. Check its permissions") for words in READING),
-    *(
-        (words, "a.pml/b.pml", "cannot be read: Not a directory. Check the path")
-        for words in READING + EITHER
-    ),
+    *((words, "closed.pml", "may not be read. Check its permissions") for words in SOME),
+    *((words, "a.pml/b.pml", "cannot be read: Not a directory. Check the path") for words in SOME + EITHER),
     *(
         (words, f"{'long' * 99}.pml", "cannot be read: File name too long")
-        for words in READING + EITHER + FOLDERS
+        for words in SOME + EITHER + FOLDERS
     ),
-    *((words, "folder", "is a folder. Name a file in it") for words in READING + WRITTEN),
+    *((words, "folder", "is a folder. Name a file in it") for words in SOME + WRITTEN),
     *((words, "a.pml", "is not a folder. Name the folder that contains it") for words in FOLDERS),
     *((words, "a.pml", "is not a folder. Choose another one (--cache-dir") for words in KEPT),
     *((words, "unplugged", "which does not exist. Connect that disk") for words in KEPT),
@@ -161,7 +161,7 @@ def test_a_path_that_leads_to_nothing_is_wrong_usage_and_said_so(
     assert says in str(told.get("error") or [one.get("error", "") for one in told["files"]])
 
 
-@pytest.mark.parametrize("words", [*READING, *EITHER, *FOLDERS, *WRITTEN, *FILLED], ids=" ".join)
+@pytest.mark.parametrize("words", [*SOME, *EITHER, *FOLDERS, *WRITTEN, *FILLED], ids=" ".join)
 def test_a_tilde_that_the_shell_has_left_is_the_home_folder(
     run_pml: Pml,
     paths: dict[str, str],
@@ -175,7 +175,7 @@ def test_a_tilde_that_the_shell_has_left_is_the_home_folder(
     assert str(tmp_path / "home" / "none") in refused.err
 
 
-@pytest.mark.parametrize("words", [*READING, *EITHER, *FOLDERS, *WRITTEN, *FILLED, *KEPT], ids=" ".join)
+@pytest.mark.parametrize("words", [*SOME, *EITHER, *FOLDERS, *WRITTEN, *FILLED, *KEPT], ids=" ".join)
 def test_an_empty_path_is_not_the_working_folder(
     run_pml: Pml, paths: dict[str, str], words: tuple[str, ...]
 ) -> None:
@@ -200,7 +200,7 @@ def test_a_store_in_the_home_folder_is_named_by_a_tilde(
 @pytest.mark.parametrize(
     ("words", "name"),
     [
-        *((words, "empty.pml") for words in READING if words[0] != "import"),
+        *((words, "empty.pml") for words in SOME if words[0] != "import"),
         *((words, f"empty.{ending}") for words in EITHER for ending in ("json", "jinja", "py")),
         *((words, "folder") for words in EITHER),
     ],

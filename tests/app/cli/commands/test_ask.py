@@ -77,6 +77,7 @@ def test_a_budget_leaves_out_what_does_not_fit(ask: Callable[..., dict[str, Any]
     assert sorted(paths(ask("round disk", "--budget", "100"))) == ["api", "guide/faq"]
 
 
+@pytest.mark.long
 def test_what_does_not_fit_the_window_is_left_out_and_said(run_pml: Pml, place: Path) -> None:
     page = "The installer is slow. " * 800
     texts = "".join(f'<module name="p{n}">{page}</module>' for n in range(3))

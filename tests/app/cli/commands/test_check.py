@@ -9,34 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-SCHEMA = """<schema name="trip">
-  <system>You plan trips.</system>
-  <user>
-    <module name="plan">I am away for <param name="duration" len="5"/>.
-      <union> <module name="tokyo">Tokyo.</module> <module name="rome">Rome.</module> </union>
-    </module>
-  </user>
-</schema>
-"""
-PROMPT = (
-    '<prompt schema="trip">\n  <plan duration="3 days"> <tokyo/> </plan>\n  Where should I eat?\n</prompt>\n'
-)
+from tests.app.cli.test_command import PROMPT, SCHEMA
+from tests.app.cli.test_command import prompt as prompt
+from tests.app.cli.test_command import schema as schema
 
 Pml = Callable[..., SimpleNamespace]
-
-
-@pytest.fixture
-def schema(tmp_path: Path) -> Path:
-    path = tmp_path / "trip.pml"
-    path.write_text(SCHEMA, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def prompt(tmp_path: Path) -> Path:
-    path = tmp_path / "trip.prompt.pml"
-    path.write_text(PROMPT, encoding="utf-8")
-    return path
 
 
 def test_a_prompt_without_a_name_is_bound_to_the_only_schema(

@@ -77,21 +77,6 @@ def test_nothing_is_replaced_unasked(run_pml: Pml, schema: Path) -> None:
     assert not list(schema.parent.glob(".*"))
 
 
-def test_a_file_system_without_hard_links_is_no_hindrance(
-    run_pml: Pml, schema: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path, target: Path) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
-    new = schema.parent / "new.pml"
-    assert run_pml("export", schema, "--to", "pml", "-o", new).status == 0
-    written = new.read_text(encoding="utf-8")
-    assert "already exists" in run_pml("export", schema, "--to", "python", "-o", new).err
-    assert new.read_text(encoding="utf-8") == written
-    assert not list(schema.parent.glob(".*"))
-
-
 def test_a_faulty_prompt_is_shown_with_its_line(run_pml: Pml, schema: Path, tmp_path: Path) -> None:
     faulty = tmp_path / "faulty.pml"
     faulty.write_text("<prompt>\n<tokyo/></prompt>", encoding="utf-8")
@@ -99,12 +84,6 @@ def test_a_faulty_prompt_is_shown_with_its_line(run_pml: Pml, schema: Path, tmp_
     assert result.status == 1
     assert "E402" in result.err
     assert "faulty.pml:2:2" in result.err
-
-
-def test_a_conversation_needs_a_prompt(run_pml: Pml, schema: Path) -> None:
-    result = run_pml("export", schema, "--to", "text")
-    assert (result.status, result.out) == (1, "")
-    assert "--prompt" in result.err
 
 
 def test_messages_are_imported_and_exported_alike(
@@ -120,13 +99,6 @@ def test_messages_are_imported_and_exported_alike(
     assert parse_prompt(asked.read_text(encoding="utf-8")).ok
     again = run_pml("export", back, "--to", "text", "--prompt", asked).out
     assert again == run_pml("export", schema, "--to", "text", "--prompt", prompt).out
-
-
-def test_a_program_is_imported_and_exported_alike(run_pml: Pml, schema: Path, tmp_path: Path) -> None:
-    program = tmp_path / "trip.py"
-    assert run_pml("export", schema, "--to", "python", "-o", program).status == 0
-    result = run_pml("import", program)
-    assert result.out == run_pml("export", schema, "--to", "pml").out
 
 
 def test_a_folder_can_be_referred_to(run_pml: Pml, tmp_path: Path) -> None:
@@ -169,21 +141,6 @@ def test_a_folder_is_chosen_from_and_cut(run_pml: Pml, tmp_path: Path, tiny_mode
         assert len(paths) == 6
     for split in ("tokens:3", "tokens:", "pages", "tokens:-1"):
         assert run_pml("import", docs, "--split", split).status == 2
-
-
-def test_a_folder_that_is_too_large_names_the_way(run_pml: Pml, tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for number in range(600):
-        (docs / f"page{number}.md").write_text(f"Page {number}. {'word ' * 2000}\n", encoding="utf-8")
-    refused = run_pml("import", docs)
-    assert refused.status == 1
-    assert "save the schema in the folder or above it (-o)" in refused.err
-    done = run_pml("import", docs, "-o", tmp_path / "docs.pml")
-    assert done.status == 0, done.err
-    assert "600 modules" in done.out
-    assert "referred to by src" in done.err
-    assert run_pml("check", tmp_path / "docs.pml").status == 0
 
 
 def test_nothing_is_written_where_one_file_is_in_the_way(run_pml: Pml, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+Pml = Callable[..., SimpleNamespace]
 HABITS = """<schema name="habits">
   <system>Be brief.</system>
   <user>
@@ -32,15 +33,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_text_of_a_whole_schema(folder: Path, run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_the_text_of_a_whole_schema(folder: Path, run_pml: Pml) -> None:
     assert run_pml("layout", "habits.pml", "--text").out == (
         "[system]\nBe brief.\n\n[user]\n# Habits\nI pay in cash.\nI walk {far}.\n\nI get up early.\n"
     )
 
 
-def test_the_text_of_modules_in_turns_of_a_module(
-    folder: Path, run_pml: Callable[..., SimpleNamespace]
-) -> None:
+def test_the_text_of_modules_in_turns_of_a_module(folder: Path, run_pml: Pml) -> None:
     asked = '<user>One? <module name="more">More?</module></user>'
     shot = f'<module name="shot">{asked}<assistant>1.</assistant></module>'
     source = f'<schema name="shots">{shot}<user>Two?</user></schema>'
@@ -49,7 +48,7 @@ def test_the_text_of_modules_in_turns_of_a_module(
     assert result.out == "[user]\nOne? More?\n\n[assistant]\n1.\n\n[user]\nTwo?\n"
 
 
-def test_the_text_of_a_prompt(folder: Path, run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_the_text_of_a_prompt(folder: Path, run_pml: Pml) -> None:
     prompt = '<prompt schema="habits"><early/><ride/><user>Why?</user></prompt>'
     (folder / "why.pml").write_text(prompt, encoding="utf-8")
     turns = json.loads(run_pml("layout", "habits.pml", "--text", "--prompt", "why.pml", "--json").out)[
@@ -62,14 +61,14 @@ def test_the_text_of_a_prompt(folder: Path, run_pml: Callable[..., SimpleNamespa
     ]
 
 
-def test_a_prompt_that_does_not_fit_is_refused(folder: Path, run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_a_prompt_that_does_not_fit_is_refused(folder: Path, run_pml: Pml) -> None:
     (folder / "why.pml").write_text("<prompt><cache/></prompt>", encoding="utf-8")
     result = run_pml("layout", "habits.pml", "--text", "--prompt", "why.pml")
     assert result.status == 1
     assert "did you mean <cash/>?" in result.err
 
 
-def test_a_prompt_without_text_is_refused(folder: Path, run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_a_prompt_without_text_is_refused(folder: Path, run_pml: Pml) -> None:
     result = run_pml("layout", "habits.pml", "--prompt", "why.pml")
     assert result.status == 2
     assert "--text" in result.err

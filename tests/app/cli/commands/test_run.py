@@ -16,24 +16,20 @@ from typing import Any
 
 import pytest
 
+from engine.inference.sampler import Sampler
 from tests.app.conftest import PROMPT, SCHEMA
 
 pytestmark = pytest.mark.usefixtures("place")
 
+Pml = Callable[..., SimpleNamespace]
+Report = Callable[..., dict[str, Any]]
+
 ROOT = Path(__file__).resolve().parents[4]
-SIDE = {
-    "text",
-    "token_ids",
-    "ttft_ms",
-    "tpot_ms",
-    "timeline_ms",
-    "tokens",
-    "segments",
-}
+SIDE = {"text", "token_ids", "ttft_ms", "tpot_ms", "timeline_ms", "tokens", "segments"}
 
 
 @pytest.fixture
-def answer(run_pml: Callable[..., SimpleNamespace]) -> Callable[..., dict[str, Any]]:
+def answer(run_pml: Pml) -> Report:
     """Runs the prompt with `--json` and returns the object."""
 
     def call(*options: str) -> dict[str, Any]:
@@ -72,7 +68,7 @@ def in_a_process(*arguments: str) -> SimpleNamespace:
     return SimpleNamespace(status=done.returncode, out=done.stdout, err=done.stderr)
 
 
-def test_a_run_reports_both_sides(answer: Callable[..., dict[str, Any]], tiny_model: Path) -> None:
+def test_a_run_reports_both_sides(answer: Report, tiny_model: Path) -> None:
     report = answer()
     assert report["schema"] == "trip"
     assert report["model"] == str(tiny_model)
@@ -94,29 +90,24 @@ def test_a_run_reports_both_sides(answer: Callable[..., dict[str, Any]], tiny_mo
 
 
 @pytest.mark.parametrize(("mode", "sides"), [("cached", {"cached"}), ("uncached", {"uncached"})])
-def test_one_side_alone(mode: str, sides: set[str], answer: Callable[..., dict[str, Any]]) -> None:
+def test_one_side_alone(mode: str, sides: set[str], answer: Report) -> None:
     report = answer("--mode", mode)
     assert {"cached", "uncached"} & set(report) == sides
     assert "ttft_speedup" not in report
 
 
-def test_sampling_follows_the_seed(answer: Callable[..., dict[str, Any]]) -> None:
+def test_sampling_follows_the_seed(answer: Report) -> None:
     hot = ("--mode", "uncached", "--temperature", "2", "--seed")
     ids = [answer(*hot, seed)["uncached"]["token_ids"] for seed in ("1", "1", "2")]
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_a_run_for_people(run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_a_run_for_people(run_pml: Pml) -> None:
     result = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4")
     assert result.status == 0, result.err
     lines = result.out.splitlines()
-    for words in (
-        "time to first token",
-        "prompt tokens",
-        "found in the cache",
-        "encoded in this run",
-        "generated",
-    ):
+    rows = ("time to first token", "prompt tokens", "found in the cache", "encoded in this run", "generated")
+    for words in rows:
         assert sum(line.startswith(words) for line in lines) == 1, words
     assert [line.split(",")[0] for line in lines if "first token after" in line] == ["cached", "uncached"]
     assert re.match(
@@ -148,7 +139,7 @@ def test_a_run_on_a_terminal_points_to_fidelity_where_reuse_may_change_the_answe
     given: tuple[str, ...],
     pointed: bool,
     place: Path,
-    run_pml: Callable[..., SimpleNamespace],
+    run_pml: Pml,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (place / "s.pml").write_text(APART)
@@ -171,7 +162,7 @@ def test_a_run_on_a_terminal_points_to_fidelity_where_reuse_may_change_the_answe
     ],
 )
 def test_a_command_closes_its_engine(
-    run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+    run_pml: Pml, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     from engine import Engine
 
@@ -187,13 +178,13 @@ def test_a_command_closes_its_engine(
     assert len(closed) == 1
 
 
-def test_what_a_run_encodes_is_not_called_found(answer: Callable[..., dict[str, Any]]) -> None:
+def test_what_a_run_encodes_is_not_called_found(answer: Report) -> None:
     first, second = (answer("--mode", "cached", "--reuse", "off")["cached"]["tokens"] for _ in range(2))
     assert 0 < first["encoded"] == first["from_cache"]
     assert (second["encoded"], second["from_cache"]) == (0, first["from_cache"])
 
 
-def test_nothing_is_called_spared_that_is_not_kept(run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_nothing_is_called_spared_that_is_not_kept(run_pml: Pml) -> None:
     command = ("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "2")
     assert "saved in the next run" in run_pml(*command).out
     assert run_pml("cache", "clear").status == 0
@@ -203,9 +194,7 @@ def test_nothing_is_called_spared_that_is_not_kept(run_pml: Callable[..., Simple
     assert "spared" not in said
 
 
-def test_turns_that_are_not_stored_are_computed_with_the_new_text(
-    place: Path, answer: Callable[..., dict[str, Any]]
-) -> None:
+def test_turns_that_are_not_stored_are_computed_with_the_new_text(place: Path, answer: Report) -> None:
     turns = "<assistant>Yes.</assistant><user>And then?</user>" * 3
     source = (place / "prompt.pml").read_text(encoding="utf-8").replace("</prompt>", f"{turns}</prompt>")
     (place / "prompt.pml").write_text(source, encoding="utf-8")
@@ -217,12 +206,11 @@ def test_turns_that_are_not_stored_are_computed_with_the_new_text(
     assert stored["prompt"] == report["cached"]["tokens"]["prompt"]
 
 
-def test_segments_outlive_the_process_which_opens_no_connection(
-    run_pml: Callable[..., SimpleNamespace],
-) -> None:
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_segments_outlive_the_process_which_opens_no_connection(run_pml: Pml, apart: bool) -> None:
     words = ("--max-new-tokens", "6", "--reuse", "off", "--json")
     command = ["run", "prompt.pml", "--schema", "trip.pml", *words]
-    first, second = in_a_process(*command), run_pml(*command)
+    first, second = (in_a_process if apart else run_pml)(*command), run_pml(*command)
     assert (first.status, second.status) == (0, 0), first.err + second.err
     before, after = json.loads(first.out), json.loads(second.out)
     assert {use["outcome"] for use in before["cached"]["segments"]} == {"miss"}
@@ -232,36 +220,23 @@ def test_segments_outlive_the_process_which_opens_no_connection(
     assert after["kl_first_token"] == pytest.approx(before["kl_first_token"], abs=1e-6)
 
 
-WRITES_ON = """
-import signal, time
-from app.cli import main
-from engine.inference.sampler import Sampler
+def test_ctrl_c_ends_a_run_with_status_130(run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = Sampler.choose
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background ignores it
-choose = Sampler.choose
-Sampler.choose = lambda self, logits: (time.sleep(0.05), choose(self, logits), 65)[-1]
-main(["run", "prompt.pml", "--schema", "trip.pml", "--mode", "uncached", "--max-new-tokens", "30000"])
-"""
+    def interrupted(sampler: Sampler, logits: Any) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return choose(sampler, logits)
 
-
-def test_ctrl_c_ends_a_run_with_status_130(place: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-u", "-c", WRITES_ON],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert "first token after" in process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        assert (process.wait(60), process.stderr.read().strip()) == (130, "pml: interrupted")
+    monkeypatch.setattr(Sampler, "choose", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process ignores it
+    try:
+        found = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--mode", "uncached")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (found.status, found.err.strip()) == (130, "pml: interrupted")
 
 
-def test_encode_leaves_alone_what_is_stored(run_pml: Callable[..., SimpleNamespace], place: Path) -> None:
+def test_encode_leaves_alone_what_is_stored(run_pml: Pml, place: Path) -> None:
     first = json.loads(run_pml("encode", "trip.pml", "--json").out)
     again = json.loads(run_pml("encode", "trip.pml", "--json").out)
     counts = {"encoded", "reused", "elsewhere", "kept", "total", "tokens"}
@@ -276,7 +251,7 @@ def test_encode_leaves_alone_what_is_stored(run_pml: Callable[..., SimpleNamespa
     assert "Encoded 0 segments" in run_pml("encode", "trip.pml").out
 
 
-def test_layout_tells_sizes_and_what_is_stored(run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_layout_tells_sizes_and_what_is_stored(run_pml: Pml) -> None:
     before = json.loads(run_pml("layout", "trip.pml", "--json").out)
     assert [module["path"] for module in before["modules"]] == ["plan", "plan/tokyo", "plan/rome"]
     plan, tokyo, rome = before["modules"]
@@ -295,9 +270,7 @@ def test_layout_tells_sizes_and_what_is_stored(run_pml: Callable[..., SimpleName
     assert "plan/tokyo" in text
 
 
-def test_the_store_is_listed_counted_and_cleared(
-    run_pml: Callable[..., SimpleNamespace], answer: Callable[..., dict[str, Any]]
-) -> None:
+def test_the_store_is_listed_counted_and_cleared(run_pml: Pml, answer: Report) -> None:
     assert "Nothing is stored yet" in run_pml("cache", "list").out
     answer("--mode", "cached")
     answer("--mode", "cached")
@@ -317,9 +290,7 @@ def test_the_store_is_listed_counted_and_cleared(
     assert {use["outcome"] for use in answer("--mode", "cached")["cached"]["segments"]} == {"miss"}
 
 
-def test_models_shows_what_the_probe_measured(
-    run_pml: Callable[..., SimpleNamespace], tiny_model: Path
-) -> None:
+def test_models_shows_what_the_probe_measured(run_pml: Pml, tiny_model: Path) -> None:
     report = json.loads(run_pml("models", "--json").out)
     assert (report["model"], report["family"]) == (str(tiny_model), "llama")
     assert (report["path"], report["relocatable"]) == ("segments", True)
@@ -336,7 +307,7 @@ def test_models_shows_what_the_probe_measured(
 
 
 def test_models_looks_at_a_model_without_loading_it(
-    run_pml: Callable[..., SimpleNamespace], tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    run_pml: Pml, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = json.loads(run_pml("models", "--json").out)
 
@@ -355,7 +326,7 @@ def test_models_looks_at_a_model_without_loading_it(
 
 
 def test_models_lists_what_a_token_takes_in_the_models_of_the_paper(
-    run_pml: Callable[..., SimpleNamespace],
+    run_pml: Pml,
 ) -> None:
     rows = json.loads(run_pml("models", "--sizes", "--json").out)["models"]
     (llama,) = (row for row in rows if row["title"] == "Llama 2 7B")
@@ -365,7 +336,7 @@ def test_models_lists_what_a_token_takes_in_the_models_of_the_paper(
 
 
 def test_models_says_why_a_gpu_reads_segment_by_segment(
-    run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+    run_pml: Pml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.model.model.Model.apart", "it takes no soft cap")
     said = "Prompts read shared segments one by one on this GPU: it takes no soft cap.\n"
@@ -374,7 +345,7 @@ def test_models_says_why_a_gpu_reads_segment_by_segment(
 
 
 def test_fields_of_the_generation_config_without_effect_are_named(
-    run_pml: Callable[..., SimpleNamespace], place: Path, tiny_model: Path
+    run_pml: Pml, place: Path, tiny_model: Path
 ) -> None:
     folder = shutil.copytree(tiny_model, place / "own")
     (folder / "generation_config.json").write_text('{"num_beams": 4, "suppress_tokens": [3]}')
@@ -390,9 +361,7 @@ def test_fields_of_the_generation_config_without_effect_are_named(
         assert "Traceback" not in broken.err
 
 
-def test_an_argument_over_its_length_names_both_numbers(
-    run_pml: Callable[..., SimpleNamespace], place: Path
-) -> None:
+def test_an_argument_over_its_length_names_both_numbers(run_pml: Pml, place: Path) -> None:
     long = PROMPT.replace("3 days", "three weeks in spring")
     (place / "prompt.pml").write_text("\n" + long, encoding="utf-8")
     result = run_pml("run", "prompt.pml", "--schema", "trip.pml")
@@ -417,10 +386,7 @@ def test_an_argument_over_its_length_names_both_numbers(
     ],
 )
 def test_a_model_that_cannot_be_used_gets_its_sentence(
-    options: list[str],
-    words: str,
-    run_pml: Callable[..., SimpleNamespace],
-    monkeypatch: pytest.MonkeyPatch,
+    options: list[str], words: str, run_pml: Pml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     result = run_pml("run", "prompt.pml", "--schema", "trip.pml", *options)
@@ -431,21 +397,13 @@ def test_a_model_that_cannot_be_used_gets_its_sentence(
     assert len(result.err.splitlines()) <= 2
 
 
-def test_a_folder_that_is_no_model(run_pml: Callable[..., SimpleNamespace], place: Path) -> None:
+def test_a_folder_that_is_no_model(run_pml: Pml, place: Path) -> None:
     result = run_pml("models", "--model", str(place), "--json")
     assert result.status == 1
     assert "has no model" in json.loads(result.out)["error"]
 
 
-def test_a_cache_folder_that_cannot_be_used(run_pml: Callable[..., SimpleNamespace]) -> None:
-    for command in (["cache", "stats"], ["encode", "trip.pml"]):
-        result = run_pml(*command, "--cache-dir", "trip.pml")
-        assert result.status == 2
-        assert "cache folder" in result.err
-        assert "--cache-dir" in result.err
-
-
-def test_a_run_takes_every_setting(run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_a_run_takes_every_setting(run_pml: Pml) -> None:
     options = ("--scope", "scaffold", "--repair", "link:2", "--placement", "schema", "--top-p", "0.9")
     options += ("--top-k", "5", "--repetition-penalty", "1.2", "--temperature", "0.7", "--stop", "zzz")
     done = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4", *options, "--json")
@@ -456,30 +414,11 @@ def test_a_run_takes_every_setting(run_pml: Callable[..., SimpleNamespace]) -> N
     assert report["kl_first_token"] < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        (("--repair", "link"), "repair is 'link'; it must be none, link:K"),
-        (("--top-p", "0"), "--top-p"),
-        (("--scope", "wide"), "--scope"),
-        (("--repetition-penalty", "0"), "--repetition-penalty"),
-    ],
-)
-def test_a_setting_out_of_range_is_wrong_usage(
-    run_pml: Callable[..., SimpleNamespace], option: tuple[str, str], words: str
-) -> None:
-    done = run_pml("run", "prompt.pml", "--schema", "trip.pml", *option)
-    assert done.status == 2
-    assert words in done.err
-
-
-def test_encoding_under_scaffold_is_no_choice(run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_encoding_under_scaffold_is_no_choice(run_pml: Pml) -> None:
     assert run_pml("encode", "trip.pml", "--scope", "scaffold").status == 2
 
 
-def test_what_is_encoded_behind_its_neighbours_is_found_by_a_run(
-    place: Path, run_pml: Callable[..., SimpleNamespace]
-) -> None:
+def test_what_is_encoded_behind_its_neighbours_is_found_by_a_run(place: Path, run_pml: Pml) -> None:
     (place / "s.pml").write_text(APART)
     (place / "p.pml").write_text('<prompt schema="s"><a/><b/>Well?</prompt>')
     encoded = run_pml("encode", "s.pml", "--scope", "preceding")

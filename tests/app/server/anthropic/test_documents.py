@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -11,7 +10,6 @@ import pytest
 from app.server.anthropic.document_blocks import text_of
 from app.server.http.errors import ApiError
 from tests.app.server.served import LONG, Served
-from tests.fuzz_server import open_server
 
 PLAIN = {"type": "text", "media_type": "text/plain", "data": "The ferry leaves at 8."}
 DOCUMENT: dict[str, Any] = {"type": "document", "source": PLAIN}
@@ -97,13 +95,6 @@ def test_a_document_with_a_name_is_read_wherever_it_stands(server: Served) -> No
     other = {**DOCUMENT, "source": {**PLAIN, "data": f"Other. {LONG}"}, "module": "other"}
     assert {*ask(one, other).values()} == {"miss"}
     assert {*ask(other, one).values()} == {"hit"}
-
-
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server whose model has a chat template with tools."""
-    with open_server(tmp_path_factory.mktemp("agent")) as running:
-        yield running
 
 
 def test_tools_give_documents_back(agent: Served) -> None:

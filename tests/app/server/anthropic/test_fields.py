@@ -12,11 +12,7 @@ import pytest
 from anthropic.types import message_count_tokens_params, message_create_params
 from anthropic.types.beta import message_create_params as beta_params
 
-from engine.checkpoint.synthetic import byte_tokenizer
-from engine.model.model import Model
-from tests.app.server.served import Served, served
-from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
-from tests.engine.tiny import tiny_network
+from tests.app.server.served import Served
 
 DOCUMENT = (Path(__file__).parents[4] / "docs" / "server.md").read_text(encoding="utf-8")
 SAID: list[Any] = [{"role": "user", "content": "Hello"}]
@@ -102,17 +98,6 @@ def rows() -> Iterator[tuple[list[str], str]]:
 
 
 TABLE = [*rows()]
-
-
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server whose model has a chat template with tools."""
-    tokenizer = byte_tokenizer()
-    tokenizer.chat_template = WITH_TOOLS["hermes"].template
-    tokenizer.response_template = HERMES_ANSWERS
-    model = Model("agent", tiny_network(), tokenizer, "agent")
-    with served(tmp_path_factory.mktemp("agent"), model=model) as running:
-        yield running
 
 
 def test_the_table_has_every_field_of_the_client() -> None:

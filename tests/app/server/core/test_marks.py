@@ -184,17 +184,6 @@ def test_breakpoints_of_openai_are_written_and_read(server: Served) -> None:
     )
 
 
-def test_what_is_implicit_keeps_the_whole_prompt(server: Served) -> None:
-    asked: dict[str, Any] = {"model": server.model, "max_tokens": 2, "temperature": 0}
-    asked["messages"] = [{"role": "user", "content": f"Implicit. {LONG}"}]
-    options = {"prompt_cache_options": {"mode": "implicit", "ttl": "30m"}}
-    made = server.openai().chat.completions.create(**asked, extra_body=options)
-    usage = made.usage
-    assert usage is not None
-    assert usage.prompt_tokens_details is not None
-    assert usage.prompt_tokens_details.cache_write_tokens > 128
-
-
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
 def test_a_warm_up_answers_nothing_and_the_next_request_reads(server: Served, dialect: str) -> None:
     text = f"Warm, in the words of {dialect}. {LONG}"

@@ -43,44 +43,6 @@ def test_modules_are_read_in_any_order_where_marks_are_not(tmp_path: Path, diale
         assert (read, written, again) == (sizes, 0, rest)
 
 
-def test_with_marks_only_nothing_is_read_from_the_first_block_that_moved(tmp_path: Path) -> None:
-    control = {"cache_control": {"type": "ephemeral"}}
-    with served(tmp_path) as server:
-        bare = [{**part, **control} for part in parts("abc")]
-        for part in bare:
-            del part["module"]
-        read, written, _ = counts(server, "anthropic", bare)
-        assert read == 0
-        assert written > 400
-        moved, written_again, _ = counts(server, "anthropic", [bare[2], bare[0], bare[1]])
-        assert moved == 0
-        assert written_again == written
-
-
-def test_an_answer_over_modules_is_the_engines(server: Served) -> None:
-    from engine import Block, Message, Named
-
-    blocks = (*(Block(TEXTS[name], Named(name)) for name in "ba"), Block("What of it?"))
-    expected = server.engine.conversation([Message("user", blocks)]).answer(max_new_tokens=8)
-    content = [*parts("ba"), {"type": "text", "text": "What of it?"}]
-    made = server.openai().chat.completions.create(
-        model=server.model, messages=[{"role": "user", "content": content}], max_tokens=8, temperature=0
-    )
-    assert made.choices[0].message.content == expected.text
-
-
-def test_the_report_tells_each_module(server: Served) -> None:
-    made = server.openai().chat.completions.create(
-        model=server.model,
-        messages=[{"role": "system", "content": parts("a")}, {"role": "user", "content": "And?"}],
-        max_tokens=1,
-        extra_headers={"x-prompt-cache": "report"},
-    )
-    told = made.prompt_cache
-    assert [one["path"] for one in told["modules"]] == ["a"]
-    assert told["read"] + told["computed"] == made.usage.prompt_tokens
-
-
 @pytest.mark.parametrize(
     ("module", "param"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -11,11 +10,10 @@ import httpx
 import openai
 import pytest
 
-from app.server.core.metrics import GONE, Figures, Request
-from app.server.core.service import Limits
+from app.server.core.metrics import Figures, Request
 from app.server.http.access import Access, name_of
 from engine.base.errors import PromptCacheError
-from tests.app.server.raw import connect, eventually, hang_up, request
+from tests.app.server.raw import eventually
 from tests.app.server.served import LONG, Served, served
 
 KEY = "a key of some length"
@@ -140,18 +138,6 @@ def test_of_all_else_only_what_is_refused_is_listed(keyed: Served, noted: Noted)
     ]
 
 
-def test_who_goes_away_is_told_so(keyed: Served, noted: Noted) -> None:
-    body = {"model": keyed.model, "messages": [{"role": "user", "content": LONG}], "max_tokens": 1500}
-    for stream in (True, False):
-        line = connect(keyed.url)
-        sent = request("/v1/chat/completions", {**body, "stream": stream})
-        line.sendall(sent.replace(b"\r\n\r\n", f"\r\nx-api-key: {KEY}\r\n\r\n".encode(), 1))
-        eventually(lambda: keyed.service.inside == 1, "it is taken in")
-        hang_up(line, rudely=False)
-        eventually(lambda: keyed.service.inside == 0, "it is let go of")
-    assert [(one.outcome, one.sentence) for one in noted.all()] == [("ended", GONE)] * 2
-
-
 def test_a_stream_that_breaks_off_says_why(
     keyed: Served, noted: Noted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,20 +149,6 @@ def test_a_stream_that_breaks_off_says_why(
         list(ask(keyed, stream=True))
     one = noted.all()[0]
     assert (one.status, one.outcome, one.sentence) == (200, "ended", "The disk is full.")
-
-
-def test_switched_off_nothing_is_taken_in(keyed: Served, noted: Noted) -> None:
-    keyed.service.off = True
-    try:
-        with pytest.raises(openai.InternalServerError, match="switched off") as error:
-            ask(keyed)
-        assert error.value.code == "switched_off"
-        assert httpx.get(f"{keyed.url}/health").json() == {"status": "off"}
-    finally:
-        keyed.service.off = False
-    assert ask(keyed).choices
-    assert [one.status for one in noted.all()] == [503, 200]
-    assert "studio's Serve page" in noted.all()[0].sentence
 
 
 def test_a_list_of_changes_is_bounded_and_tells_each_once() -> None:
@@ -192,12 +164,3 @@ def test_a_list_of_changes_is_bounded_and_tells_each_once() -> None:
     all_of_them[7].asks("m" * 1000)
     after, (changed,) = figures.since(last)
     assert (changed, after > last, len(changed.model)) == (all_of_them[7], True, 200)
-
-
-def test_a_full_server_says_so(tmp_path: Path) -> None:
-    with served(tmp_path, limits=Limits(0, 0)) as full:
-        body = {"model": full.model, "messages": [], "prompt_cache": {"schema": '<schema name="a"/>'}}
-        assert httpx.post(f"{full.url}/v1/chat/completions", json=body).status_code == 429
-        (one,) = full.service.figures.recent
-        eventually(lambda: one.outcome == "refused", "it is over")
-        assert "no more fit" in one.sentence

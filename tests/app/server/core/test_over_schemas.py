@@ -10,7 +10,6 @@ from typing import Any
 
 import anthropic
 import httpx
-import openai
 import pytest
 
 from engine.inference.run_settings import RunSettings
@@ -27,9 +26,6 @@ SCHEMA = f"""<schema name="journey">
   <assistant>I have read that.</assistant>
 </schema>"""
 PROMPT = '<prompt schema="journey"><oslo/><rome/></prompt>'
-PLAIN = f"""<schema name="plain">Notes.
-<module name="a">{LONG}</module>
-<module name="b">One more: {LONG}</module></schema>"""
 
 
 @pytest.fixture(autouse=True)
@@ -77,57 +73,6 @@ def test_an_answer_is_the_engines_to_the_same_pml(server: Served, schema: str) -
     assert total == expected.tokens["prompt"]
 
 
-def test_turns_continue_after_it(server: Served) -> None:
-    turns = "<user>Where to?</user><assistant>To Oslo.</assistant><user>One\n\nTwo</user>"
-    expected = of_pml(server, PROMPT.replace("</prompt>", f"{turns}</prompt>"))
-    body = asked(server, {"schema": "journey", "prompt": PROMPT})
-    body["messages"] += [
-        {"role": "assistant", "content": "To Oslo."},
-        {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}]},
-    ]
-    made = server.openai().chat.completions.create(**body)
-    assert made.choices[0].message.content == expected.text
-    assert made.usage.prompt_tokens == expected.tokens["prompt"]
-    chunks = [
-        *server.openai().chat.completions.create(**body, stream=True, stream_options={"include_usage": True})
-    ]
-    assert "".join(one.choices[0].delta.content or "" for one in chunks if one.choices) == expected.text
-
-
-def test_a_question_may_be_in_the_prompt_alone(server: Served) -> None:
-    prompt = '<prompt schema="journey"><rome/><town what="trains"/> Where to?</prompt>'
-    expected = of_pml(server, prompt)
-    body = asked(server, {"schema": "journey", "prompt": prompt}, None)
-    made = server.openai().chat.completions.create(**body)
-    assert made.choices[0].message.content == expected.text
-    assert made.usage.prompt_tokens == expected.tokens["prompt"]
-    without = server.openai().chat.completions.create(**asked(server, {"schema": "journey"}))
-    assert (
-        without.choices[0].message.content
-        == of_pml(server, '<prompt schema="journey"><user>Where to?</user></prompt>').text
-    )
-
-
-def test_a_text_completion_goes_on_behind_the_modules(server: Served) -> None:
-    prompt = '<prompt schema="plain"><b/><a/></prompt>'
-    over = {"schema": PLAIN, "prompt": prompt}
-    made = server.openai().completions.create(
-        model=server.model,
-        prompt="\n\nSo it was",
-        max_tokens=8,
-        temperature=0,
-        extra_body={"prompt_cache": over},
-    )
-    expected = of_pml(
-        server,
-        '<prompt schema="plain" xml:space="preserve"><b/><a/>\n\nSo it was</prompt>',
-        PLAIN,
-        max_new_tokens=8,
-    )
-    assert made.choices[0].text == expected.text
-    assert made.usage.prompt_tokens == expected.tokens["prompt"]
-
-
 def test_modules_are_read_in_any_order_and_counted(server: Served) -> None:
     stamp = str(time.time())
     schema = f"""<schema name="fresh"><user>
@@ -153,92 +98,6 @@ def test_modules_are_read_in_any_order_and_counted(server: Served) -> None:
     assert details.cache_write_tokens == 0
 
 
-def test_the_scope_is_honoured(server: Served) -> None:
-    over = {"schema": "journey", "prompt": PROMPT, "scope": "isolated"}
-    made = server.openai().chat.completions.create(**asked(server, over))
-    whole = PROMPT.replace("</prompt>", "<user>Where to?</user></prompt>")
-    assert made.choices[0].message.content == of_pml(server, whole, scope="isolated").text
-
-
-def test_tokens_are_counted_as_they_will_be(server: Served) -> None:
-    body = asked(server, {"schema": "journey", "prompt": PROMPT})
-    made = server.openai().chat.completions.create(**body)
-    del body["max_tokens"]
-    assert server.anthropic().messages.count_tokens(**body).input_tokens == made.usage.prompt_tokens
-
-
-@pytest.mark.parametrize(
-    ("over", "param", "words"),
-    [
-        ({"schema": "nobody"}, "prompt_cache.schema", "no schema 'nobody'"),
-        ({"schema": "../journey"}, "prompt_cache.schema", "no schema"),
-        ({"schema": "x" * 9000}, "prompt_cache.schema", "no schema"),
-        ({"schema": "journey.pml"}, "prompt_cache.schema", "no schema"),
-    ],
-)
-def test_a_schema_that_is_unknown_is_not_found(
-    server: Served, over: dict[str, Any], param: str, words: str
-) -> None:
-    with pytest.raises(openai.NotFoundError, match=words) as error:
-        server.openai().chat.completions.create(**asked(server, over))
-    assert (error.value.param, error.value.code) == (param, "schema_not_found")
-    with pytest.raises(anthropic.NotFoundError, match=words):
-        server.anthropic().messages.create(**asked(server, over))
-
-
-@pytest.mark.parametrize(
-    ("over", "param", "code", "place"),
-    [
-        ({"schema": '<schema name="x">\n<b/></schema>'}, "prompt_cache.schema", "E205", (2, 2)),
-        (
-            {"schema": "journey", "prompt": "<prompt>\n <paris/></prompt>"},
-            "prompt_cache.prompt",
-            "E402",
-            (2, 3),
-        ),
-        ({"schema": "journey", "prompt": '<prompt schema="other"/>'}, "prompt_cache.prompt", "E401", (1, 17)),
-        ({"schema": "journey", "prompt": "what.pml"}, "prompt_cache.prompt", "E121", (1, 1)),
-        (
-            {"schema": "journey", "prompt": f'<prompt>\n<town what="{LONG}"/></prompt>'},
-            "prompt_cache.prompt",
-            "E501",
-            (2, 7),
-        ),
-    ],
-)
-def test_faults_of_pml_are_told_with_their_places(
-    server: Served, over: dict[str, Any], param: str, code: str, place: tuple[int, int]
-) -> None:
-    with pytest.raises(openai.BadRequestError, match=code) as error:
-        server.openai().chat.completions.create(**asked(server, over))
-    assert error.value.param == param
-    told = error.value.body["diagnostics"]  # type: ignore[index]
-    assert (code, *place) in [(one["code"], one["line"], one["column"]) for one in told]
-    with pytest.raises(anthropic.BadRequestError, match=f"{param}: {code} at line {place[0]}"):
-        server.anthropic().messages.create(**asked(server, over))
-
-
-@pytest.mark.parametrize(
-    ("over", "param"),
-    [
-        ({"prompt": PROMPT}, "prompt_cache.schema"),
-        ({"schema": ""}, "prompt_cache.schema"),
-        ({"schema": "journey", "scop": "isolated"}, "prompt_cache.scop"),
-        ({"schema": "journey", "scope": "all"}, "prompt_cache.scope"),
-    ],
-)
-def test_fields_that_are_not_known_are_named(server: Served, over: dict[str, Any], param: str) -> None:
-    with pytest.raises(openai.BadRequestError) as error:
-        server.openai().chat.completions.create(**asked(server, over))
-    assert error.value.param == param
-
-
-def test_a_prompt_that_is_too_long_is_told_as_ever(server: Served) -> None:
-    body = asked(server, {"schema": "journey", "prompt": PROMPT}, LONG * 20)
-    with pytest.raises(openai.BadRequestError, match=r"\d+ tokens > 2047 maximum"):
-        server.openai().chat.completions.create(**body)
-
-
 def plan(server: Served, body: dict[str, Any], **headers: str) -> dict[str, Any]:
     found = httpx.post(f"{server.url}/v1/prompt_cache/plan", json=body, headers=headers, timeout=60)
     assert found.status_code == 200, found.text
@@ -246,7 +105,7 @@ def plan(server: Served, body: dict[str, Any], **headers: str) -> dict[str, Any]
     return told
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+@pytest.mark.parametrize("dialect", ["openai", pytest.param("anthropic", marks=pytest.mark.long)])
 def test_a_plan_says_what_the_request_then_reads(tmp_path: Path, dialect: str) -> None:
     with served(tmp_path) as server:
         body = {
@@ -335,24 +194,6 @@ def test_marks_and_names_are_for_conversations_without_a_schema(
     body["messages"] = [{"role": "user", "content": [{"type": "text", "text": LONG, **block}]}]
     with pytest.raises(anthropic.BadRequestError, match=param):
         server.anthropic().messages.create(**body)
-
-
-def test_a_schema_is_warmed_without_an_answer(server: Served) -> None:
-    body = asked(server, {"schema": "journey", "prompt": PROMPT}, f"{time.time()}")
-    body["max_tokens"] = 0
-    made = server.anthropic().messages.create(**body)
-    assert (made.content, made.stop_reason) == ([], "max_tokens")
-
-
-def test_a_salt_shares_no_module(server: Served) -> None:
-    over = {"schema": "journey", "prompt": PROMPT}
-    body = asked(server, over)
-    server.openai().chat.completions.create(**body)
-    body["extra_body"]["cache_salt"] = f"of its own {time.time()}"
-    usage = server.openai().chat.completions.create(**body).usage.prompt_tokens_details
-    assert usage.cached_tokens == 0
-    told = plan(server, {"model": server.model, "messages": body["messages"], **body["extra_body"]})
-    assert told["read"] > 0
 
 
 def test_the_report_says_what_the_modules_that_were_read_had_taken(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +10,9 @@ import pytest
 
 from engine import Engine
 from engine.prepared import PreparedSchema
+from tests.app.server.core.test_schemas import PATH, named, put
+from tests.app.server.core.test_schemas import client as client
 from tests.app.server.served import LONG, Served, served
-
-PATH = "/v1/prompt_cache/schemas"
-
-
-def named(name: str) -> str:
-    return f'<schema name="{name}"><user><module name="one">{LONG}</module></user></schema>'
-
-
-@pytest.fixture
-def client(server: Served) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=120) as made:
-        yield made
-        for one in made.get(PATH).json()["schemas"]:
-            made.delete(f"{PATH}/{one['name']}")
-
-
-def put(client: httpx.Client, name: str, pml: str, **more: Any) -> httpx.Response:
-    return client.put(f"{PATH}/{name}", json={"pml": pml, **more})
 
 
 def test_a_schema_that_is_deleted_while_it_is_encoded_leaves_no_pin(
@@ -42,13 +25,13 @@ def test_a_schema_that_is_deleted_while_it_is_encoded_leaves_no_pin(
         return encode(schema, **given)
 
     monkeypatch.setattr(PreparedSchema, "encode", deleting)
-    told = put(client, "racy", named("racy"), pinned=True, encode=True)
+    told = put(client, "racy", named("racy", LONG), pinned=True, encode=True)
     assert (told.status_code, told.json()["error"]["code"]) == (404, "schema_not_found")
     assert "racy" not in server.engine.store.settings.pins()
 
 
 def test_a_salt_of_a_request_pins_nothing(server: Served, client: httpx.Client) -> None:
-    put(client, "salted", named("salted"), pinned=True, encode=True)
+    put(client, "salted", named("salted", LONG), pinned=True, encode=True)
     for salt in (None, "one", "one", "two", "two"):
         asked = {"prompt": '<prompt schema="salted"><one/></prompt>', "schema": "salted"}
         body = {"model": server.model, "messages": [], "prompt_cache": asked, "max_tokens": 1}
@@ -73,6 +56,7 @@ def test_parameters_are_not_laid_out_beyond_any_window(
     assert (told.status_code, told.json()["error"]["param"]) == (400, "prompt_cache.schema")
 
 
+@pytest.mark.long
 def test_the_example_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[4]
     page = (root / "docs" / "server.md").read_text(encoding="utf-8").split("\n## Schemas\n")[1]

@@ -175,6 +175,7 @@ def test_a_schema_that_is_written_anew_is_never_missing(tmp_path: Path) -> None:
     assert missing == 0
 
 
+@pytest.mark.long
 def test_a_queue_of_writers_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has its own lock, as programs have that share a folder, and a disk that is slow."""
     real = schema_files.writing

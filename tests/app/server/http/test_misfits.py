@@ -155,8 +155,8 @@ def test_the_name_stands_once_in_each_dialect() -> None:
     error = told(MessagesBody, {**WHOLE[MessagesBody], "messages": [{"role": "user", "content": 5}]})
     assert error is not None
     theirs = "It must be a text or a list, not 5."
-    assert error.body("openai", "")["error"]["message"] == f"messages[0].content {theirs[3:]}"
-    assert error.body("anthropic", "")["error"]["message"] == f"messages.0.content: {theirs}"
+    assert error.in_openai().error.message == f"messages[0].content {theirs[3:]}"
+    assert error.in_anthropic("").error.message == f"messages.0.content: {theirs}"
 
 
 def test_a_fault_that_nobody_thought_of_is_told_in_our_own_words() -> None:

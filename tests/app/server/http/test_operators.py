@@ -19,7 +19,7 @@ def asked(url: str, key: str, **more: Any) -> httpx.Response:
     return httpx.get(url, headers={"authorization": f"Bearer {key}", **more})
 
 
-@pytest.mark.parametrize("isolate", [True, False])
+@pytest.mark.parametrize("isolate", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_operators_key_opens_what_is_one_for_all_and_nothing_else(tmp_path: Path, isolate: bool) -> None:
     with served(tmp_path, access=Access(KEYS, operators=("ops",)), isolate=isolate) as server:
         body = {"model": server.model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}

@@ -29,8 +29,9 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield running
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("path", ["messages", "chat/completions", "responses"])
+@pytest.mark.parametrize(
+    ("path", "stream"), [("messages", True), ("chat/completions", False), ("responses", True)]
+)
 def test_warnings_name_no_folder_and_the_log_does(
     faulty: Served, caplog: pytest.LogCaptureFixture, path: str, stream: bool
 ) -> None:

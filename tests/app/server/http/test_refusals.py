@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 
 from app.server.core.service import Limits
 from app.server.http.access import Access
-from tests.app.server.served import LONG, Served, served
+from engine.batch.loop import BatchLoop
+from tests.app.server.served import Served, served
+from tests.drawing import EVERY
 
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
 
@@ -76,10 +79,9 @@ def test_a_field_of_another_endpoint_or_server_is_refused_with_its_name_here(
     made = httpx.post(f"{server.url}/v1/{path}", json={"model": server.model, **own, **least, **changes})
     assert made.status_code == 400
     assert words in made.json()["error"]["message"]
-    nothing = httpx.post(
-        f"{server.url}/v1/{path}", json={"model": server.model, **own, **least, **dict.fromkeys(changes)}
-    )
-    assert nothing.status_code == 200
+    if EVERY or path == "messages":
+        asked = {"model": server.model, **own, **least, **dict.fromkeys(changes)}
+        assert httpx.post(f"{server.url}/v1/{path}", json=asked).status_code == 200
 
 
 def test_what_asks_for_nothing_is_let_pass(server: Served) -> None:
@@ -132,52 +134,6 @@ def test_what_is_out_of_range_is_named(server: Served, changes: Any, param: str)
     assert error.value.param == param
 
 
-def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(server: Served) -> None:
-    long: list[Any] = [{"role": "user", "content": LONG * 20}]
-    with pytest.raises(openai.BadRequestError, match=r"\d+ tokens > 2047 maximum") as error:
-        server.openai().chat.completions.create(model=server.model, messages=long)
-    assert error.value.code == "context_length_exceeded"
-    with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 2047 maximum"):
-        server.anthropic().messages.create(model=server.model, messages=long, max_tokens=1)
-    with pytest.raises(openai.BadRequestError):
-        server.openai().chat.completions.create(model=server.model, messages=long, stream=True)
-
-
-def test_a_model_that_is_not_served_is_not_found(server: Served) -> None:
-    with pytest.raises(
-        openai.NotFoundError, match=r"no model 'gpt-9' here. Request .* or alias, or .*--alias NAME"
-    ):
-        server.openai().chat.completions.create(model="gpt-9", messages=HELLO)
-    with pytest.raises(anthropic.NotFoundError):
-        server.anthropic().messages.create(model="claude", messages=HELLO, max_tokens=1)
-
-
-def test_a_body_that_is_no_json_and_a_path_that_leads_nowhere_are_told(server: Served) -> None:
-    bad = httpx.post(
-        f"{server.url}/v1/chat/completions", content=b"{", headers={"content-type": "application/json"}
-    )
-    assert (bad.status_code, bad.json()["error"]["type"]) == (400, "invalid_request_error")
-    assert httpx.get(f"{server.url}/v1/nothing").status_code == 404
-    assert httpx.get(f"{server.url}/v1/messages").json()["type"] == "error"
-    assert httpx.get(f"{server.url}/v1/chat/completions").status_code == 405
-
-
-def test_a_fault_is_told_by_its_id_without_a_traceback(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: Any) -> Any:
-        raise ZeroDivisionError("secret")
-
-    monkeypatch.setattr(server.engine, "conversation", broken)
-    with pytest.raises(openai.InternalServerError) as error:
-        server.openai().chat.completions.create(model=server.model, messages=HELLO)
-    assert error.value.request_id is not None
-    assert error.value.request_id in str(error.value)
-    assert "secret" not in str(error.value)
-    with pytest.raises(anthropic.InternalServerError):
-        server.anthropic().messages.create(model=server.model, messages=HELLO, max_tokens=1)
-
-
 def test_keys_are_needed_everywhere_but_for_health(tmp_path: Path) -> None:
     with served(tmp_path, access=Access(keys=("right", "other"))) as server:
         assert httpx.get(f"{server.url}/health").status_code == 200
@@ -197,16 +153,16 @@ def test_keys_are_needed_everywhere_but_for_health(tmp_path: Path) -> None:
         assert made.choices
 
 
-@pytest.mark.parametrize("key", ["schlüssel", "ключ", "鍵🔑", "à", "plain"])
-def test_a_key_may_be_of_any_letters(tmp_path: Path, key: str) -> None:
-    with served(tmp_path, access=Access(keys=(key,))) as server:
+def test_a_key_may_be_of_any_letters(tmp_path: Path) -> None:
+    keys = ("schlüssel", "ключ", "鍵🔑", "à", "plain")
+    with served(tmp_path, access=Access(keys=keys)) as server:
         url = f"{server.url}/v1/models"
-        for header in (b"x-api-key", b"authorization"):
-            before = b"Bearer " if header == b"authorization" else b""
-            assert httpx.get(url, headers=[(header, before + key.encode())]).status_code == 200
-            assert httpx.get(url, headers=[(header, before + key.encode() + b"\xe9")]).status_code == 401
-            if key == "schlüssel":  # as some clients write it
-                assert httpx.get(url, headers=[(header, before + key.encode("latin-1"))]).status_code == 200
+        for header, before in ((b"x-api-key", b""), (b"authorization", b"Bearer ")):
+            for key in keys:
+                assert httpx.get(url, headers=[(header, before + key.encode())]).status_code == 200
+                assert httpx.get(url, headers=[(header, before + key.encode() + b"\xe9")]).status_code == 401
+            latin = before + "schlüssel".encode("latin-1")  # as some clients write it
+            assert httpx.get(url, headers=[(header, latin)]).status_code == 200
 
 
 def test_foreign_hosts_and_pages_are_refused(tmp_path: Path) -> None:
@@ -277,43 +233,30 @@ def test_a_body_that_is_too_large_is_refused_unread(server: Served) -> None:
     assert found.status_code == 413
 
 
-def test_of_many_requests_those_without_a_place_are_told_to_come_again(tmp_path: Path) -> None:
-    async def ask(server: Served) -> list[int]:
-        async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=200)) as client:
-            body = {"model": server.model, "messages": HELLO, "max_tokens": 3}
-            made = (client.post(f"{server.url}/v1/chat/completions", json=body) for _ in range(200))
-            answers = await asyncio.gather(*made)
-        for one in answers:
-            if one.status_code == 429:
-                assert one.headers["retry-after"] == "1"
-        return [one.status_code for one in answers]
+def test_requests_beyond_the_queue_are_refused_and_the_others_answered(tmp_path: Path) -> None:
+    may_end = threading.Event()
 
-    with served(tmp_path, limits=Limits(parallel=4, waiting=60)) as server:
+    def held(_: Any) -> None:
+        may_end.wait(60)
+
+    async def ask(server: Served) -> list[httpx.Response]:
+        async with httpx.AsyncClient(timeout=120) as client:
+            body = {"model": server.model, "messages": HELLO, "max_tokens": 3}
+            path = f"{server.url}/v1/chat/completions"
+            made = [asyncio.ensure_future(client.post(path, json=body)) for _ in range(40)]
+            while sum(one.done() for one in made) < 28:
+                await asyncio.sleep(0.01)
+            may_end.set()
+            return await asyncio.gather(*made)
+
+    with served(tmp_path, limits=Limits(parallel=2, waiting=10)) as server:
+        answerer = server.engine.answerer
+        assert isinstance(answerer, BatchLoop)
+        answerer.watcher = held
         found = asyncio.run(ask(server))
-        assert set(found) == {200, 429}
-        assert found.count(200) >= 64
+        assert sorted(one.status_code for one in found) == [200] * 12 + [429] * 28
+        assert {one.headers.get("retry-after") for one in found if one.status_code == 429} == {"1"}
         assert server.service.inside == 0
         text = httpx.get(f"{server.url}/metrics").text
-        assert f"pml_requests_refused_total {found.count(429)}.0" in text
+        assert "pml_requests_refused_total 28.0" in text
         assert "pml_requests_inside 0.0" in text
-
-
-def test_a_megabyte_in_a_name_is_not_sent_back(server: Served) -> None:
-    long = "m" * 1_000_000
-    for body in (
-        {"model": long, "messages": HELLO},
-        {"model": server.model, "messages": [{"role": long, "content": "x"}]},
-        {"model": server.model, "messages": [{"role": "user", "content": [{"type": long, "text": "x"}]}]},
-    ):
-        found = httpx.post(f"{server.url}/v1/chat/completions", json=body)
-        assert found.status_code in (400, 404)
-        assert len(found.content) < 4000
-
-
-@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe", b'{"a": ' + b"9" * 5000 + b"}"])
-def test_a_body_that_cannot_be_read_is_told_so(server: Served, content: bytes) -> None:
-    json_type = {"content-type": "application/json"}
-    for path in ("/v1/chat/completions", "/v1/messages"):
-        found = httpx.post(server.url + path, content=content, headers=json_type)
-        assert found.status_code == 400
-        assert "JSON" in found.json()["error"]["message"]

@@ -15,7 +15,7 @@ from engine.checkpoint.synthetic import byte_tokenizer
 from engine.inference.run_settings import RunSettings
 from engine.inference.sampler import Sampler
 from engine.model.model import Model
-from tests.app.server.served import LONG, Served, served
+from tests.app.server.served import Served, served
 from tests.engine.tiny import tiny_network
 
 CONVERSATION: list[Any] = [
@@ -89,30 +89,6 @@ def test_asyncio_clients_answer_side_by_side(server: Served) -> None:
         assert made.choices[0].message.content == plain(server, [turn], max_new_tokens=4).text
 
 
-def test_the_same_request_reads_all_but_the_last_tokens(server: Served) -> None:
-    client = server.openai()
-    said = {"role": "user", "content": f"What nobody has said before. {LONG}"}
-    asked: dict[str, Any] = {"model": server.model, "messages": [said]}
-    first, second = (client.chat.completions.create(**asked, max_tokens=2, temperature=0) for _ in range(2))
-    assert first.usage.prompt_tokens_details.cached_tokens == 0
-    read = second.usage.prompt_tokens_details.cached_tokens
-    assert read >= second.usage.prompt_tokens - 64
-    assert first.choices[0].message.content == second.choices[0].message.content
-
-
-def test_a_text_is_continued(server: Served) -> None:
-    client = server.openai()
-    made = client.completions.create(model=server.model, prompt="Once upon", max_tokens=6, temperature=0)
-    chunks = [
-        *client.completions.create(
-            model=server.model, prompt="Once upon", max_tokens=6, temperature=0, stream=True
-        )
-    ]
-    assert made.choices[0].text == "".join(chunk.choices[0].text for chunk in chunks)
-    assert made.usage is not None
-    assert made.usage.completion_tokens <= 6
-
-
 def test_models_are_listed_and_described(server: Served) -> None:
     client = server.openai()
     assert [model.id for model in client.models.list()] == [server.model, "alias"]
@@ -141,31 +117,33 @@ def test_stop_texts_seeds_and_sampling_are_honoured(server: Served) -> None:
     assert len(unseeded) > 1, "without a seed each answer is drawn anew"
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "kind"),
-    [
-        ("/v1/chat/completions", {"messages": CONVERSATION}, ""),
-        ("/v1/completions", {"prompt": "So", "max_tokens": 64}, ""),
-        ("/v1/responses", {"input": "So"}, "response.output_text.delta"),
-        ("/v1/messages", {"messages": CONVERSATION[3:], "max_tokens": 64}, "content_block_delta"),
-    ],
-)
+PIECES: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/chat/completions", {"messages": CONVERSATION}, ""),
+    ("/v1/completions", {"prompt": "So", "max_tokens": 64}, ""),
+    ("/v1/responses", {"input": "So"}, "response.output_text.delta"),
+    ("/v1/messages", {"messages": CONVERSATION[3:], "max_tokens": 64}, "content_block_delta"),
+]
+
+
 def test_clients_that_cut_lines_at_more_than_line_ends_lose_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "a\u2028b\u2029c\x85d\x0be\x1cf\r\ng\rh\n"
     model = Model("bytes", tiny_network(), byte_tokenizer(), "bytes")
-    script = [*model.tokenize(text), 1]
+    script: list[int] = []
     monkeypatch.setattr(Sampler, "choose", lambda self, logits: script.pop(0))
-    with (
-        served(tmp_path, model=model, longest=64) as running,
-        running.http.stream("POST", path, json={"model": "bytes", "stream": True, **body}) as answer,
-    ):
-        lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line.startswith("data: ")]
-    events = [json.loads(line) for line in lines if line != "[DONE]"]
-    if kind:
-        deltas = [one["delta"] for one in events if one["type"] == kind]
-        assert "".join(one if isinstance(one, str) else one["text"] for one in deltas) == text
-    else:
-        choices = [one["choices"][0] for one in events]
-        assert "".join(one.get("text") or one.get("delta", {}).get("content", "") for one in choices) == text
+    with served(tmp_path, model=model, longest=64) as running:
+        for path, body, kind in PIECES:
+            script[:] = [*model.tokenize(text), 1]
+            asked = {"model": "bytes", "stream": True, **body}
+            with running.http.stream("POST", path, json=asked) as answer:
+                lines = [*answer.iter_lines()]
+            data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+            events = [json.loads(line) for line in data if line != "[DONE]"]
+            if kind:
+                deltas = [one["delta"] for one in events if one["type"] == kind]
+                pieces = [one if isinstance(one, str) else one["text"] for one in deltas]
+            else:
+                choices = [one["choices"][0] for one in events]
+                pieces = [one.get("text") or one.get("delta", {}).get("content", "") for one in choices]
+            assert "".join(pieces) == text, path

@@ -49,7 +49,7 @@ def shown(studio: Asked, key: str) -> Any:
 @contextmanager
 def long(studio: Asked, key: str) -> Iterator[None]:
     """A batch that is being answered."""
-    rows = "id,text\n" + "".join(f"{n},Word {n}.\n" for n in range(300))
+    rows = "id,text\n" + "".join(f"{n},Word {n}.\n" for n in range(100))
     begun = studio.ask("batch_start", {**table(rows, settings={"max_new_tokens": 40}), "key": key})
     assert "error" not in begun, begun
     until = time.monotonic() + 60
@@ -57,7 +57,9 @@ def long(studio: Asked, key: str) -> Iterator[None]:
         assert time.monotonic() < until
         time.sleep(0.01)
     try:
-        yield
+        with studio.parts.engine.computing.step():  # it does not end meanwhile
+            yield
+            studio.ask("stop_job", {"key": key})
     finally:
         studio.ask("stop_job", {"key": key})
         studio.ended(key)

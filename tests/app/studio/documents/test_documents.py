@@ -69,13 +69,6 @@ def test_a_fault_after_an_emoji_is_marked_where_the_browser_counts_it() -> None:
     assert (fault["line"], fault["column"]) == (2, source.split("\n")[1].index("toyko") + 1)
 
 
-def test_valid_documents_have_no_errors(documents: Documents) -> None:
-    checked = documents.check(SCHEMA, PROMPT)
-    assert first_error(checked.schema.diagnostics) is None
-    assert first_error(checked.of_prompt) is None
-    assert not checked.stale
-
-
 def test_a_half_typed_tag_leaves_the_prompt_on_the_last_good_schema(documents: Documents) -> None:
     broken = SCHEMA.replace('<module name="rome">', '<module name="ro')
     checked = documents.check(broken, PROMPT, fallback=SCHEMA)

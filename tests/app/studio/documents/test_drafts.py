@@ -27,10 +27,6 @@ def drafts(database: UserDatabase) -> Drafts:
     return Drafts(database)
 
 
-def test_the_first_start_has_no_draft(drafts: Drafts) -> None:
-    assert drafts.load() is None
-
-
 def test_a_draft_survives_a_restart(drafts: Drafts, tmp_path: Path) -> None:
     kept = drafts.save(workspace("é 😀", settings={"seed": 3}), base=0)
     assert Drafts(UserDatabase(tmp_path)).load() == kept

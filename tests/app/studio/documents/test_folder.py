@@ -117,12 +117,6 @@ def test_nothing_is_written_through_a_link_that_leads_out(folder: Folder, tmp_pa
     assert outside.read_text() == "<schema/>"
 
 
-def test_only_documents_are_written(folder: Folder, tmp_path: Path) -> None:
-    with pytest.raises(PromptCacheError, match="is not a document"):
-        folder.save(".profile", "x", Stamp(), force=True)
-    assert not (tmp_path / ".profile").exists()
-
-
 def test_a_read_only_file_is_left_alone(folder: Folder, tmp_path: Path) -> None:
     file = tmp_path / "a.pml"
     file.write_text("<schema/>")
@@ -211,11 +205,6 @@ def test_names_that_leave_the_folder_are_refused(folder: Folder, tmp_path: Path,
     with pytest.raises(PromptCacheError):
         folder.read(name)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_path_for_a_name_is_told_what_a_name_is(folder: Folder) -> None:
-    with pytest.raises(PromptCacheError, match="Write a plain file name"):
-        folder.create("../a.pml", "<schema/>", Stamp())
 
 
 def test_another_tab_is_not_called_another_program(folder: Folder, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from app.studio.web.digests import digest, digest_of_schema
-from app.studio.web.jobs import KEPT
 from engine.engine import Engine
 from engine.model.network import Network
 from engine.pml import parse_schema
@@ -111,15 +110,6 @@ def test_a_measurement_under_way_is_joined_and_one_that_is_not_kept_says_so(
     result = asked.ended("2")["result"]
     assert result["unkept"].startswith("The measurement is complete, but could not be saved.")
     assert result["found"]["modules"]
-
-
-def test_the_oldest_are_forgotten(asked: Asked) -> None:
-    begin(asked, "0", max_new_tokens=1)
-    asked.ended("0")
-    for number in range(1, KEPT + 1):
-        begin(asked, str(number), max_new_tokens=1)
-    assert "no longer exists" in asked.ask("job_state", {"key": "0"})["error"]
-    assert asked.ended(str(KEPT))["result"]
 
 
 def test_a_prompt_that_cannot_be_read_is_refused_at_once(asked: Asked) -> None:

@@ -109,7 +109,7 @@ def test_a_shared_file_carries_what_was_measured(tmp_path: Path) -> None:
     for words in ("suffers most", "repair link:2", "0.12"):
         assert words in page, words
     store = RunStore(UserDatabase(tmp_path))
-    store.bring(from_text(to_json([measured()]), "runs"))
+    store.import_runs(from_text(to_json([measured()]), "runs"))
     assert store.measured(read_frame({"of": OF})["of"]) is not None
 
 

@@ -66,8 +66,8 @@ def test_what_the_files_said_is_compared_found_and_kept_once(tmp_path: Path) -> 
     left, right = (one["schema"] for one in beside(found))
     marked = ["".join(text for text, differs in pieces if differs) for pieces in (left, right)]
     assert marked == [" blue.</module>", " green.</module>"]
-    assert store.holding(["sky", "BLUE"]) == [blue.id]
-    assert store.holding(["inc.txt", "blue"]) == [blue.id], "the schema as it was written is found as before"
+    assert store.search(["sky", "BLUE"]) == [blue.id]
+    assert store.search(["inc.txt", "blue"]) == [blue.id], "the schema as it was written is found as before"
     with sqlite3.connect(tmp_path / "data" / FILE) as file:
         assert file.execute("select count(*) from texts").fetchone() == (5,)  # with the empty text
 

@@ -25,7 +25,7 @@ LONG = {"model": "demo", "max_tokens": 60, "stream": True, "prompt": "It was a b
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A studio whose model may be switched."""
+    """A studio whose model may be switched. The last of its tests stops it."""
     made = Served(tmp_path_factory.mktemp("api"))
     yield made
     made.stop()
@@ -34,14 +34,15 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 class Stream(threading.Thread):
     """A streamed answer that is read to its end."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, model: str = "demo") -> None:
         super().__init__(daemon=True)
+        self._asked = {**LONG, "model": model}
         self._url, self.begun, self.lines = url, threading.Event(), list[str]()
         self.start()
         assert self.begun.wait(60)
 
     def run(self) -> None:
-        with httpx.stream("POST", f"{self._url}/v1/completions", json=LONG, timeout=60) as answer:
+        with httpx.stream("POST", f"{self._url}/v1/completions", json=self._asked, timeout=60) as answer:
             for line in answer.iter_lines():
                 if line:
                     self.lines.append(line)
@@ -103,14 +104,13 @@ def test_requests_are_answered_by_the_model_that_the_studio_has_now(own: Served,
     assert json.loads(answer.body)["usage"]["completion_tokens"] == 2
 
 
-def test_answers_under_way_end_before_the_studio_does(tmp_path: Path) -> None:
-    studio = Served(tmp_path)
-    ready(studio)
-    under_way = Stream(studio.url)
-    studio.stop()
+def test_answers_under_way_end_before_the_studio_does(own: Served) -> None:
+    ready(own)
+    under_way = Stream(own.url, models(own)[0])
+    own.stop()
     assert under_way.ended()[-1]["choices"][0]["finish_reason"] in ("length", "stop")
     with pytest.raises(OSError, match="refused"):
-        studio.send("GET", "/health")
+        own.send("GET", "/health")
 
 
 class Behind:
@@ -221,19 +221,8 @@ def test_the_studio_serves_by_the_options_of_serve(
     monkeypatch.setenv("PML_OPERATOR_KEYS", "ops, more")
     (tmp_path / "keys").write_text("third\n\nops\n")
     operators = ("--operator-keys-file", tmp_path / "keys")
-    limits = (
-        "--parallel",
-        "3",
-        "--waiting",
-        "0",
-        "--max-new-tokens",
-        "7",
-        "--body",
-        "1MB",
-        "--strict-ttl",
-        "--min-cache-tokens",
-        "9",
-    )
+    limits = ("--parallel", "3", "--waiting", "0", "--max-new-tokens", "7", "--body", "1MB")
+    limits = (*limits, "--strict-ttl", "--min-cache-tokens", "9")
     result = run_pml(
         *(*command, *words, *limits, *operators, "--origin", "http://a.example"),
         *("--reuse", "auto", "--max-kl", "0.1"),
@@ -244,19 +233,8 @@ def test_the_studio_serves_by_the_options_of_serve(
     assert result.status == 0, result.err
     assert said in result.out
     assert asked["offer"] == Offer(
-        ("one",),
-        frozenset({"http://a.example"}),
-        1_000_000,
-        3,
-        0,
-        ("other",),
-        7,
-        True,
-        True,
-        9,
-        2,
-        ("ops", "more", "third"),
-        frozenset({"host.docker.internal", "[fe80::1]"}),
+        *(("one",), frozenset({"http://a.example"}), 1_000_000, 3, 0, ("other",), 7, True, True, 9, 2),
+        *(("ops", "more", "third"), frozenset({"host.docker.internal", "[fe80::1]"})),
         {"reuse": "auto", "max_kl": 0.1},
     )
     assert (asked["model"], asked["port"], asked["open_browser"]) == ("tiny", 8123, False)

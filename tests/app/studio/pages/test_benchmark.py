@@ -69,7 +69,10 @@ def test_a_sweep_is_measured_kept_and_handed_out(asked: Asked, engine: Engine) -
     assert "no longer exists" in asked.ask("show_report", {"name": name})["error"]
 
 
-def test_how_long_it_takes_is_said_before_and_goes_by_what_was_measured(asked: Asked) -> None:
+def test_how_long_it_takes_is_said_before_and_goes_by_what_was_measured(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.studio.sweeps.measuring._SIDE", 64)
     first = asked.ask("expect_sweep", SMALL)
     longer = asked.ask("expect_sweep", {**SMALL, "repeats": 10})
     assert first["points"] == 2

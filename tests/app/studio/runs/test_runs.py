@@ -13,6 +13,7 @@ import pytest
 
 from app.studio.history.runner import NOT_STORED, RunRequest, Runs
 from app.studio.runs.run_frame import Mode, ModelOfRun
+from app.studio.runs.run_state import Run
 from app.studio.runs.settings import PageSettings
 from app.studio.web.jobs import Jobs
 from engine import (
@@ -412,14 +413,20 @@ def test_a_run_whose_turn_has_come_waits_no_longer_though_nothing_has_come_of_it
     assert end["result"]["state"] == "done"
 
 
-def test_two_runs_share_the_machine_and_each_has_its_own_answer(engine: Engine) -> None:
+def test_two_runs_share_the_machine_and_each_has_its_own_answer(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As two tabs do: a short run is over while a long one that was begun before goes on."""
-    runs = Runs(Jobs())
-    requests = [asked(engine, "long", 200), asked(engine, "short", 3)]
+    runs, conclude, ended = Runs(Jobs()), Run.conclude, list[Run]()
+
+    def concluding(run: Run) -> None:
+        ended.append(run)
+        conclude(run)
+
+    monkeypatch.setattr(Run, "conclude", concluding)
+    requests = [asked(engine, "long", 120), asked(engine, "short", 3)]
     with engine.computing.step():
-        long, short = jobs = [runs.start(one) for one in requests]
-    assert list(follow(short))[-1]["over"]
-    assert not long.over
+        jobs = [runs.start(one) for one in requests]
     found = []
     for job, wanted in zip(jobs, requests, strict=True):
         *_, state = follow(job)
@@ -431,5 +438,6 @@ def test_two_runs_share_the_machine_and_each_has_its_own_answer(engine: Engine) 
             assert found[-1]["sides"][side]["text"] == answer.text
             assert found[-1]["sides"][side]["tokens"]["generated"] == wanted.settings.max_new_tokens
     assert {run["number"] for run in found} == {1, 2}
+    assert [run.settings.max_new_tokens for run in ended] == [3, 120], "the short one ends first"
     assert [run.number for run in runs.history] == [1, 2]
     assert found[0]["order"] != found[1]["order"], "neither side is always first"

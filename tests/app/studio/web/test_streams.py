@@ -26,7 +26,7 @@ from engine.base.errors import PromptCacheError
 from engine.base.events import Delta
 
 MANY = 60
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Listener:
@@ -63,7 +63,7 @@ class Listener:
 async def answered() -> bool:
     """Whether a question of a page gets a thread."""
     with suppress(TimeoutError):
-        return await asyncio.wait_for(run_in_threadpool(lambda: True), 5)
+        return await asyncio.wait_for(run_in_threadpool(lambda: True), SECONDS)
     return False
 
 

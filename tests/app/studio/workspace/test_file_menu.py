@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import Any
 
@@ -210,29 +209,3 @@ def test_every_text_that_was_written_to_a_file_is_a_version(asked: Asked) -> Non
     both = {"schema": "a", "prompt": "b"}
     same = asked.ask("compare_texts", {"left": both, "right": {**both, "prompt": "c"}})
     assert (same["schema"]["rows"], same["prompt"]["added"]) == ([], 1)
-
-
-def test_a_schema_nested_as_deep_as_may_be_is_opened_checked_and_exported(
-    asked: Asked, documents: Path
-) -> None:
-    depth = 254  # and the root and a text: elements may be nested 256 deep
-    modules = "".join(f'<module name="m{number}">' for number in range(depth))
-    (documents / "deep.pml").write_text(f'<schema name="deep">{modules}x{"</module>" * depth}</schema>')
-    now = opened(asked, "deep.pml")["workspace"]
-    texts = {"schema": now["schema"], "prompt": now["prompt"]}
-    checked = asked.ask("check", texts)
-    assert (checked["schema"]["ok"], len(checked["basis"]["tree"])) == (True, depth)
-    path = checked["basis"]["tree"][-1]["path"]
-    picked = asked.ask("edit_prompt", {**texts, "edit": {"path": path, "on": True}})["prompt"]
-    assert len(asked.ask("check", {**texts, "prompt": picked})["picks"]["paths"]) == depth
-    answers = {
-        form: asked.ask("export_as", {**texts, "prompt": picked, "form": form})
-        for form in ("pml", "python", "jinja", "openai")
-    }
-    assert all("The studio could not" not in answer.get("error", "") for answer in answers.values()), answers
-    assert "text" in answers["pml"]
-    assert "text" in answers["openai"]
-    data = base64.b64encode(now["schema"].encode()).decode()
-    files = [{"path": "deep.txt", "data": data}]
-    asked.ask("preview_import", {"key": "1", "files": files, "kind": "text"})
-    assert asked.ended("1")["result"]["modules"] == 1
