@@ -225,6 +225,7 @@ def test_a_server_that_is_gone_is_noticed_and_the_page_goes_on_when_it_is_back(
     server.stop()
 
 
+@pytest.mark.long
 def test_markup_in_texts_is_only_text(author: Page) -> None:
     evil = "&lt;img src=x onerror=&quot;window.hacked=1&quot;&gt;"
     rewrite(author, "schema", f'<schema name="evil"><module name="m">{evil} {evil}</module></schema>')

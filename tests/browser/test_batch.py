@@ -89,6 +89,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     expect(author.locator(".batch-age")).to_contain_text("the documents have changed")
 
 
+@pytest.mark.long
 def test_a_grid_tells_its_rows_and_is_stopped_halfway(author: Page) -> None:
     open_batch(author)
     author.get_by_role("radio", name="Grid").check()

@@ -157,6 +157,7 @@ def test_the_map_narrows_the_list_and_what_is_pinned_is_asked_about_twice(author
     expect(author.locator("tbody .pill")).to_have_count(0)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bounded")
 def test_a_budget_that_evicts_is_asked_about_first(author: Page) -> None:
     run(author)
@@ -226,6 +227,7 @@ def test_a_budget_of_nothing_is_said_where_something_would_be_kept(author: Page)
     expect(author.locator(".run-status")).not_to_contain_text("are kept")
 
 
+@pytest.mark.long
 def test_verification_counts_what_is_none_of_the_stores_and_repairs_what_is(
     author: Page, studio: Server
 ) -> None:

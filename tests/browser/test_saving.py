@@ -138,6 +138,7 @@ def test_theirs_mine_or_another_file(page: Page, documents: Path) -> None:
     assert (documents / "ours.pml").read_text(encoding="utf-8") == mine
 
 
+@pytest.mark.long
 def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None:
     (documents / "mine.pml").unlink()
     save(page)
@@ -201,6 +202,7 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
     )
 
 
+@pytest.mark.long
 def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     (documents / "far").mkdir(exist_ok=True)
     (documents / "far" / "city.pml").write_text(SCHEMA.replace("mine", "city"), encoding="utf-8")

@@ -63,12 +63,8 @@ def test_kept_settings_that_are_not_valid_have_their_defaults_again(author: Page
     expect(author.locator(".notice")).to_have_count(0)
 
 
-LONG = pytest.mark.long
-
-
-@pytest.mark.parametrize(
-    "how", ["dismiss", pytest.param("leave", marks=LONG), pytest.param("run", marks=LONG)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["dismiss", "leave", "run"])
 def test_what_was_set_back_is_said_until_it_is_taken(author: Page, how: str) -> None:
     author.evaluate(KEEP, {"temperature": 99, "max_new_tokens": 2})
     reload(author)
@@ -145,7 +141,7 @@ def test_a_seed_is_the_number_that_was_typed_and_other_values_have_their_default
     expect(author.locator("#run-settings")).to_be_hidden()
 
 
-@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=LONG)])
+@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.long)])
 def test_changed_settings_are_marked_and_put_back(author: Page, width: int) -> None:
     author.set_viewport_size({"width": width, "height": 720})
     toggle = author.get_by_role("button", name="Settings")

@@ -130,6 +130,7 @@ def test_the_text_of_a_tab_that_lives_is_left_to_it(context: BrowserContext, stu
     wait_for_text(first, "prompt", "still mine")
 
 
+@pytest.mark.long
 def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, studio: Server) -> None:
     page = opened(context, studio)
     keep_nothing(page)
