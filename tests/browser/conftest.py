@@ -226,6 +226,12 @@ def unrouted(page: Page) -> None:
     page.unroute_all(behavior="wait")
 
 
+def reloaded(page: Page) -> None:
+    """Loads a page again and waits until it can be used."""
+    page.reload()
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+
+
 def becomes(page: Page, script: str, wanted: Any, arg: Any = None) -> None:
     """Waits until a script returns a value; the failure shows the last one."""
     ends = time.monotonic() + 20

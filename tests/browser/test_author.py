@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.browser.conftest import COLOURS, QUESTIONS, Server, Studios, Watched, becomes
+from tests.browser.conftest import COLOURS, QUESTIONS, Server, Studios, Watched, becomes, reloaded
 
 LONG_RUN_MS = 120_000
 TEXTS = "window.promptCacheStudio.workspace.texts()"
@@ -134,8 +134,7 @@ def test_picks_write_the_prompt_and_follow_its_edits(author: Page) -> None:
     expect(tree.get_by_role("radio", name=re.compile("^tokyo"))).not_to_be_checked()
     author.keyboard.press("Control+z")
     expect(tree.get_by_role("radio", name=re.compile("^tokyo"))).to_be_checked()
-    author.reload()
-    author.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(author)
     wait_for_text(author, "prompt", "Where shall I go")
 
 

@@ -83,17 +83,6 @@ def test_a_mistake_in_2000_lines_is_marked(author: Page) -> None:
 
 
 @pytest.mark.long
-def test_neither_a_refused_run_nor_the_next_error_selects_anything(author: Page) -> None:
-    text = '<prompt schema="travel">\n  <user>' + "Very long. " * 4000 + "</user>\n"
-    rewrite(author, "prompt", text)
-    author.keyboard.press("Control+Enter")
-    expect(author.locator(".run-status")).to_contain_text("E105")
-    author.keyboard.type("x")
-    wait_for_text(author, "prompt", "x<prompt")
-    assert len(text_of(author, "prompt")) > len(text)
-
-
-@pytest.mark.long
 def test_modules_are_found_by_their_text(author: Page) -> None:
     guide = '<module name="install">Run the installer.</module> <module name="faq">The disk is full.</module>'
     modules = f'<module name="guide">{guide}</module><module name="api">The installer has a flag.</module>'

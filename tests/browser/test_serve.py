@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import QUESTIONS, Watched, becomes, settled, unrouted
+from tests.browser.conftest import QUESTIONS, Watched, becomes, reloaded, settled, unrouted
 from tests.browser.test_author import few_tokens, rewrite, text_of
 
 FAULTY = f'<schema name="a"><{"b" * 300}/></schema>'
@@ -379,8 +379,7 @@ def test_long_texts_are_folded_and_the_keyboard_chooses_what_is_shown(author: Pa
     page.get_by_role("radio", name="Python, openai").press("ArrowRight")
     expect(page.get_by_role("radio", name="Python, anthropic")).to_be_checked()
     program(page, "import anthropic")
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]")
+    reloaded(page)
     expect(page.get_by_role("radio", name="Python, anthropic")).to_be_checked()
     page.get_by_role("button", name="All endpoints").click()
     expect(page.get_by_role("dialog")).to_contain_text("POST /v1/chat/completions")
