@@ -219,11 +219,17 @@ QUESTIONS = "**/component_server/"
 
 
 def unrouted(page: Page) -> None:
-    """Ends the routes of a page once their handlers have answered.
+    """Ends the routes of a page; what a handler still fetches or holds goes on to the server.
 
-    `Page.unroute` continues a request whose handler still fetches, which then cannot answer it.
+    After `Page.unroute` such a handler raises "Route is already handled!" in whatever the test does then.
     """
-    page.unroute_all(behavior="wait")
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def reloaded(page: Page) -> None:
+    """Loads a page again and waits until it can be used."""
+    page.reload()
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
 
 
 def becomes(page: Page, script: str, wanted: Any, arg: Any = None) -> None:
@@ -273,7 +279,7 @@ class Tab:
 
     def _left(self, page: Page, url: str) -> bool:
         """Whether the page of the last test could be left, for one of the same studio: it has the scripts."""
-        page.unroute_all(behavior="ignoreErrors")
+        unrouted(page)
         page.context.clear_permissions()
         if page.context.pages != [page] or not page.url.startswith(url):
             return False

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.browser.conftest import COLOURS, QUESTIONS, Server, Studios, Watched, becomes
+from tests.browser.conftest import COLOURS, QUESTIONS, Server, Studios, Watched, becomes, reloaded
 
 LONG_RUN_MS = 120_000
 TEXTS = "window.promptCacheStudio.workspace.texts()"
@@ -134,8 +134,7 @@ def test_picks_write_the_prompt_and_follow_its_edits(author: Page) -> None:
     expect(tree.get_by_role("radio", name=re.compile("^tokyo"))).not_to_be_checked()
     author.keyboard.press("Control+z")
     expect(tree.get_by_role("radio", name=re.compile("^tokyo"))).to_be_checked()
-    author.reload()
-    author.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(author)
     wait_for_text(author, "prompt", "Where shall I go")
 
 
@@ -225,6 +224,7 @@ def test_a_server_that_is_gone_is_noticed_and_the_page_goes_on_when_it_is_back(
     server.stop()
 
 
+@pytest.mark.long
 def test_markup_in_texts_is_only_text(author: Page) -> None:
     evil = "&lt;img src=x onerror=&quot;window.hacked=1&quot;&gt;"
     rewrite(author, "schema", f'<schema name="evil"><module name="m">{evil} {evil}</module></schema>')

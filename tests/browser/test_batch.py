@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
-from tests.browser.conftest import QUESTIONS, came, unrouted
+from tests.browser.conftest import QUESTIONS, came, reloaded, unrouted
 from tests.browser.test_author import rewrite
 
 ROWS = (
@@ -53,8 +53,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     tiles = author.locator(".tiles")
     expect(tiles).to_contain_text(re.compile(r"Passed, cached1 of 2.*Passed, uncached1 of 2"))
     # The page may go and come: the batch is the server's, and what was filled in is kept.
-    author.reload()
-    author.wait_for_selector("html[data-studio=ready]")
+    reloaded(author)
     expect(author.get_by_label("Table of rows")).to_have_value(re.compile("^id;picks"))
     expect(author.get_by_label("Text of check 1")).to_have_value("50")
     table = author.get_by_role("region", name="Rows of the batch")
@@ -89,6 +88,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     expect(author.locator(".batch-age")).to_contain_text("the documents have changed")
 
 
+@pytest.mark.long
 def test_a_grid_tells_its_rows_and_is_stopped_halfway(author: Page) -> None:
     open_batch(author)
     author.get_by_role("radio", name="Grid").check()
@@ -183,8 +183,7 @@ def reloaded_without_what_was_kept(page: Page) -> list[Route]:
             route.continue_()
 
     page.route(QUESTIONS, hold)
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]")
+    reloaded(page)
     page.wait_for_function("document.querySelector('.batch-run select') !== null")
     came(page, held)
     return held

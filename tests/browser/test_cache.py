@@ -96,23 +96,6 @@ def test_a_late_answer_does_not_take_the_focus(author: Page) -> None:
     expect(wanted).to_be_focused()
 
 
-@pytest.mark.long
-def test_a_pinned_schema_survives_a_prune(author: Page) -> None:
-    run(author)
-    open_cache(author)
-    author.get_by_role("checkbox", name="travel").check()
-    expect(author.locator("tbody .pill").first).to_have_text("pinned")
-    author.get_by_role("spinbutton", name="Size").fill("0")
-    author.get_by_role("button", name="Prune to this now").click()
-    expect(author.locator(".cache-head [role=status]")).to_contain_text("Pruned")
-    expect(author.locator("tbody tr").first).to_contain_text("travel")
-    author.get_by_role("checkbox", name="travel").uncheck()
-    expect(author.locator("tbody .pill")).to_have_count(0)
-    author.get_by_role("button", name="Prune to this now").click()
-    expect(author.locator(".empty", has_text="Nothing is stored yet. Run a prompt")).to_be_visible()
-    expect(author.locator(".evictions")).to_contain_text("evicted: budget")
-
-
 def test_the_map_narrows_the_list_and_what_is_pinned_is_asked_about_twice(author: Page) -> None:
     run(author)
     open_cache(author)
@@ -157,6 +140,7 @@ def test_the_map_narrows_the_list_and_what_is_pinned_is_asked_about_twice(author
     expect(author.locator("tbody .pill")).to_have_count(0)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bounded")
 def test_a_budget_that_evicts_is_asked_about_first(author: Page) -> None:
     run(author)
@@ -226,6 +210,7 @@ def test_a_budget_of_nothing_is_said_where_something_would_be_kept(author: Page)
     expect(author.locator(".run-status")).not_to_contain_text("are kept")
 
 
+@pytest.mark.long
 def test_verification_counts_what_is_none_of_the_stores_and_repairs_what_is(
     author: Page, studio: Server
 ) -> None:

@@ -82,16 +82,7 @@ def test_a_mistake_in_2000_lines_is_marked(author: Page) -> None:
     expect(author.locator(".panel.schema .status")).to_contain_text("error")
 
 
-def test_neither_a_refused_run_nor_the_next_error_selects_anything(author: Page) -> None:
-    text = '<prompt schema="travel">\n  <user>' + "Very long. " * 4000 + "</user>\n"
-    rewrite(author, "prompt", text)
-    author.keyboard.press("Control+Enter")
-    expect(author.locator(".run-status")).to_contain_text("E105")
-    author.keyboard.type("x")
-    wait_for_text(author, "prompt", "x<prompt")
-    assert len(text_of(author, "prompt")) > len(text)
-
-
+@pytest.mark.long
 def test_modules_are_found_by_their_text(author: Page) -> None:
     guide = '<module name="install">Run the installer.</module> <module name="faq">The disk is full.</module>'
     modules = f'<module name="guide">{guide}</module><module name="api">The installer has a flag.</module>'
@@ -157,6 +148,7 @@ def test_a_quick_fix_mends_both_tags_and_loses_nothing(author: Page) -> None:
     expect(problems).to_be_hidden()
 
 
+@pytest.mark.long
 def test_of_several_repairs_a_person_chooses_and_each_can_be_undone(author: Page) -> None:
     rewrite(author, "schema", '<schema name="a"><user><module name="tone">Be brief.</module></user></schema>')
     source = '<prompt schema="a"><tone>Where?</prompt>'

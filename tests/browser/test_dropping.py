@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from app.studio.history import sharing
@@ -110,6 +111,7 @@ def test_what_is_dropped_is_looked_at_and_opened_with_a_prompt_that_fits(
     wait_for_text(author, "schema", 'name="own"')
 
 
+@pytest.mark.long
 def test_what_cannot_be_imported_is_said_and_an_import_can_be_stopped(author: Page, tmp_path: Path) -> None:
     before = text_of(author, "schema")
     (tmp_path / "noise.bin").write_bytes(b"\xff\0\x92" * 999)

@@ -114,6 +114,7 @@ def test_the_text_leads_to_its_sources(author: Page) -> None:
     at_caret(author, "schema", "You are a tr")
 
 
+@pytest.mark.long
 def test_the_text_follows_the_documents_and_outlives_their_errors(author: Page) -> None:
     reads(author)
     body, note = author.locator(".reads-text"), author.locator(".reads-note")

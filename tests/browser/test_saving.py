@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import QUESTIONS, Server, Studios, Tab, Watched, came, unrouted
+from tests.browser.conftest import QUESTIONS, Server, Studios, Tab, Watched, came, reloaded, unrouted
 from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 SCHEMA = '<schema name="mine"><module name="a">café</module></schema>\n'
@@ -85,8 +85,7 @@ def test_both_documents_are_written_to_their_files(page: Page, documents: Path) 
     expect(head(page)).to_contain_text("saved to mine.pml, ask.pml")
     assert (documents / "mine.pml").read_bytes() == schema.replace("\n", "\r\n").encode()
     assert (documents / "ask.pml").read_text(encoding="utf-8") == prompt
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(page)
     rewrite(page, "prompt", PROMPT)
     expect(head(page)).to_contain_text("ask.pml not saved")
     save(page)
@@ -138,6 +137,7 @@ def test_theirs_mine_or_another_file(page: Page, documents: Path) -> None:
     assert (documents / "ours.pml").read_text(encoding="utf-8") == mine
 
 
+@pytest.mark.long
 def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None:
     (documents / "mine.pml").unlink()
     save(page)
@@ -151,8 +151,7 @@ def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None
 @pytest.mark.long
 def test_undoing_the_opening_of_a_file_does_not_write_into_it(page: Page, documents: Path) -> None:
     (documents / "other.pml").write_text(PROMPT.replace("then", "other"), encoding="utf-8")
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(page)
     choose(page, "other.pml")
     wait_for_text(page, "prompt", "other")
     document(page, "prompt").press("Control+z")
@@ -201,6 +200,7 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
     )
 
 
+@pytest.mark.long
 def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     (documents / "far").mkdir(exist_ok=True)
     (documents / "far" / "city.pml").write_text(SCHEMA.replace("mine", "city"), encoding="utf-8")

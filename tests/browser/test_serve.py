@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import QUESTIONS, Watched, becomes, settled, unrouted
+from tests.browser.conftest import QUESTIONS, Watched, becomes, reloaded, settled, unrouted
 from tests.browser.test_author import few_tokens, rewrite, text_of
 
 FAULTY = f'<schema name="a"><{"b" * 300}/></schema>'
@@ -232,7 +232,8 @@ def test_states_are_said_in_words(watched: Watched, faked: Callable[..., None]) 
     expect(page.get_by_role("button", name="Switch off")).to_be_disabled()
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 720), pytest.param(400, 800, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (400, 800)])
 def test_nothing_but_rows_moves_while_requests_come(
     author: Page, watched: Watched, width: int, height: int
 ) -> None:
@@ -299,12 +300,11 @@ SEEN = """([name, title]) => {
 """Whether a figure has its name above it, and all of it is within the window."""
 
 
-@pytest.mark.parametrize("keys", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_on_a_telephone_each_figure_is_seen_with_its_name(
-    watched: Watched, faked: Callable[..., None], keys: int
+    watched: Watched, faked: Callable[..., None]
 ) -> None:
     long = {"read": 123456, "written": 98765, "rest": 10000, "prompt": 232221, "generated": 8192}
-    faked(requests=[request(1, tokens=long, ttft_ms=123456.0, who="key 1 (…ngth)")], keys=keys, change=1)
+    faked(requests=[request(1, tokens=long, ttft_ms=123456.0, who="key 1 (…ngth)")], keys=2, change=1)
     page = watched.page
     page.set_viewport_size({"width": 400, "height": 800})
     row = opened(watched).first
@@ -328,6 +328,7 @@ INSIDE = """width => {
     return box.width > 300 && box.right <= outer.right && document.documentElement.scrollWidth <= width }"""
 
 
+@pytest.mark.long
 def test_the_sentence_of_what_was_refused_has_the_room_of_the_figures(
     watched: Watched, faked: Callable[..., None]
 ) -> None:
@@ -356,6 +357,7 @@ def test_what_is_under_way_says_so_and_for_how_long(watched: Watched, faked: Cal
     expect(figure(second, "read")).to_have_text("900")
 
 
+@pytest.mark.long
 def test_long_texts_are_folded_and_the_keyboard_chooses_what_is_shown(author: Page) -> None:
     page = author
     open_serve(page)
@@ -377,8 +379,7 @@ def test_long_texts_are_folded_and_the_keyboard_chooses_what_is_shown(author: Pa
     page.get_by_role("radio", name="Python, openai").press("ArrowRight")
     expect(page.get_by_role("radio", name="Python, anthropic")).to_be_checked()
     program(page, "import anthropic")
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]")
+    reloaded(page)
     expect(page.get_by_role("radio", name="Python, anthropic")).to_be_checked()
     page.get_by_role("button", name="All endpoints").click()
     expect(page.get_by_role("dialog")).to_contain_text("POST /v1/chat/completions")

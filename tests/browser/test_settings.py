@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app.studio.runs.settings import declarations, described
+from tests.browser.conftest import reloaded
 
 KEEP = """async settings => {
   const { workspace } = window.promptCacheStudio
@@ -29,11 +30,6 @@ VALUES: list[Any] = [
 ]
 
 
-def reload(page: Page) -> None:
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
-
-
 def notice(page: Page) -> Locator:
     return page.locator(".notice[data-notice=settings]")
 
@@ -45,7 +41,7 @@ def opened(page: Page) -> Page:
 
 def test_kept_settings_that_are_not_valid_have_their_defaults_again(author: Page) -> None:
     author.evaluate(KEEP, {"scope": "wide", "temperature": 99, "gone": 1, "top_k": 3})
-    reload(author)
+    reloaded(author)
     said = notice(author)
     expect(said).to_contain_text(
         'Scope was "wide" and must be one of isolated, anchored, preceding, scaffold'
@@ -63,15 +59,11 @@ def test_kept_settings_that_are_not_valid_have_their_defaults_again(author: Page
     expect(author.locator(".notice")).to_have_count(0)
 
 
-LONG = pytest.mark.long
-
-
-@pytest.mark.parametrize(
-    "how", ["dismiss", pytest.param("leave", marks=LONG), pytest.param("run", marks=LONG)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["dismiss", "leave", "run"])
 def test_what_was_set_back_is_said_until_it_is_taken(author: Page, how: str) -> None:
     author.evaluate(KEEP, {"temperature": 99, "max_new_tokens": 2})
-    reload(author)
+    reloaded(author)
     expect(notice(author)).to_contain_text("Temperature was 99 and must be")
     if how == "dismiss":
         notice(author).get_by_role("button", name="Dismiss").click()
@@ -82,7 +74,7 @@ def test_what_was_set_back_is_said_until_it_is_taken(author: Page, how: str) -> 
         author.locator("#run").click()
     expect(notice(author)).to_have_count(0)
     expect(author.locator(".saved")).to_contain_text("Draft saved")
-    reload(author)
+    reloaded(author)
     expect(author.locator(".strip .piece").first).to_be_visible()
     expect(notice(author)).to_have_count(0)
 
@@ -133,7 +125,7 @@ def test_a_seed_is_the_number_that_was_typed_and_other_values_have_their_default
     seed.fill(str(2**53 - 1))
     expect(author.locator("#setting-seed-fault")).to_be_hidden()
     author.get_by_label("Temperature").fill("11")
-    reload(author)
+    reloaded(author)
     expect(author.get_by_label("Seed")).to_have_value(str(2**53 - 1))
     expect(notice(author)).to_contain_text("Temperature was 11 and must be a number")
     expect(notice(author)).not_to_contain_text("Seed")
@@ -141,11 +133,11 @@ def test_a_seed_is_the_number_that_was_typed_and_other_values_have_their_default
     author.get_by_label("Seed").press("Escape")
     expect(author.locator("#run-settings")).to_be_hidden()
     expect(author.get_by_role("button", name="Settings")).to_be_focused()
-    reload(author)
+    reloaded(author)
     expect(author.locator("#run-settings")).to_be_hidden()
 
 
-@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=LONG)])
+@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.long)])
 def test_changed_settings_are_marked_and_put_back(author: Page, width: int) -> None:
     author.set_viewport_size({"width": width, "height": 720})
     toggle = author.get_by_role("button", name="Settings")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from tests.browser.conftest import Server
+from tests.browser.conftest import Server, reloaded
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 KEYS = "Object.keys(localStorage).filter(key => key.includes('unsaved')).length"
@@ -125,11 +125,11 @@ def test_the_text_of_a_tab_that_lives_is_left_to_it(context: BrowserContext, stu
     second = opened(context, studio)
     assert "still mine" not in text_of(second, "prompt")
     assert second.evaluate(KEYS) == 1
-    first.reload()
-    first.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(first)
     wait_for_text(first, "prompt", "still mine")
 
 
+@pytest.mark.long
 def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, studio: Server) -> None:
     page = opened(context, studio)
     keep_nothing(page)
@@ -141,8 +141,7 @@ def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, 
 
     page.on("dialog", answer)
     rewrite(page, "prompt", prompt("kept here"))
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(page)
     assert asked == []
     page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error() } }")
     rewrite(page, "prompt", prompt("kept nowhere"))
