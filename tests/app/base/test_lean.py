@@ -159,6 +159,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.long
 def test_what_was_left_out_comes_when_it_is_asked_for() -> None:
     found = in_new_process(LATER)
     assert found["before"] == ["transformers", "transformers.models", "torch._dynamo"]
