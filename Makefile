@@ -1,13 +1,13 @@
-# What a developer and a first-time user need; `make help` lists it.
+# Commands for users and developers; `make help` lists them.
 
-# python3 where it is new enough, else the oldest that is.
+# python3 if it is new enough, else the oldest suitable version.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 STAMP := .venv/.installed
 NODE_MODULES := app/editor/node_modules/.package-lock.json
 
-# Node comes with the environment, as a wheel.
+# The environment contains Node, as a wheel.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
@@ -17,7 +17,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 .venv:
-	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found. Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found. Install one, or set its path: make PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
 $(STAMP): pyproject.toml constraints.txt | .venv
@@ -28,12 +28,12 @@ $(NODE_MODULES): app/editor/package.json app/editor/package-lock.json | $(STAMP)
 	cd app/editor && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-venv: $(STAMP) ## set up .venv with the pinned packages
+venv: $(STAMP) ## create .venv with the pinned packages
 
 studio: $(STAMP) ## open the studio at http://127.0.0.1:7860
 	$(BIN)/pml studio
 
-lint: $(STAMP) $(NODE_MODULES) ## ruff and mypy; tsc and eslint for the page's scripts; the grammar of editors
+lint: $(STAMP) $(NODE_MODULES) ## check code: ruff, mypy, tsc, eslint and the editor grammar
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -41,14 +41,14 @@ lint: $(STAMP) $(NODE_MODULES) ## ruff and mypy; tsc and eslint for the page's s
 
 PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-test: $(STAMP) $(NODE_MODULES) ## lint, types and the tests, the browser tests included
+test: $(STAMP) $(NODE_MODULES) ## run lint and all tests, with the browser tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tests
 
 .PHONY: tests
 tests: $(STAMP)
 	$(PYTEST)
 
-test-all: lint ## the same with every model family and long draws, before a release
+test-all: lint ## run every model family and long random tests, for a release
 	PML_ALL_TESTS=1 $(PYTEST)
 
 format: $(STAMP) ## format the Python files
@@ -58,17 +58,17 @@ format: $(STAMP) ## format the Python files
 API := import engine, pathlib, pdoc; [getattr(engine, name) for name in engine.__all__]; \
 	pdoc.render.configure(docformat="google"); pdoc.pdoc("engine", output_directory=pathlib.Path("build/api"))
 
-docs: $(STAMP) ## write the reference of the Python library to build/api/engine.html
+docs: $(STAMP) ## write the Python reference to build/api/engine.html
 	$(BIN)/python -c '$(API)'
 
-bench: $(STAMP) ## the figures that have goals, into bench/, an hour and more on two cores
+bench: $(STAMP) ## measure the figures with goals into bench/ (an hour or more on two cores)
 	$(BIN)/python -m benchmarks suite --out bench
 
-demo-model: $(STAMP) ## train a model like the bundled one from scratch, four hours and a half (training/README.md says more)
+demo-model: $(STAMP) ## train a model like the bundled one (4.5 hours, see training/README.md)
 	$(BIN)/python -m training.train --run training/runs/demo --minutes 80
 	$(BIN)/python -m training.train --run training/runs/further --minutes 185 --init training/runs/demo/export --rate 0.6
 
-editor: $(NODE_MODULES) ## build the editor bundle again
+editor: $(NODE_MODULES) ## rebuild the editor bundle
 	cd app/editor && npm run --silent build
 
 clean: ## remove .venv, caches and build outputs

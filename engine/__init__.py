@@ -13,13 +13,13 @@ from engine.base.errors import CancelledError, ModelError, PromptCacheError, Set
 if TYPE_CHECKING:
     from engine.base.events import Answer, Compared, Comparison, Delta, Event, Finished, FirstToken, Working
     from engine.batch.series import BothAnswers
-    from engine.batch.submission import Mark
     from engine.batch.ticket import Ticket
     from engine.cache.prompt_encoding import PromptEncoding
     from engine.cache.schema_encoding import EncodeReport
     from engine.engine import Engine
     from engine.fidelity.findings import Fidelity
     from engine.inference.run_settings import RunSettings
+    from engine.inference.submission import Mark
     from engine.model.model import Model
     from engine.model.probe import Probe
     from engine.pml.diagnostics.errors import PromptError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "engine.batch.series": ("BothAnswers",),
-    "engine.batch.submission": ("Mark",),
+    "engine.inference.submission": ("Mark",),
     "engine.batch.ticket": ("Ticket",),
     "engine.cache.prompt_encoding": ("PromptEncoding",),
     "engine.cache.schema_encoding": ("EncodeReport",),

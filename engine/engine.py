@@ -29,9 +29,7 @@ from engine.batch.cache_lookup import Outlook, outlook
 from engine.batch.idle import Idle
 from engine.batch.loop import BatchLoop
 from engine.batch.scheduler import MOST
-from engine.batch.serial import OneByOne
 from engine.batch.series import BothAnswers, answered, answered_apart
-from engine.batch.submission import Answerer, Mark
 from engine.batch.ticket import Ticket
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
@@ -39,6 +37,7 @@ from engine.files.places import from_home
 from engine.inference.model_settings import without_effect
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import Computing, Progress
+from engine.inference.submission import Mark
 from engine.model.loading import load
 from engine.model.model import Model
 from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema, reads_files
@@ -99,12 +98,11 @@ class Engine:
             log.warning("%s", note)
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
-        self.computing = Computing()  # one step at a time: two would disturb each other's timings
-        self.answerer: Answerer = (
-            OneByOne(self.segment_cache, self.computing)
-            if deterministic
-            else BatchLoop(self.segment_cache, self.computing, MOST if parallel is None else parallel)
-        )
+        self.computing = Computing(
+            model.network
+        )  # one step at a time: two would disturb each other's timings
+        most = MOST if parallel is None else parallel
+        self.answerer = BatchLoop(self.segment_cache, self.computing, most, deterministic=deterministic)
         self.spec = ModelSpec(
             model.name,
             model.tokenizer,
@@ -114,7 +112,7 @@ class Engine:
             self.segment_cache.identity,
             model.unknown_tokens,
         )
-        self.idle = Idle(self.computing, model.network)
+        self.idle = Idle(self.computing)
         self._workshop = Workshop(self.segment_cache, self.computing, self.idle)
         self._schemas: LRUCache[tuple[str, Path | None, str], PreparedSchema] = LRUCache(_RUNS, _weight)
         self._schemas_lock = threading.Lock()
@@ -369,7 +367,7 @@ class Engine:
 
         if apart:
             orders: list[tuple[Side, ...]] = [SIDES, SIDES[::-1]] if mode == "both" else [(mode,)]
-            return answered_apart(series, submit_side, orders, stopped=stopped or (lambda: False))
+            return answered_apart(series, submit_side, orders, stopped=stopped)
         return answered(
             series,
             submit,
@@ -388,8 +386,7 @@ class Engine:
         """
         self.computing.require_open()
         (submission,) = prompt.submissions(settings_with(settings, changes))
-        tree = self.answerer.tree if isinstance(self.answerer, BatchLoop) else None
-        return outlook(self.segment_cache, tree, submission)
+        return outlook(self.segment_cache, self.answerer.tree, submission)
 
     def placement(self, wanted: PlacementPolicy = "compact") -> PlacementPolicy:
         """Returns the placement of prompts: the wanted one, or by the schema if the model cannot relocate.

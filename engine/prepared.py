@@ -15,7 +15,6 @@ from engine.base.errors import CancelledError, SettingsError
 from engine.base.events import SIDES, Answer, Compared, Event, Listener, ReuseTaken, Side, Working
 from engine.base.stopwatch import Stopwatch
 from engine.base.tiers import Tier
-from engine.batch.submission import Submission, while_wanted
 from engine.cache.fetched import Request
 from engine.cache.prompt_encoding import PromptEncoding, encode_prompt
 from engine.cache.schema_encoding import EncodeReport, encode_schema
@@ -26,8 +25,10 @@ from engine.fidelity.findings import Fidelity
 from engine.fidelity.measure import FidelityMeter
 from engine.fidelity.reuse_levels import Ladder
 from engine.fidelity.teacher_forcing import Reading, reading
+from engine.inference.generate import answering
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import Progress, returned
+from engine.inference.submission import Submission
 from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
 from engine.prompt.conversation.tools import NO_TOOLS, Tools
 from engine.prompt.passages import Passage, Reader
@@ -128,9 +129,7 @@ class PreparedSchema:
         clock, computing = Stopwatch(), self._workshop.computing
         run_scope = RunSettings(scope=scope).scope
         encoding = encode_schema(self._workshop.cache, self.tokenized, run_scope, clock)
-        if listener is not None:
-            encoding = while_wanted(encoding, self._workshop.cache.model.network, listener)
-        return computing.finish(encoding, "cached", clock, progress)
+        return computing.finish(encoding, "cached", clock, progress, listener)
 
 
 class PreparedPrompt:
@@ -239,8 +238,6 @@ class PreparedPrompt:
         run, clock, cache = settings_with(settings, changes), Stopwatch(), self._workshop.cache
         request = Request(self.schema.tokenized.label, run.scope, store_turns=run.store_conversation)
         work = encode_prompt(cache, self._planned(run, "cached"), request, clock)
-        if listener is not None:
-            work = while_wanted(work, cache.model.network, listener)
         return self._workshop.computing.steps(work, "cached", clock, listener)
 
     def submissions(
@@ -441,7 +438,7 @@ class PreparedPrompt:
     def _steps(
         self, submission: Submission, listener: Listener | None = None
     ) -> Generator[Event, None, Answer]:
-        return submission.steps(self._workshop.cache, self._workshop.computing, listener)
+        return answering(self._workshop.cache, self._workshop.computing, submission, listener)
 
 
 WithSettings = PreparedPrompt | tuple[PreparedPrompt, RunSettings]

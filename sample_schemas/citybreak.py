@@ -1,4 +1,4 @@
-"""A week away as a program: `pml import citybreak.py -o citybreak.pml` made the schema beside it."""
+"""A city trip as a program. `pml import citybreak.py -o citybreak.pml` writes its schema."""
 
 from typing import Literal
 

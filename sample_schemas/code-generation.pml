@@ -1,5 +1,5 @@
 <?xml version="1.0" encoding="UTF-8"?>
-<!-- After appendix A.1.1 of the Prompt Cache paper: the source files of a small game, one module each. -->
+<!-- The source files of a small game, one module each (appendix A.1.1 of the Prompt Cache paper). -->
 <schema name="code-generation">
   <system>You write short Python programs from the classes in the files.</system>
   <user>

@@ -1,5 +1,5 @@
 <?xml version="1.0" encoding="UTF-8"?>
-<!-- Eight notes about an invented valley; pick any of them and ask. -->
+<!-- Eight notes about an invented valley. Pick some and ask a question. -->
 <schema name="documents">
   <system>
     You are a librarian. Answer only from the documents, and say so when they do not state it.

@@ -1,5 +1,5 @@
 <?xml version="1.0" encoding="UTF-8"?>
-<!-- Documents that every prompt reads, and fifteen examples of two turns each, of which a prompt shows some in any order. -->
+<!-- Documents in every prompt, and fifteen optional examples of two turns each. -->
 <schema name="few-shot">
   <system>
     You are a librarian. Answer only from the documents, and say so when they do not state it.

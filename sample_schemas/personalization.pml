@@ -1,5 +1,5 @@
 <?xml version="1.0" encoding="UTF-8"?>
-<!-- After appendix A.1.3 of the Prompt Cache paper: a learner described by six traits, one union for each. -->
+<!-- A learner with six traits, one union each (appendix A.1.3 of the Prompt Cache paper). -->
 <schema name="personalization">
   <system>
     You are a patient tutor. Your plans have one line for each trait.

@@ -1,6 +1,6 @@
 <?xml version="1.0" encoding="UTF-8"?>
-<!-- After appendix A.1.2 of the Prompt Cache paper: one plan, two kinds of trip, nine places to go.
-     Budget, season, company and an interest may be picked beside it. -->
+<!-- A trip plan with two kinds of trip and nine places (appendix A.1.2 of the Prompt Cache paper).
+     Budget, season, company and an interest are optional. -->
 <schema name="travel">
   <system>
     You are a travel planner known all over the world.

@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 
 from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.model import Model
+from tests.app.server.described import check, events
+from tests.app.server.raw import eventually
+from tests.app.server.requests_drawn import Drawn, requests
+from tests.app.server.served import Served, served
 from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
 from tests.engine.tiny import tiny_network
-from tests.server.described import check, events
-from tests.server.raw import eventually
-from tests.server.requests_drawn import Drawn, requests
-from tests.server.served import Served, served
 
 FOREIGN_WORDS = (
     r"Input should|Extra inputs|[Ff]ield required|valid \w+|instance of|Value error|String should|unable to"

@@ -35,7 +35,7 @@ def test_every_document_is_sound_and_in_canonical_form() -> None:
         assert prompt.tree is not None
         assert schema is not None
         assert (prompt.diagnostics, bind(schema, prompt.tree).diagnostics) == ((), ())
-    assert kinds.count("schema") >= 4
+    assert kinds.count("schema") >= 3
     assert kinds.count("prompt") >= 3
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from engine.base.errors import ClosedError, PromptCacheError
-from engine.base.events import Compared, Delta, Event, Finished, FirstToken, ReuseTaken, Working
+from engine.base.events import Finished, ReuseTaken
 from engine.inference.run_settings import RunSettings
 from engine.pml import Diagnostic, PromptError
 from engine.pml.diagnostics.diagnostic import Span
@@ -46,7 +46,7 @@ def answering(
             "keeps": engine.store.settings.budget > 0,
         }
         for event in stream:
-            yield of_event(event)
+            yield event.to_json()
             if isinstance(event, Finished) and event.answer.reuse is not None:
                 yield {"event": "reuse", "taken": asdict(event.answer.reuse)}
         if mode == "cached":
@@ -71,21 +71,6 @@ def checking(prompt: PreparedPrompt, settings: RunSettings, told: Sequence[Line]
         yield {"event": "unchecked", "why": str(error)}
     else:
         yield {"event": "reuse", "taken": asdict(checked)}
-
-
-def of_event(event: Event) -> Line:
-    """Returns an event as a line."""
-    match event:
-        case Finished():
-            return {"event": "finished", "side": event.side, "answer": event.answer.to_json()}
-        case Compared():
-            return {"event": "compared", "comparison": event.comparison.to_json()}
-        case Working():
-            return {"event": "working", **asdict(event)}
-        case FirstToken():
-            return {"event": "first token", **asdict(event)}
-        case Delta():
-            return {"event": "delta", "side": event.side, "text": event.text}
 
 
 def taken_in(line: Line) -> ReuseTaken:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -17,11 +17,13 @@ from starlette.routing import Route
 from app.server import models, schemas
 from app.server.anthropic import cache_plan, messages
 from app.server.core.access_log import Noting
-from app.server.core.service import Service
+from app.server.core.service import Service, State
 from app.server.http.absolute_urls import taking_urls
 from app.server.http.access import Access, Application, Door, Receive, Scope, Send, dialect_of
 from app.server.http.endpoints import Endpoints
 from app.server.http.errors import FAULT, NO_METHOD, RETRY_SECONDS, ApiError, error_of
+from app.server.http.openapi_responses import OPERATORS, errors
+from app.server.http.shapes import Reply
 from app.server.http.truncate import cut
 from app.server.http.validation_errors import misfit
 from app.server.openai import chat, completions, responses
@@ -29,6 +31,12 @@ from app.server.openapi import description
 from engine.base.errors import PromptCacheError
 
 EXPOSED = ["x-request-id", "request-id", "retry-after"]
+
+
+class Health(Reply):
+    """The state of the server."""
+
+    status: State
 
 
 def application(service: Service) -> FastAPI:
@@ -48,13 +56,18 @@ def application(service: Service) -> FastAPI:
         app.include_router(router)
 
     @app.head("/health", include_in_schema=False)
-    @app.get("/health")
-    async def health() -> Response:
+    @app.get("/health", responses={503: {"model": Health}})
+    async def health(response: Response) -> Health:
         """Returns the state of the server."""
-        state = service.state
-        return JSONResponse({"status": state}, 200 if state == "ok" else 503)
+        response.status_code = 200 if service.state == "ok" else 503
+        return Health(status=service.state)
 
-    @app.get("/metrics")
+    @app.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        response_description=f"Metrics in Prometheus' text format. {OPERATORS}",
+        responses=errors(never=(415, 429)),
+    )
     async def metrics(request: Request) -> Response:
         """Returns the metrics in Prometheus' text format."""
         service.require_operator(getattr(request.state, "operator", None))
@@ -116,4 +129,6 @@ def _told(request: Request, error: Exception) -> Response:
         headers["allow"] = ", ".join(endpoints.methods_at(request.scope["path"]))
     if api_error.kind is FAULT:  # close the connection after an unexpected error
         headers["connection"] = "close"
-    return JSONResponse(api_error.body(dialect, request_id), api_error.kind.status_in(dialect), headers)
+    return JSONResponse(
+        api_error.body(dialect, request_id).model_dump(), api_error.kind.status_in(dialect), headers
+    )

@@ -3,52 +3,85 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from typing import Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
-from starlette.responses import Response
 
 from app.server.core.service import Service
 from app.server.http.access import dialect_of
+from app.server.http.openapi_responses import errors
+from app.server.http.shapes import Count, Reply
+
+FORMAT = "Anthropic's format if the request has the header anthropic-version."
+
+
+class OpenAIModel(Reply):
+    """A model."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "prompt-cache-studio"
+
+
+class OpenAIModels(Reply):
+    """The model under all its names."""
+
+    object: Literal["list"] = "list"
+    data: list[OpenAIModel]
+
+
+class AnthropicModel(Reply):
+    """A model."""
+
+    type: Literal["model"] = "model"
+    id: str
+    display_name: str
+    created_at: str
+    lifecycle: Literal["active"] = "active"
+    max_input_tokens: Count
+    max_tokens: Count
+
+
+class AnthropicModels(Reply):
+    """The model under all its names."""
+
+    data: list[AnthropicModel]
+    has_more: Literal[False] = False
+    first_id: str
+    last_id: str
 
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter()
 
-    def told(name: str, request: Request) -> dict[str, Any]:
-        if dialect_of("", request.headers) == "openai":
-            return {
-                "id": name,
-                "object": "model",
-                "created": service.created,
-                "owned_by": "prompt-cache-studio",
-            }
-        created = datetime.datetime.fromtimestamp(service.created, datetime.UTC)
-        return {
-            "type": "model",
-            "id": name,
-            "display_name": name,
-            "created_at": created.isoformat().replace("+00:00", "Z"),
-            "lifecycle": "active",
-            "max_input_tokens": service.engine.model.context_length - 1,
-            "max_tokens": service.engine.model.context_length,
-        }
+    def in_openai(name: str) -> OpenAIModel:
+        return OpenAIModel(id=name, created=service.created)
 
-    @router.get("/v1/models")
-    async def list_models(request: Request) -> Response:
+    def in_anthropic(name: str) -> AnthropicModel:
+        created = datetime.datetime.fromtimestamp(service.created, datetime.UTC)
+        return AnthropicModel(
+            id=name,
+            display_name=name,
+            created_at=created.isoformat().replace("+00:00", "Z"),
+            max_input_tokens=service.engine.model.context_length - 1,
+            max_tokens=service.engine.model.context_length,
+        )
+
+    @router.get("/v1/models", response_description=FORMAT, responses=errors(never=(415, 429)))
+    async def list_models(request: Request) -> OpenAIModels | AnthropicModels:
         """Lists the model."""
         names = service.names()
-        models = [told(name, request) for name in names]
         if dialect_of("", request.headers) == "openai":
-            return JSONResponse({"object": "list", "data": models})
-        return JSONResponse({"data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]})
+            return OpenAIModels(data=[in_openai(name) for name in names])
+        models = [in_anthropic(name) for name in names]
+        return AnthropicModels(data=models, first_id=names[0], last_id=names[-1])
 
-    @router.get("/v1/models/{name:path}")
-    async def retrieve_model(name: str, request: Request) -> Response:
+    @router.get("/v1/models/{name:path}", response_description=FORMAT, responses=errors(never=(415, 429)))
+    async def retrieve_model(name: str, request: Request) -> OpenAIModel | AnthropicModel:
         """Describes the model."""
         service.require_model(name)
-        return JSONResponse(told(name, request))
+        return in_openai(name) if dialect_of("", request.headers) == "openai" else in_anthropic(name)
 
     return router

@@ -8,19 +8,19 @@ import math
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Literal, TypeVar
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ValidationError
-from starlette.responses import Response
+from fastapi import APIRouter, Request, Response
+from pydantic import MISSING, Field, ValidationError
 
 from app.server.core.pml_requests import PUT_IT, pin, pml_faults, prepared_schema, unknown_schema
 from app.server.core.schema_files import FullError, SchemaFiles
 from app.server.core.service import LONG_PML, Service
 from app.server.core.stored_schema import Head, KeptSchema, Terms
-from app.server.http.bodies import Strict, bytes_of, media_type, object_of
+from app.server.http.bodies import BodyRoute, Strict, bytes_of, media_type, object_of
 from app.server.http.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
+from app.server.http.openapi_responses import errors, reference
+from app.server.http.shapes import Count, Reply, optional
 from app.server.http.streams import gone
 from app.server.http.truncate import shown
 from app.server.http.validation_errors import misfit
@@ -39,7 +39,6 @@ NOTHING_CHANGED = f"Nothing was changed; store it first with PUT {PATH}/NAME."
 GONE_MEANWHILE = "It was deleted or expired meanwhile; store it again."
 LONGEST_SECONDS = 10 * 365 * 86400.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-Body = TypeVar("Body", bound=BaseModel)
 Made = TypeVar("Made")
 _TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
 
@@ -47,24 +46,61 @@ _TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
 class TermsBody(Strict):
     """Lifetime of a schema. Absent fields stay unchanged."""
 
-    ttl: str | float | None = None
-    expires_at: str | float | None = None
-    pinned: bool | None = None
+    ttl: str | float | None = optional('Seconds, or a time: "300s", "5m", "1h", "2d". null removes it.')
+    expires_at: str | float | None = optional("ISO 8601 with a zone, or seconds since 1970. null removes it.")
+    pinned: bool | None = optional("Whether its segments are never evicted.")
 
 
 class PutBody(TermsBody):
     """A schema, its lifetime, and whether to encode it now."""
 
-    pml: str
-    encode: bool = False
+    pml: str = Field(description="The schema, in PML, with the name of the path.")
+    encode: bool = optional("Whether to compute missing segments before the response.", False)
+
+
+class ListedSchema(Reply):
+    """A schema."""
+
+    name: str
+    model: str
+    digest: str
+    created_at: str
+    expires_at: str | None
+    pinned: bool
+
+
+class SchemaSegment(Reply):
+    """A segment."""
+
+    path: str
+    tokens: Count
+    key: str | None
+    tier: Literal["memory", "disk", "none"]
+
+
+class StoredSchema(ListedSchema):
+    """A stored schema."""
+
+    token_count: Count
+    modules: list[SchemaSegment]
+
+
+class SchemaPage(Reply):
+    """A page of schemas, without their modules."""
+
+    schemas: list[ListedSchema]
+    next_page_token: str | MISSING = MISSING
 
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
     def owner_of(request: Request) -> str:
         return service.salt(None, request.state.client)
+
+    put_content = {kind: {"schema": {"type": "string"}} for kind in sorted(XML)}
+    put_content["application/json"] = {"schema": reference(PutBody)}
 
     async def looked(request: Request, do: Callable[[], Made], size: int = 0) -> Made:
         """Deletes expired schemas, then runs a function on a lookup thread."""
@@ -76,8 +112,12 @@ def routes(service: Service) -> APIRouter:
 
         return await service.look(look, request.state.client, gone(request), long=size > LONG_PML)
 
-    @router.put(f"{PATH}/{{name}}")
-    async def put_schema(name: str, request: Request) -> Response:
+    @router.put(
+        f"{PATH}/{{name}}",
+        responses={201: {"model": StoredSchema, "description": "It is new, or its text is."}, **errors()},
+        openapi_extra={"requestBody": {"required": True, "content": put_content}},
+    )
+    async def put_schema(name: str, request: Request, response: Response) -> StoredSchema:
         """Stores a schema and replaces an earlier one of the same name."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
         body = await _put_body(request)
@@ -86,7 +126,7 @@ def routes(service: Service) -> APIRouter:
         checked = partial(_checked, engine, name, body.pml, owner)
         prepared = await looked(request, checked, len(body.pml))
 
-        def put(listener: Listener) -> tuple[dict[str, Any], bool]:
+        def put(listener: Listener) -> tuple[StoredSchema, bool]:
             try:
                 stored, before = files.put(owner, name, body.pml, terms)
             except FullError as error:
@@ -97,24 +137,25 @@ def routes(service: Service) -> APIRouter:
             _settle(engine, files, owner, prepared, stored, before)
             return _told(engine, prepared, stored), before is None or before.text != stored.text
 
-        told, new = await service.work(put, gone(request))
-        return JSONResponse(told, 201 if new else 200)
+        stored, new = await service.work(put, gone(request))
+        response.status_code = 201 if new else 200
+        return stored
 
-    @router.get(f"{PATH}/{{name}}")
-    async def get_schema(name: str, request: Request) -> Response:
+    @router.get(f"{PATH}/{{name}}", responses=errors(never=(415,)))
+    async def get_schema(name: str, request: Request) -> StoredSchema:
         """Returns a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
 
-        def described() -> dict[str, Any]:
+        def described() -> StoredSchema:
             stored = _found(files.get(owner, name), name)
             return _told(engine, prepared_schema(engine, stored.text, "pml", owner), stored)
 
-        return JSONResponse(await looked(request, described, files.size(owner, name)))
+        return await looked(request, described, files.size(owner, name))
 
-    @router.get(PATH)
+    @router.get(PATH, responses=errors(never=(415,)))
     async def list_schemas(
         request: Request, page_size: int = USUAL_PAGE, page_token: str | None = None
-    ) -> Response:
+    ) -> SchemaPage:
         """Lists schemas by name."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
         if page_size < 1:
@@ -123,25 +164,26 @@ def routes(service: Service) -> APIRouter:
         heads = await looked(request, partial(files.all, owner))
         rest = [head for head in heads if after is None or head.name > after]
         page = rest[: min(page_size, LARGEST_PAGE)]
-        more = {"next_page_token": _token(page[-1].name)} if len(page) < len(rest) else {}
-        return JSONResponse({"schemas": [_listed(engine, head) for head in page], **more})
+        following = _token(page[-1].name) if len(page) < len(rest) else MISSING
+        listed = [_listed(engine, head) for head in page]
+        return SchemaPage(schemas=listed, next_page_token=following)
 
-    @router.patch(f"{PATH}/{{name}}")
-    async def change_schema(name: str, request: Request) -> Response:
+    @router.patch(f"{PATH}/{{name}}", responses=errors())
+    async def change_schema(name: str, body: TermsBody, request: Request) -> StoredSchema:
         """Changes the lifetime of a schema."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
-        terms = _terms(_validated(TermsBody, await object_of(request)), files.clock())
+        terms = _terms(body, files.clock())
 
-        def changed() -> dict[str, Any]:
+        def changed() -> StoredSchema:
             before = files.get(owner, name)
             stored = _found(files.change(owner, name, terms), name, NOTHING_CHANGED)
             prepared = prepared_schema(engine, stored.text, "pml", owner)
             _settle(engine, files, owner, prepared, stored, before)
             return _told(engine, prepared, stored)
 
-        return JSONResponse(await looked(request, changed, files.size(owner, name)))
+        return await looked(request, changed, files.size(owner, name))
 
-    @router.delete(f"{PATH}/{{name}}")
+    @router.delete(f"{PATH}/{{name}}", status_code=204, responses=errors(never=(415,)))
     async def delete_schema(name: str, request: Request) -> Response:
         """Deletes a schema; its segments stay until they are evicted."""
         engine, files, owner = service.engine, service.schemas, owner_of(request)
@@ -164,19 +206,15 @@ async def _put_body(request: Request) -> PutBody:
         except TextFileError as error:
             raise ApiError(INVALID, f"The document {error.what}. Send it in UTF-8.", "pml") from error
     try:
-        return _validated(PutBody, await object_of(request))
+        given = await object_of(request)
+        return PutBody.model_validate(given)
+    except ValidationError as error:
+        raise misfit(error.errors(), given) from None
     except ApiError as error:
         if error.kind is not WRONG_TYPE:
             raise
         words = f"{error.message} Or send plain PML, as application/xml or text/xml."
         raise ApiError(WRONG_TYPE, words, error.param) from error
-
-
-def _validated(kind: type[Body], given: dict[str, Any]) -> Body:
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise misfit(error.errors(), given) from None
 
 
 def _terms(body: TermsBody, now: float) -> Terms:
@@ -293,18 +331,18 @@ def _label(engine: Engine, owner: str, name: str) -> str:
     return engine.schema(Schema(name, (), (), NOWHERE), salt=owner).tokenized.label
 
 
-def _listed(engine: Engine, head: Head) -> dict[str, Any]:
-    return {
-        "name": head.name,
-        "model": engine.model.stored.name,
-        "digest": head.digest,
-        "created_at": _iso(head.created_at),
-        "expires_at": None if head.expires_at is None else _iso(head.expires_at),
-        "pinned": head.pinned,
-    }
+def _listed(engine: Engine, head: Head) -> ListedSchema:
+    return ListedSchema(
+        name=head.name,
+        model=engine.model.stored.name,
+        digest=head.digest,
+        created_at=_iso(head.created_at),
+        expires_at=None if head.expires_at is None else _iso(head.expires_at),
+        pinned=head.pinned,
+    )
 
 
-def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> dict[str, Any]:
+def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> StoredSchema:
     """Describes a schema with one entry for each segment."""
     book = prepared.tokenized.recipes()
     recipes = {run.index: book.of_run(run) for run in book.layout.runs if run.cacheable}
@@ -312,16 +350,10 @@ def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> dict[st
     modules = []
     for run in book.layout.runs:
         recipe = recipes.get(run.index)
-        modules.append(
-            {
-                "path": run.path,
-                "tokens": run.tokens,
-                "key": None if recipe is None else recipe.key,
-                "tier": "none" if recipe is None else tier(recipe),
-            }
-        )
+        found = {"key": None, "tier": "none"} if recipe is None else {"key": recipe.key, "tier": tier(recipe)}
+        modules.append(SchemaSegment(path=run.path, tokens=run.tokens, **found))
     tokens = sum(run.tokens for run in book.layout.runs)
-    return {**_listed(engine, kept.head("")), "token_count": tokens, "modules": modules}
+    return StoredSchema(**vars(_listed(engine, kept.head(""))), token_count=tokens, modules=modules)
 
 
 def _iso(seconds: float) -> str:

@@ -87,7 +87,7 @@ def launch(
         port: 0 takes any free port.
         open_browser: show the page in the user's browser.
         schemas_dir: the folder of the user's documents.
-        data_dir: the folder of drafts; the user's data folder by default.
+        data_dir: the folder of the user's database; the user's data folder by default.
         block: wait until the studio stops.
         offer: API options for other programs on the same port; the defaults of `pml serve` by default.
         ready: called with the page's address once the model is loaded.
@@ -103,7 +103,7 @@ def launch(
     with without_stubs():
         from app.studio import layout as pages
     from app.models.model_choice import ModelChoice
-    from app.studio.documents.drafts import Drafts
+    from app.studio.database import UserDatabase
     from app.studio.documents.folder import Folder
     from app.studio.documents.samples import Library
     from app.studio.model.api import Api, Offer
@@ -118,9 +118,9 @@ def launch(
         raise PromptCacheError(
             f"The schemas folder {str(schemas_dir)!r} is not a folder. Name another with --schemas."
         )
-    drafts = Drafts(data_dir or user_data())
+    database = UserDatabase(data_dir or user_data())
     opening, handed, api = Opening(), Handed(), Api(offer or Offer())
-    parts = Parts.of(opening, drafts, Library(Folder(schemas_dir)), api)
+    parts = Parts.of(opening, database, Library(Folder(schemas_dir)), api)
     page = pages.build(parts)
     options = {name: value for name, value in engine_options.items() if name != "progress"}
     choice = ModelChoice.of(model, options)

@@ -36,16 +36,16 @@ def assets_path(folder: Path) -> str:
 def head(path: str) -> str:
     """Returns the HTML head. It loads from this server only; other pages load their styles on first view."""
     styles = [
-        "studio.css",
-        "frame.css",
-        "dialogs.css",
-        "table.css",
-        "files.css",
-        "strip.css",
-        "reads.css",
-        "chart.css",
+        "styles/studio.css",
+        "styles/frame.css",
+        "styles/dialogs.css",
+        "styles/table.css",
+        "styles/files.css",
+        "styles/layout_bar.css",
+        "styles/prompt_view.css",
+        "styles/chart.css",
         f"pages/{PAGES[0].name}.css",
-        "run.css",
+        "styles/run.css",
     ]
     return (
         f'<link rel="icon" type="image/svg+xml" href="{path}/icon.svg">'

@@ -1,16 +1,16 @@
 // Assembles the page. Gradio mounts host elements one by one; each page starts when its own are mounted.
-import { Belonging } from "./belonging.js"
-import { Coach } from "./coach.js"
-import { Commands } from "./commands.js"
-import { pause } from "./dom.js"
-import { Emitter } from "./events.js"
-import { Help } from "./help.js"
-import { Palette } from "./palette.js"
-import { Server } from "./server.js"
-import { Shell } from "./shell.js"
-import { SHORTCUTS, keysOf } from "./shortcuts.js"
-import { Views } from "./views.js"
-import { Workspace } from "./workspace.js"
+import { Belonging } from "./runs/staleness.js"
+import { Coach } from "./shell/tour.js"
+import { Commands } from "./shell/commands.js"
+import { pause } from "./base/dom.js"
+import { Emitter } from "./base/events.js"
+import { Help } from "./shell/help.js"
+import { Palette } from "./shell/palette.js"
+import { Server } from "./base/server.js"
+import { Shell } from "./shell/shell.js"
+import { SHORTCUTS, keysOf } from "./shell/shortcuts.js"
+import { Views } from "./shell/views.js"
+import { Workspace } from "./documents/workspace.js"
 
 const FONTS_MS = 1500
 const ASK_MODEL_MS = 300
@@ -19,11 +19,11 @@ const EDITORS = "author"  // the page with the editors of the shared workspace
 
 /**
  * @typedef {{
- *   element: HTMLElement, server: Record<string, (request: unknown) => Promise<unknown>>, pages?: import("./rail.js").Entry[],
+ *   element: HTMLElement, server: Record<string, (request: unknown) => Promise<unknown>>, pages?: import("./shell/navigation.js").Entry[],
  * }} Parts what Gradio gives to a host element
  */
 
-/** @typedef {import("./views.js").View} View */
+/** @typedef {import("./shell/views.js").View} View */
 
 /**
  * The shared state of pages. "stored": the store may have changed; "model": a model was loaded; "restored": a stored run's documents are open, by its id.

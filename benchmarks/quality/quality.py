@@ -42,7 +42,6 @@ from benchmarks.quality.tasks import suite as files_of
 from engine.base.choices import SCOPES
 from engine.base.errors import PromptCacheError
 from engine.base.events import Answer, Event, Side
-from engine.base.stopwatch import Stopwatch
 from engine.engine import Engine
 from engine.fidelity.teacher_forcing import Reading
 from engine.inference.generate import Answering
@@ -291,23 +290,20 @@ def answered(
 ) -> Outcome:
     """Answers a prompt, and reads a given answer after the same prefill."""
     (asked,) = prompt.submissions(settings, mode=side)
-    clock = Stopwatch()
-    clock.parts["parse"] = prompt.parse_ms
+    work = Answering(engine.segment_cache, asked)
 
     def steps() -> Generator[Event, None, Outcome]:
-        planned = asked.planned
-        work = Answering(engine.segment_cache, prompt.tokenized, planned, asked.settings, clock)
         try:
-            sequence = Answered(engine.model, (yield from work.prepare()), asked.settings, clock)
+            sequence = Answered(engine.model, (yield from work.prepare()), asked.settings, work.clock)
             while sequence.ending is None:
                 sequence.step()
             reading = _reading(sequence, sequence.token_ids if given is None else given)
-            answer = work.answer(sequence, sequence.ending)
+            answer = work.answer(sequence)
         finally:
             work.close()
-        return Outcome(answer, reading, len(_new(planned)))
+        return Outcome(answer, reading, len(_new(asked.planned)))
 
-    return engine.computing.finish(steps(), side, clock)
+    return engine.computing.finish(steps(), side, work.clock)
 
 
 def _new(planned: Planned) -> Sequence[int]:

@@ -37,7 +37,6 @@ from benchmarks.base.options import command, narrate, pace_of, size_of
 from benchmarks.speed.attention import attention
 from engine.base.errors import CancelledError, PromptCacheError
 from engine.base.events import Answer, FirstToken
-from engine.batch.loop import BatchLoop
 from engine.batch.passes import Pass
 from engine.batch.ticket import Ticket
 from engine.prepared import PreparedPrompt, PreparedSchema
@@ -72,7 +71,6 @@ class Crowd(crowd.Crowd):
         say("encoding")
         model = copy.copy(size.loaded(say))  # its answers end by length only from now on
         super().__init__(model, folder, asked, most, size.seed)
-        assert isinstance(self.batch.answerer, BatchLoop)
         self.batch.answerer.watcher = self._watch
 
     def memory(self, most: int) -> int:

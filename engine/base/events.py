@@ -194,6 +194,10 @@ class Working:
     done: int
     total: int
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the event as a line of a run."""
+        return {"event": "working", **asdict(self)}
+
 
 @dataclass(frozen=True)
 class Barred(Working):
@@ -215,6 +219,10 @@ class FirstToken:
     tokens: dict[str, int]
     written_for: Mapping[float, int] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the event as a line of a run."""
+        return {"event": "first token", **asdict(self)}
+
 
 @dataclass(frozen=True)
 class Delta:
@@ -227,6 +235,10 @@ class Delta:
     text: str
     waited_ms: float = field(default=0.0, compare=False)
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the event as a line of a run."""
+        return {"event": "delta", "side": self.side, "text": self.text}
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -235,12 +247,20 @@ class Finished:
     side: Side
     answer: Answer
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the event as a line of a run."""
+        return {"event": "finished", "side": self.side, "answer": self.answer.to_json()}
+
 
 @dataclass(frozen=True)
 class Compared:
     """Both sides have finished. Always the last event."""
 
     comparison: Comparison
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the event as a line of a run."""
+        return {"event": "compared", "comparison": self.comparison.to_json()}
 
 
 @dataclass(frozen=True)

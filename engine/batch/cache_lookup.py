@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.base.tiers import Outcome, Tier
-from engine.batch.submission import Submission
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import SegmentCache, wanted
+from engine.inference.submission import Submission
 from engine.prefix_tree.tree import PrefixTree
 from engine.prompt.pieces import Piece
 from engine.prompt.recipe import Identity

@@ -10,9 +10,7 @@ from typing import Any, Final
 
 from engine.base.errors import CancelledError, ClosedError
 from engine.base.events import Listener, Working
-from engine.batch.submission import while_wanted
-from engine.inference.step_lock import Computing, returned
-from engine.model.network import Network
+from engine.inference.step_lock import Computing
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +27,8 @@ class Idle:
     a step.
     """
 
-    def __init__(self, computing: Computing, network: Network, quiet: float = QUIET_SECONDS) -> None:
-        self._computing, self._network, self._quiet = computing, network, quiet
+    def __init__(self, computing: Computing, quiet: float = QUIET_SECONDS) -> None:
+        self._computing, self._quiet = computing, quiet
         self._waiting: deque[Work] = deque(maxlen=MOST)
         self._changed = threading.Condition()
         self._open, self._closed, self._busy = False, False, False
@@ -78,8 +76,7 @@ class Idle:
         while (work := self._next()) is not None:
             listener = Listener(stopped=lambda: self._closed or self._computing.awaited)
             try:
-                steps = while_wanted(work(), self._network, listener)
-                returned(self._computing.steps(steps, "cached"))
+                self._computing.finish(work(), "cached", listener=listener)
             except (CancelledError, ClosedError):
                 log.debug("idle work was cancelled: another step waits")
             except Exception:  # no caller waits for it

@@ -14,8 +14,9 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -24,38 +25,53 @@ from engine.base.events import Barred, Waiting
 from engine.batch import scheduler
 from engine.batch.passes import Pass, Passes, held_bytes
 from engine.batch.run import Run
-from engine.batch.submission import Submission
 from engine.batch.ticket import Outcome, Reply, Ticket, cancelled
 from engine.batch.worker_queue import Inbox
 from engine.cache.segment_cache import SegmentCache
-from engine.inference.step_lock import LONGEST_SECONDS, WAITING, Computing
+from engine.inference.step_lock import Computing
+from engine.inference.submission import Submission
 from engine.kv_cache.protocol import Rows
 from engine.model.interruption import InterruptedPassError
-from engine.model.thread_pool import release_thread_pool
 from engine.prefix_tree.tree import PrefixTree
 
 log = logging.getLogger(__name__)
 
 _LEAST_PART = 8  # this fraction of a pass is encoded at once, even if fewer rows are left
-_LOOK_SECONDS = 0.02  # between two checks for a segment of another process
+_BARRED = Barred("cached", "", 0, 1)
+_SAME_BITS = "each answer must have the same bits as alone"
 
 
 class BatchLoop:
-    """An `Answerer` for many prompts at once. Its steps take turns with the engine's other answers.
+    """Answers submitted prompts. Its steps take turns with the engine's other answers.
+
+    Args:
+        cache: the segments of the model.
+        computing: schedules the steps.
+        most: the most prompts in progress at once.
+        deterministic: answer one prompt at a time, in order, from segments only: to the bit as if alone.
 
     Attributes:
-        appetite: the number of prompts that keeps it busy.
+        appetite: the number of prompts that keeps it busy; more wait in its queue.
         alone: the reason if it answers one prompt at a time, else "".
-        tree: computed prefixes.
+        tree: computed prefixes; None if it is deterministic.
         watcher: receives each pass on the thread that makes it, so it must be quick; None for no watcher.
     """
 
-    def __init__(self, cache: SegmentCache, computing: Computing, most: int = scheduler.MOST) -> None:
+    def __init__(
+        self,
+        cache: SegmentCache,
+        computing: Computing,
+        most: int = scheduler.MOST,
+        *,
+        deterministic: bool = False,
+    ) -> None:
         self._cache, self._computing = cache, computing
-        self._passes, self.tree = Passes(cache.model), PrefixTree(cache)
+        self._passes = Passes(cache.model, _SAME_BITS if deterministic else "")
+        self.tree = None if deterministic else PrefixTree(cache)
         self.alone = self._passes.alone
         self._most = 1 if self.alone else most
-        self.appetite = 2 * self._most
+        self.appetite = 1 if deterministic else 2 * self._most
+        self._in_order = deterministic
         self.watcher: Callable[[Pass], None] | None = None
         self._rows = scheduler.rows_of(cache.model.network.device.type)
         self._came: Inbox[Run] = Inbox(self._work)
@@ -68,7 +84,7 @@ class BatchLoop:
         self._full = False  # no waiting prompt can be admitted before an answer ends
 
     def submit(self, submission: Submission) -> Ticket:
-        """Queues a prompt and returns at once.
+        """Queues a prompt from any thread, and returns at once.
 
         Raises:
             ClosedError: the engine was closed.
@@ -88,43 +104,32 @@ class BatchLoop:
         self._came.close()
 
     def _work(self) -> None:
-        patience = self._computing.patience
-        while self._took_in():
-            barred, came = False, True
+        while self._came.take(self._waiting):
             try:
-                self._let_go()
-                if self._everyone():
-                    with self._computing.step(patience) as came:
-                        if came:
-                            self._computing.require_open()
-                            barred = self._step()
+                for event in self._computing.steps(self._steps(), "cached"):
+                    if isinstance(event, Waiting):
+                        self._take_in()
+                        for run in self._everyone():
+                            run.reply.say(replace(event, side=run.reply.side))
             except ClosedError as error:
                 self._end_all(error)
             except Exception as error:
                 # An internal error must not leave callers waiting for ever.
                 log.exception("a step of many prompts failed")
                 self._end_all(error)
-            if came:
-                patience = self._computing.patience
-            else:
-                patience = min(2 * patience, LONGEST_SECONDS)
-                self._say_waiting()
-            if barred and not self._under_way:
-                time.sleep(_LOOK_SECONDS)
 
-    def _took_in(self) -> bool:
-        """Takes in new prompts; returns whether there are any. False after an idle period ends the thread."""
-        some = bool(self._everyone())
-        if not some and not self._came:
-            release_thread_pool()
-        return self._came.take(self._waiting, wait=not some) or some
+    def _steps(self) -> Generator[Barred | None, None, None]:
+        """Makes steps while any prompt is unfinished; Barred if only another process can go on."""
+        while True:
+            self._take_in()
+            if not self._everyone():
+                return
+            barred = self._step()
+            yield _BARRED if barred and not self._under_way else None
 
-    def _say_waiting(self) -> None:
-        for run in self._everyone():
-            run.reply.say(Waiting(run.reply.side, WAITING, 0, 1))
-
-    def _let_go(self) -> None:
-        """Ends cancelled prompts."""
+    def _take_in(self) -> None:
+        """Takes in new prompts and ends cancelled ones."""
+        self._came.take(self._waiting, wait=False)
         self._dropped.clear()
         for run in self._everyone():
             if run.reply.cancelled:
@@ -237,7 +242,8 @@ class BatchLoop:
         if not self._waiting or self._full or self._rows_left() == 0:
             return False
         tier = self._cache.memory_tier
-        place = scheduler.choose(self._waiting, lambda need: all(key in tier for key in need.segments))
+        candidates = self._waiting[:1] if self._in_order else self._waiting
+        place = scheduler.choose(candidates, lambda need: all(key in tier for key in need.segments))
         run = self._waiting[place]
         others = [other.need for other in (*self._under_way, *self._barred)]
         if not scheduler.room(tier.budget, others, run.need):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,18 +9,10 @@ from torch import Tensor
 
 from engine.base.errors import ModelError
 from engine.base.segment import Placement
-from engine.inference.generation import Sequence as Answering
-from engine.inference.generation import Step
+from engine.inference.generation import forward
 from engine.kv_cache.batched_kv_cache import Member
 from engine.kv_cache.protocol import KVCache
 from engine.model.model import Model
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A sequence that cannot go on, with its error; others can."""
-
-    error: Exception
 
 
 @dataclass(frozen=True)
@@ -48,9 +39,9 @@ class Passes:
     `alone` is the reason if a pass can have only one prompt, else "".
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, alone: str = "") -> None:
         self.model = model
-        self.alone = model.alone
+        self.alone = alone or model.alone
         self._batch = None if self.alone else model.network.batch_cache()
 
     def run(self, members: Sequence[Member], others: Sequence[Sequence[Placement]] = ()) -> list[Tensor]:
@@ -75,40 +66,12 @@ class Passes:
                 "the other."
             )
         (member,) = members
-        rows, forward = member.rows, self.model.network.forward
-        if rows.rowwise is not None and not others:
-            member.kv.fold()
-        return [forward(rows.token_ids, rows.positions, member.kv, rows.keep, rowwise=rows.rowwise)]
-
-    def steps(self, sequences: Sequence[Answering]) -> list[Step | Failed]:
-        """Steps several answers once. Those with a known next token give it; the others share a pass.
-
-        Returns:
-            The step of each, or its error; an error of one does not end the others.
-
-        Raises:
-            ModelError: there are several members, but the model takes one prompt at a time.
-        """
-        started = time.perf_counter()
-        members: dict[int, Member] = {}
-        for place, sequence in enumerate(sequences):
-            if not sequence.ahead:
-                rows = sequence.wanted(fold=False)
-                assert sequence.kv is not None
-                members[place] = Member(sequence.kv, rows)
-        computed = self.run(list(members.values())) if members else []
-        logits = dict(zip(members, computed, strict=True))
-        return [_stepped(sequence, logits.get(place), started) for place, sequence in enumerate(sequences)]
+        return [forward(self.model, member.kv, member.rows, fold=not others)]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the buffer for short tails of several prompts, and of copies."""
         return 0 if self._batch is None else self._batch.nbytes
-
-    def leave(self, kv: KVCache) -> None:
-        """Removes a prompt that may go on without this, and releases its segments."""
-        if self._batch is not None:
-            self._batch.leave(kv)
 
     def forget(self, kv: KVCache) -> None:
         """Removes an ended prompt, its tail and its segments. Computes nothing."""
@@ -129,12 +92,3 @@ def held_bytes(placements: Iterable[Placement], caches: Iterable[KVCache]) -> in
             storage = memory.untyped_storage()
             tails[storage.data_ptr()] = storage.nbytes()
     return sum(segments.values()) + sum(tails.values())
-
-
-def _stepped(sequence: Answering, logits: Tensor | None, since: float) -> Step | Failed:
-    try:
-        if logits is not None:
-            sequence.take(logits)
-        return sequence.given(since)
-    except Exception as error:
-        return Failed(error)

@@ -12,11 +12,9 @@ from functools import cached_property
 from torch import Tensor
 
 from engine.base.errors import PromptCacheError, StoreError
-from engine.base.events import Barred, Delta, Ending, Finished, Working
+from engine.base.events import Barred, Finished, Working
 from engine.base.segment import Placement
-from engine.base.stopwatch import Stopwatch
 from engine.batch.scheduler import AHEAD, Need
-from engine.batch.submission import FAILED, NO_ROOM, UNMARKED, Mark, Submission
 from engine.batch.ticket import Outcome, Reply
 from engine.cache.memory import Reserved
 from engine.cache.segment_cache import SegmentCache, wanted
@@ -24,6 +22,7 @@ from engine.inference.generate import Answering
 from engine.inference.generation import Sequence, Step
 from engine.inference.prefill import Prefill
 from engine.inference.step_lock import PATIENCE_SECONDS
+from engine.inference.submission import Mark, Submission
 from engine.kv_cache.batched_kv_cache import Member
 from engine.kv_cache.protocol import Rows
 from engine.kv_cache.tail_pool import COLUMNS
@@ -34,6 +33,12 @@ from engine.prompt.trail import Chunk, Trail
 from engine.store.disk_space import Claim
 
 log = logging.getLogger(__name__)
+
+UNMARKED = (
+    "No marked prefix was written. Marks need the cached side of a non-deterministic engine, without repair."
+)
+NO_ROOM = "The marked prefix is not fully stored"
+FAILED = "The marked prefix could not be fully stored; the log has the error."
 
 
 class Run:
@@ -49,21 +54,19 @@ class Run:
         submission: Submission,
         reply: Reply,
         cache: SegmentCache,
-        tree: PrefixTree,
+        tree: PrefixTree | None,
         rows: Callable[[], int | None],
     ) -> None:
         self.submission, self.reply = submission, reply
         self.passed = 0
         self.sequence: Sequence | None = None
-        self._cache, self._tree = cache, tree
+        self._cache = cache
+        # Only tokens that see unchanged segments can be in the tree.
+        unchanged = submission.planned.scope is not None and submission.settings.repair == "none"
+        self._tree = tree if unchanged else None
         self._arrived = time.perf_counter()
-        self._clock = Stopwatch()
-        self._clock.parts["parse"] = submission.parse_ms
-        self._work = Answering(
-            *(cache, submission.prompt, submission.planned, submission.settings, self._clock, rows),
-            side=submission.side,
-            taken=submission.taken,
-        )
+        self._work = Answering(cache, submission, rows)
+        self._clock = self._work.clock
         self._starts: dict[str, int] = {}  # start of each chunk to write for the marks, by name
         self._unwritten: set[str] = set()  # names of the chunks that could not be written
         self._claim: Claim | None = None  # the disk space for marked prefixes
@@ -164,7 +167,7 @@ class Run:
         return event
 
     def _begin(self, prefill: Prefill) -> None:
-        if self._in_tree:
+        if self._tree is not None:
             self._lease = self._tree.acquire(self._trail(()))
             prefill = self._lease.without(prefill)
             self._clock.lap("load")
@@ -181,6 +184,7 @@ class Run:
         work, why = self._work, self._unmarked()
         work.times = _times(self.submission.marks)
         if not why:
+            assert self._tree is not None
             assert self._lease is not None
             known, trail = self._lease.chunks(), self._trail(())
             segments = [x for x in self.submission.planned.slices if x is not None and x.recipe.kept]
@@ -205,12 +209,6 @@ class Run:
         if why:
             work.notes.append(why)
 
-    @property
-    def _in_tree(self) -> bool:
-        """Whether its tokens see unchanged segments, so that the tree can store them."""
-        submission = self.submission
-        return submission.planned.scope is not None and submission.settings.repair == "none"
-
     def _trail(self, answer: Items[int], *, closed: bool = False) -> Trail:
         planned = self.submission.planned
         salt = self.submission.prompt.schema.spec.identity.salt_digest
@@ -223,7 +221,7 @@ class Run:
         if self._taken is not None:
             self._clock.waited += (time.perf_counter() - self._taken) * 1000
         if self._rows is None:
-            self._rows = self.sequence.wanted(fold=False, guess=alone)
+            self._rows = self.sequence.wanted(guess=alone)
 
     def wants(self) -> Rows:
         """All rows that it wants in the next pass."""
@@ -264,7 +262,7 @@ class Run:
         sequence.take(logits)
         if self.submission.warm:
             self._share()
-            self._finish("length")
+            self._finish()
             return True
         while True:
             step = sequence.given(started)
@@ -272,7 +270,7 @@ class Run:
             self._tell(step)
             self._share()
             if step.ending is not None:
-                self._finish(step.ending)
+                self._finish()
                 return True
             if not sequence.ahead:
                 self._taken = time.perf_counter()
@@ -285,25 +283,24 @@ class Run:
             took = self._clock.total - parts["parse"] - parts["plan"]  # those preceded the submission
             since = (time.perf_counter() - self._arrived) * 1000
             self._clock.waited += max(0.0, since - took)
-            self.reply.say(self._work.first_token(self.sequence))
-        if step.text or step.token is None:
-            self.reply.say(Delta(self._work.side, step.text, self._clock.waited))
+        for event in self._work.events(self.sequence, step):
+            self.reply.say(event)
 
-    def _finish(self, ending: Ending) -> None:
+    def _finish(self) -> None:
         sequence = self.sequence
         assert sequence is not None
         if failed := [self._starts[name] for name in [*self._unwritten] if name in self._starts]:
             work = self._work
             work.marked, work.reach = min(work.marked, *failed), min(work.reach, *failed)
             work.unmarked = work.unmarked or FAILED
-        answer = self._work.answer(sequence, ending)
+        answer = self._work.answer(sequence)
         with self._all_the_same():
-            if self._in_tree:
-                self._remember(sequence)
+            if self._tree is not None:
+                self._remember(sequence, self._tree)
         self.close()
         self._work.look_ahead()
         self.submission.ended(answer)
-        self.reply.say(Finished(self._work.side, answer))
+        self.reply.say(Finished(self.submission.side, answer))
         self.reply.end(answer)
 
     @contextlib.contextmanager
@@ -316,16 +313,17 @@ class Run:
 
     def _share(self) -> None:
         """Puts the computed prompt into the tree, so that later prompts need not wait for the answer."""
-        if self._told_tree or not self._in_tree:
+        tree = self._tree
+        if self._told_tree or tree is None:
             return
         self._told_tree = True
         assert self.sequence is not None
         work, trail = self._work, self._trail(())
         marked, reach, work.marked, work.reach = work.marked, work.reach, 0, 0
         with self._all_the_same():
-            lease, _ = self._tree.take_in(trail, self._computed(self.sequence))
+            lease, _ = tree.take_in(trail, self._computed(self.sequence))
             with lease:
-                written = self._keep(lease, marked, reach)
+                written = self._keep(tree, lease, marked, reach)
             ends = {end: name for name, end in written.items()}
             edges = [edge for edge in trail.up_to(reach).edges if edge.tokens]
             self._starts = {ends[edge.end]: edge.start for edge in edges if edge.end in ends}
@@ -334,14 +332,14 @@ class Run:
 
     def _unmarked(self) -> str:
         """Why no marked prefix is written, in a sentence; "" if it is."""
-        if not self._in_tree:
+        if self._tree is None:
             return UNMARKED
         if self._cache.writable:
             return ""
         why = "is read-only" if self._cache.store.read_only else "has a budget of 0"
         return f"No marked prefix was written: the store {why}."
 
-    def _keep(self, lease: Lease, marked: int, reach: int) -> dict[str, int]:
+    def _keep(self, tree: PrefixTree, lease: Lease, marked: int, reach: int) -> dict[str, int]:
         """Writes the marked prefix and sets its retention; renews the retention of cached segments.
 
         Segments are retained up to `marked`, and chunks are written up to `reach`.
@@ -365,21 +363,21 @@ class Run:
             store.keep(names, seconds)  # before they are written, so that writing one does not evict another
         schema, scope = submission.prompt.schema.label, submission.settings.scope
         hold = store.using(ends)  # nothing evicts them meanwhile
-        self._tree.write_held(lease, reach, schema, scope, self._unwritten.add)
+        tree.write_held(lease, reach, schema, scope, self._unwritten.add)
         store.afterwards(hold.release)
         if self._claim is not None:
             store.afterwards(self._claim.release)
             self._claim = None
         return ends
 
-    def _remember(self, sequence: Sequence) -> None:
+    def _remember(self, sequence: Sequence, tree: PrefixTree) -> None:
         """Puts its computed tokens into the tree, in its reserved memory."""
         self._give_back()
         trail = self._whole_trail(sequence)
-        self._tree.insert(trail, self._computed(sequence))
+        tree.insert(trail, self._computed(sequence))
         settings = self.submission.settings
         if settings.store_conversation:  # else new text is never written, nor that of others
-            self._tree.write(self.submission.prompt.schema.label, settings.scope, along=trail)
+            tree.write(self.submission.prompt.schema.label, settings.scope, along=trail)
 
     def _computed(self, sequence: Sequence) -> Computed:
         """Its computed keys and values, and the seconds per prompt token; an answer's tokens take as long."""

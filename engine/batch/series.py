@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from engine.base.errors import CancelledError
-from engine.base.events import Answer, Comparison, Side
+from engine.base.events import SIDES, Answer, Comparison, Side
 from engine.batch.ticket import Ticket
 from engine.fidelity.comparison import compare
 
@@ -30,6 +29,9 @@ class BothAnswers:
         return {**sides, **self.comparison.to_json()}
 
 
+Outcome = Answer | BothAnswers | Exception
+
+
 def answered(
     prompts: Iterable[P | Exception],
     submit: Callable[[P], Sequence[Ticket]],
@@ -37,7 +39,7 @@ def answered(
     ahead: int,
     as_they_end: bool,
     stopped: Callable[[], bool] | None = None,
-) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """Answers prompts, and yields each one's number and outcome.
 
     Closing the generator cancels unfinished prompts. It takes prompts one by one, as there is room.
@@ -87,8 +89,8 @@ def answered_apart(
     submit: Callable[[P, Side], Ticket],
     orders: Sequence[Sequence[Side]],
     *,
-    stopped: Callable[[], bool] = lambda: False,
-) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
+    stopped: Callable[[], bool] | None = None,
+) -> Generator[tuple[int, Outcome], None, None]:
     """Answers prompts, one side of one prompt at a time, so that their times can be compared.
 
     Args:
@@ -101,36 +103,13 @@ def answered_apart(
         The number of a prompt, from 0, and its answer or error.
     """
     for number, prompt in enumerate(prompts):
-        if stopped():
+        order = orders[number % len(orders)]
+        sides = [prompt] if isinstance(prompt, Exception) else [(prompt, side) for side in order]
+        series = answered(sides, lambda one: [submit(*one)], ahead=1, as_they_end=False, stopped=stopped)
+        outcomes = [outcome for _, outcome in series]
+        if len(outcomes) < len(sides):
             return
-        if isinstance(prompt, Exception):
-            yield number, prompt
-            continue
-        answers: dict[Side, Answer] = {}
-        try:
-            for side in orders[number % len(orders)]:
-                answers[side] = _awaited(submit(prompt, side), stopped)
-            both = len(answers) > 1
-            outcome = _both(answers["cached"], answers["uncached"]) if both else next(iter(answers.values()))
-        except CancelledError as error:
-            if stopped():
-                return
-            yield number, error
-        except Exception as error:  # the other prompts go on
-            yield number, error
-        else:
-            yield number, outcome
-
-
-def _awaited(ticket: Ticket, stopped: Callable[[], bool]) -> Answer:
-    while True:
-        try:
-            return ticket.result(_LOOK_SECONDS)
-        except TimeoutError:
-            if ticket.done:
-                return ticket.result()
-            if stopped():
-                ticket.cancel()
+        yield number, _joined(outcomes if order[0] == SIDES[0] else outcomes[::-1])
 
 
 def _next_end(ended: SimpleQueue[int], stopped: Callable[[], bool] | None) -> int | None:
@@ -144,8 +123,13 @@ def _next_end(ended: SimpleQueue[int], stopped: Callable[[], bool] | None) -> in
             continue
 
 
-def _both(cached: Answer, uncached: Answer) -> BothAnswers:
-    return BothAnswers(cached, uncached, compare(cached, uncached))
+def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of a prompt from those of its sides, cached first: an error, one answer, or both."""
+    match outcomes:
+        case [Answer() as cached, Answer() as uncached]:
+            return BothAnswers(cached, uncached, compare(cached, uncached))
+        case _:
+            return next((one for one in outcomes if isinstance(one, Exception)), outcomes[0])
 
 
 def _ready(rows: Iterable[int], left: Mapping[int, int], as_they_end: bool) -> int | None:
@@ -165,13 +149,8 @@ def _submitted(
         return error
 
 
-def _outcome(tickets: Sequence[Ticket] | Exception) -> Answer | BothAnswers | Exception:
-    if isinstance(tickets, Exception):
-        return tickets
+def _outcome(tickets: Sequence[Ticket] | Exception) -> Outcome:
     try:
-        answers = [ticket.result() for ticket in tickets]
-        if len(answers) == 1:
-            return answers[0]
-        return _both(*answers)
+        return _joined([tickets] if isinstance(tickets, Exception) else [one.result() for one in tickets])
     except Exception as error:
         return error

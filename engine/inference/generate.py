@@ -1,80 +1,41 @@
-"""The main path: from a planned prompt to the events of its answer."""
+"""The main path: from a submitted prompt to the events of its answer."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from collections.abc import Sequence as Items
 from dataclasses import replace
 
 from engine.base.errors import StoreError
-from engine.base.events import Answer, Delta, Ending, Event, Finished, FirstToken, ReuseTaken, Side
+from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener
 from engine.base.stopwatch import Stopwatch
 from engine.cache.fetched import Fetched, Request
 from engine.cache.segment_cache import SegmentCache, wanted
-from engine.inference.generation import Sequence
+from engine.inference.generation import Sequence, Step
 from engine.inference.prefill import Prefill, prefill, whole
-from engine.inference.run_settings import RunSettings
+from engine.inference.step_lock import Computing
+from engine.inference.submission import Submission
 from engine.prompt.recipe import RecipeSlice
 from engine.prompt.tokenized import Planned, TokenizedPrompt
 
 
 def answering(
-    cache: SegmentCache,
-    prompt: TokenizedPrompt,
-    planned: Planned,
-    settings: RunSettings,
-    clock: Stopwatch,
-    *,
-    side: Side | None = None,
-    taken: ReuseTaken | None = None,
-    warm: bool = False,
-    notes: Items[str] = (),
+    cache: SegmentCache, computing: Computing, submission: Submission, listener: Listener | None = None
 ) -> Generator[Event, None, Answer]:
-    """Answers a prompt on one side: segments, repair, prefill, first token, decoding.
-
-    Args:
-        cache: the segments of the model.
-        prompt: the prompt to answer.
-        planned: its plan for this side; without a scope it computes every token.
-        settings: the settings of the run.
-        clock: the stopwatch, which has counted the parsing; its parts become the first token's timeline.
-        side: the side to report; None for the plan's.
-        taken: the fix that reuse "auto" chose.
-        warm: compute the prompt only, without an answer.
-        notes: warnings for the answer.
+    """Answers a prompt by itself, in turns with the steps of other answers. Closing the generator stops it.
 
     Yields:
         Events of the side, Finished last.
+
+    Raises:
+        CancelledError: the listener stopped it.
+        ClosedError: the engine was closed.
     """
-    work = Answering(cache, prompt, planned, settings, clock, side=side, taken=taken)
-    work.notes.extend(notes)
-    try:
-        sequence = Sequence(cache.model, (yield from work.prepare()), settings, clock)
-        if warm:
-            sequence.read()
-            ending: Ending = "length"
-        else:
-            ending = yield from _told(work, sequence)
-        answer = work.answer(sequence, ending)
-    finally:
-        # Garbage collection may end an abandoned answer under any lock, so this takes none.
-        work.close()
-    work.look_ahead()
-    yield Finished(work.side, answer)
+    work = Answering(cache, submission)
+    answer = yield from computing.steps(work.steps(), submission.side, work.clock, listener)
+    yield Finished(submission.side, answer)
     return answer
-
-
-def _told(work: Answering, sequence: Sequence) -> Generator[Event, None, Ending]:
-    """Yields an answer token by token; returns why it ends."""
-    step = sequence.step()
-    yield work.first_token(sequence)
-    while True:
-        if step.text or step.token is None:
-            yield Delta(work.side, step.text, sequence.clock.waited)
-        if step.ending is not None:
-            return step.ending
-        step = sequence.step()
 
 
 class Answering:
@@ -83,7 +44,7 @@ class Answering:
     The argument `rows` limits the passes that encode missing segments, as in `Request`.
 
     Attributes:
-        side: the side to report; the cached one may compute every token, as a fix.
+        clock: its stopwatch, which has counted the parsing; its parts become the first token's timeline.
         marked: the position up to which marked prefixes will be on disk.
         reach: the position up to which computed chunks will be on disk and readable.
         unmarked: why less than the marked prefix is written; "" if all is.
@@ -93,26 +54,35 @@ class Answering:
     """
 
     def __init__(
-        self,
-        cache: SegmentCache,
-        prompt: TokenizedPrompt,
-        planned: Planned,
-        settings: RunSettings,
-        clock: Stopwatch,
-        rows: Callable[[], int | None] = lambda: None,
-        *,
-        side: Side | None = None,
-        taken: ReuseTaken | None = None,
+        self, cache: SegmentCache, submission: Submission, rows: Callable[[], int | None] = lambda: None
     ) -> None:
-        self._cache, self._prompt, self._planned = cache, prompt, planned
-        self._settings, self._clock, self._rows = settings, clock, rows
+        self._cache, self._submission, self._rows = cache, submission, rows
+        self._slices = submission.planned.slices
         self._fetched: Fetched | None = None
-        self.side: Side = side or ("uncached" if planned.scope is None else "cached")
-        self._taken = taken
+        self.clock = Stopwatch()
+        self.clock.parts["parse"] = submission.parse_ms
         self.marked, self.reach, self.unmarked = 0, 0, ""
         self.times: dict[int, float] = {}
         self.read_ms: float | None = 0.0
         self.notes: list[str] = []
+
+    def steps(self) -> Generator[Event, None, Answer]:
+        """Answers by itself: segments, repair, prefill, first token, decoding.
+
+        Yields:
+            Working, FirstToken and Delta.
+        """
+        try:
+            new = yield from self.prepare()
+            sequence = Sequence(self._cache.model, new, self._submission.settings, self.clock)
+            while sequence.ending is None:
+                yield from self.events(sequence, sequence.step())
+            answer = self.answer(sequence)
+        finally:
+            # Garbage collection may end an abandoned answer under any lock, so this takes none.
+            self.close()
+        self.look_ahead()
+        return answer
 
     def prepare(self) -> Generator[Event, None, Prefill]:
         """Finds the segments to read, and encodes missing ones.
@@ -123,36 +93,40 @@ class Answering:
         Returns:
             The work before the first token.
         """
-        planned, clock = self._planned, self._clock
+        prompt, planned = self._submission.prompt, self._submission.planned
+        settings, clock = self._submission.settings, self.clock
         clock.parts["plan"] = planned.plan_ms + planned.recipes_ms
         clock.restart()
         if planned.scope is None:
-            return replace(whole(planned.plan), continued=self._prompt.continued)
+            return replace(whole(planned.plan), continued=prompt.continued)
         rewritten = sum(piece.tokens for piece in planned.plan.pieces if piece.why)
         if rewritten:
             self.notes.append(
                 "The chat template rewrites text of the schema, so every run computes it anew "
                 f"(tokens: {rewritten})."
             )
-        slices, settings = planned.slices, self._settings
         request = Request(
-            self._prompt.schema.label,
+            prompt.schema.label,
             settings.scope,
             store_turns=settings.store_conversation,
             sync=settings.sync,
             rows=self._rows,
         )
-        self._fetched = fetched = yield from self._cache.segments(wanted(slices), request, clock)
-        placements = fetched.place(slices)
-        new = prefill(self._cache.model, planned.plan, slices, placements, settings.repair)
+        self._fetched = fetched = yield from self._cache.segments(wanted(self._slices), request, clock)
+        placements = fetched.place(self._slices)
+        new = prefill(self._cache.model, planned.plan, self._slices, placements, settings.repair)
         clock.lap("load" if settings.repair == "none" else "repair")
-        return replace(new, encoded=fetched.encoded_of(new.placements), continued=self._prompt.continued)
+        return replace(new, encoded=fetched.encoded_of(new.placements), continued=prompt.continued)
 
-    def first_token(self, sequence: Sequence) -> FirstToken:
-        """Returns the event of the first token, and starts delayed writes."""
-        self._write_now()
-        clock, counts = self._clock, self._counts(sequence)
-        return FirstToken(self.side, clock.total, dict(clock.parts), counts, self._written(sequence))
+    def events(self, sequence: Sequence, step: Step) -> Iterator[Event]:
+        """Yields the events of a step; starts delayed writes at the first token."""
+        side, clock = self._submission.side, self.clock
+        if step.token is not None and len(sequence.token_ids) == 1:
+            self._write_now()
+            counts, written = self._counts(sequence), self._written(sequence)
+            yield FirstToken(side, clock.total, dict(clock.parts), counts, written)
+        if step.text or step.token is None:
+            yield Delta(side, step.text, clock.waited)
 
     def _write_now(self) -> None:
         if self._fetched is not None:
@@ -182,27 +156,25 @@ class Answering:
             behind = bisect_left(computed, min(position, self.reach))
             add(position, behind - done)
             done = behind
-        for use in self._fetched.stored_of(self._planned.slices):
+        for use in self._fetched.stored_of(self._slices):
             add(use.start + use.hi - use.lo, use.hi - use.lo)
         return tokens_by_seconds
 
-    def answer(self, sequence: Sequence, ending: Ending) -> Answer:
-        """Returns the answer of an ended sequence, and stores segments that are only in memory."""
+    def answer(self, sequence: Sequence) -> Answer:
+        """Returns the answer of a sequence, and stores segments that are only in memory."""
         fetched = self._fetched
         self._write_now()  # segments since the first token, or if there is none
-        slices = self._planned.slices
-        answer = _answer(sequence, ending, fetched, slices, self._counts(sequence), self.notes)
         answer = replace(
-            answer,
+            _answer(sequence, fetched, self._slices, self._counts(sequence), self.notes),
             marked=self.marked,
             unmarked=self.unmarked,
             written_for=self._written(sequence),
             read_ms=self.read_ms,
-            reuse=self._taken,
+            reuse=self._submission.taken,
         )
         if fetched is not None:
             try:
-                self._cache.store_held(wanted(self._planned.slices), fetched)
+                self._cache.store_held(wanted(self._slices), fetched)
             except StoreError as error:  # the answer is complete anyway
                 fetched.saved(error)
         return answer
@@ -216,14 +188,14 @@ class Answering:
 
     def look_ahead(self) -> None:
         """Counts the segments that were read, and reads ahead files that the next prompt may need."""
-        if self._planned.scope is not None:
+        planned = self._submission.planned
+        if planned.scope is not None:
             self._cache.count_answers()
-            _look_ahead(self._cache, self._prompt, self._planned)
+            _look_ahead(self._cache, self._submission.prompt, planned)
 
 
 def _answer(
     sequence: Sequence,
-    ending: Ending,
     fetched: Fetched | None,
     slices: Items[RecipeSlice | None],
     counts: dict[str, int],
@@ -245,7 +217,7 @@ def _answer(
         timeline_ms=dict(sequence.clock.parts),
         tokens={**counts, "generated": len(sequence.token_ids), **sequence.guessed},
         segments=tuple(fetched.named(slices)) if fetched is not None else (),
-        stopped=ending,
+        stopped=sequence.ending or "length",
         warnings=tuple(warnings),
         passes=sequence.passes,
         waited_ms=sequence.clock.waited,

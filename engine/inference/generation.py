@@ -164,19 +164,10 @@ class Sequence:
         assert self.ending is None, "an answer that has ended is not stepped"
         started = time.perf_counter()
         if not self.ahead:
-            self.read()
+            rows = self.wanted()
+            assert self.kv is not None
+            self.take(forward(self.model, self.kv, rows))
         return self.given(started)
-
-    def read(self) -> None:
-        """Makes the next pass without giving a token; the first one computes the prompt.
-
-        Raises:
-            ModelError: the model computes logits that are not numbers.
-        """
-        rows = self.wanted()
-        assert self.kv is not None
-        forward = self.model.network.forward
-        self.take(forward(rows.token_ids, rows.positions, self.kv, rows.keep, rowwise=rows.rowwise))
 
     @property
     def ahead(self) -> bool:
@@ -200,13 +191,10 @@ class Sequence:
             self._spent_ms = 0.0
         return step
 
-    def wanted(self, *, fold: bool = True, guess: bool = True) -> Rows:
+    def wanted(self, *, guess: bool = True) -> Rows:
         """Returns the rows of the next pass over `kv`; `take` receives its logits.
 
-        Args:
-            fold: join the segments into one run before the second token, which others then read by
-                themselves.
-            guess: whether rows of guesses are cheap: False if the pass has rows of others.
+        `guess` is whether rows of guesses are cheap: False if the pass has rows of others.
         """
         prefill = self.prefill
         if self.kv is None:
@@ -216,8 +204,6 @@ class Sequence:
             positions = [*prefill.positions, *range(prefill.end, prefill.end + len(again))]
             return Rows([*prefill.token_ids, *again], positions)
         if not self.passes:
-            if fold:
-                self.kv.fold()
             self._start = self.kv.length
         computed = self.kv.length - self._start
         self._draft = self._guesses() if guess and not self._repeats else []
@@ -318,3 +304,13 @@ class Sequence:
         if self._stream.stopped:
             self.ending = "stop"
         return Step(token, text, self.ending)
+
+
+def forward(model: Model, kv: KVCache, rows: Rows, *, fold: bool = True) -> Tensor:
+    """Makes a pass of one answer, and returns its logits [keep, vocabulary].
+
+    With `fold`, decoding first joins the segments into one run, which no other answer can share.
+    """
+    if fold and rows.rowwise is not None:
+        kv.fold()
+    return model.network.forward(rows.token_ids, rows.positions, kv, rows.keep, rowwise=rows.rowwise)

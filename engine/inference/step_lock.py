@@ -15,16 +15,19 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, TypeVar
 
-from engine.base.errors import ClosedError
+from engine.base.errors import CancelledError, ClosedError
 from engine.base.events import Barred, Listener, Side, Waiting, Working
 from engine.base.stopwatch import Stopwatch
+from engine.model.interruption import InterruptedPassError
+from engine.model.network import Network
 from engine.model.thread_pool import release_thread_pool
 
 log = logging.getLogger(__name__)
 
 WAITING = "waiting for another answer's step to end"
+STOPPED = "The work was stopped before it was complete."
 PATIENCE_SECONDS = 1.0  # of waiting before the first report; each next report takes twice as long
-LONGEST_SECONDS = 30.0
+_LONGEST_SECONDS = 30.0
 _LOOK_SECONDS = 0.02  # between two checks for a segment of another process
 _LAST_SECONDS = 60.0  # that the end of the program waits for a step
 _END: Final = object()  # takes the last turn
@@ -52,11 +55,11 @@ def returned(steps: Generator[E, None, R], progress: Progress | None = None) -> 
 class Computing:
     """Lets one step run at a time, first come, first served.
 
-    A generator reports waiting after `patience` seconds.
+    A generator reports waiting after `patience` seconds. A listener can interrupt passes of `network`.
     """
 
-    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
-        self.patience = patience
+    def __init__(self, network: Network | None = None, patience: float = PATIENCE_SECONDS) -> None:
+        self._network, self.patience = network, patience
         self._closed = False  # no further step begins
         self._changed = threading.Condition()
         self._line: deque[object] = deque()  # the first one's step is running
@@ -119,7 +122,8 @@ class Computing:
             work: the generator; resumed only while no other step runs, and closed with this one.
             side: the side for Waiting events.
             clock: the stopwatch that counts the waiting; laps of `work` must not contain its pauses.
-            listener: notified when a step that was reported as waiting gets its turn.
+            listener: notified when a step that was reported as waiting gets its turn; asked before and during
+                each step if the work is still wanted.
 
         Yields:
             The events of `work`, and Waiting if a step waits long. Of Barred only some, by time.
@@ -128,6 +132,7 @@ class Computing:
             The result of `work`.
 
         Raises:
+            CancelledError: the listener stopped it.
             ClosedError: the engine was closed.
         """
         done, total, silent_until = 0, 1, 0.0
@@ -138,12 +143,13 @@ class Computing:
                     log.info("%s, %.0f s so far", WAITING, patience)
                     # The place in the line is given up, as the reader may never resume this.
                     yield Waiting(side, WAITING, done, total)
-                    reported, patience = True, min(2 * patience, LONGEST_SECONDS)
+                    reported, patience = True, min(2 * patience, _LONGEST_SECONDS)
                 try:
                     self.require_open()
                     if reported and listener is not None:
                         listener.turn(side)
-                    event = next(work)
+                    with self._wanted(listener):
+                        event = next(work)
                 except StopIteration as end:
                     result: R = end.value
                     return result
@@ -161,18 +167,35 @@ class Computing:
             work.close()
             release_thread_pool()
 
+    @contextlib.contextmanager
+    def _wanted(self, listener: Listener | None) -> Iterator[None]:
+        """Interrupts a step once the listener stops it."""
+        if listener is None:
+            yield
+            return
+        if listener.stopped():
+            raise CancelledError(STOPPED)
+        passes = self._network.interruptible(listener.stopped) if self._network else contextlib.nullcontext()
+        try:
+            with passes:
+                yield
+        except InterruptedPassError:
+            raise CancelledError(STOPPED) from None
+
     def finish(
         self,
         work: Generator[E, None, R],
         side: Side,
         clock: Stopwatch | None = None,
         progress: Progress | None = None,
+        listener: Listener | None = None,
     ) -> R:
         """Runs a generator to its end, each step in its turn, and returns its result.
 
-        An exception of `progress`, which gets (done, total, what) at each Working, ends the work.
+        An exception of `progress`, which gets (done, total, what) at each Working, ends the work; so does the
+        listener, as in `steps`.
         """
-        return returned(self.steps(work, side, clock), progress)
+        return returned(self.steps(work, side, clock, listener), progress)
 
     def _begin(self, patience: float | None, clock: Stopwatch | None = None) -> bool:
         """Waits for the turn, up to `patience` seconds; returns whether it came."""

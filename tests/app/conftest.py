@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.cli.command import main
-from tests.app.studio_server import Served
+from tests.app.studio.studio_server import Served
 
 SCHEMA = """<schema name="trip">
   You plan trips.

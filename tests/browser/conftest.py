@@ -8,17 +8,21 @@ Without a Chromium the tests are left out with a printed reason, or fail where P
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Route, expect, sync_playwright
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -99,6 +103,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         print(f"\n{len(ours)} browser tests left out: no chromium found (set PML_CHROMIUM to its path)")
 
 
+CONFIG = "window.gradio_config = "
+
+
 class Studios:
     """Studios, each in a process of its own, out of one that has loaded the libraries."""
 
@@ -145,6 +152,20 @@ class Server:
     stop: Callable[[], object]
     kill: Callable[[], object]
 
+    @cached_property
+    def _shell(self) -> int:
+        """The component that answers the questions of the page."""
+        page = httpx.get(self.url).text
+        config, _ = json.JSONDecoder().raw_decode(page, page.index(CONFIG) + len(CONFIG))
+        return next(one["id"] for one in config["components"] if one["props"].get("elem_id") == "shell")
+
+    def open_sample(self, name: str) -> None:
+        """Opens a sample with its first prompt, as the Gallery page does."""
+        asked = {"component_id": self._shell, "fn_name": "open_sample", "session_hash": "test"}
+        asked["data"] = {"name": name, "page": {"name": "", "schema": "", "prompt": "", "base": 0}}
+        answer = httpx.post(f"{self.url}/gradio_api/component_server/", json=asked, timeout=60)
+        assert answer.json()["workspace"]["schema"], answer.text
+
 
 @pytest.fixture(scope="package")
 def studios() -> Iterator[Studios]:
@@ -157,16 +178,16 @@ STEPS_SEEN = "try { localStorage.setItem('prompt-cache-studio.first-steps', '4')
 
 
 def knowing(started: Browser) -> Browser:
-    """A browser whose pages have seen the first steps of the studio, so that no mark is in the way."""
+    """A browser whose pages have seen the first steps of the studio, and in which nothing glides."""
     new_context, new_page = started.new_context, started.new_page
 
     def context(**options: Any) -> BrowserContext:
-        made = new_context(**options)
+        made = new_context(**{"reduced_motion": "reduce", **options})
         made.add_init_script(STEPS_SEEN)
         return made
 
     def page(**options: Any) -> Page:
-        made = new_page(**options)
+        made = new_page(**{"reduced_motion": "reduce", **options})
         made.add_init_script(STEPS_SEEN)
         return made
 
@@ -193,6 +214,50 @@ def studio(studios: Studios, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     server.stop()
 
 
+QUESTIONS = "**/component_server/"
+"""The address of everything that the page asks its server."""
+
+
+def unrouted(page: Page) -> None:
+    """Ends the routes of a page; what a handler still fetches or holds goes on to the server.
+
+    After `Page.unroute` such a handler raises "Route is already handled!" in whatever the test does then.
+    """
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def reloaded(page: Page) -> None:
+    """Loads a page again and waits until it can be used."""
+    page.reload()
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+
+
+def becomes(page: Page, script: str, wanted: Any, arg: Any = None) -> None:
+    """Waits until a script returns a value; the failure shows the last one."""
+    ends = time.monotonic() + 20
+    while (found := page.evaluate(script, arg)) != wanted:
+        assert time.monotonic() < ends, f"{found} is not {wanted}"
+        page.wait_for_timeout(50)
+
+
+def settled(page: Page, script: str) -> Any:
+    """What a script returns once it returns the same for a while."""
+    found = None
+    while (after := page.evaluate(script)) != found:
+        found = after
+        page.wait_for_timeout(300)
+    return found
+
+
+def came(page: Page, held: list[Route]) -> Route:
+    """The first request that a handler holds, once it is there."""
+    ends = time.monotonic() + 20
+    while not held:
+        assert time.monotonic() < ends, "no such request came"
+        page.wait_for_timeout(50)
+    return held[0]
+
+
 KEEP_NOTHING = "() => { Storage.prototype.setItem = () => {}; localStorage.clear(); sessionStorage.clear() }"
 
 
@@ -214,7 +279,7 @@ class Tab:
 
     def _left(self, page: Page, url: str) -> bool:
         """Whether the page of the last test could be left, for one of the same studio: it has the scripts."""
-        page.unroute_all()
+        unrouted(page)
         page.context.clear_permissions()
         if page.context.pages != [page] or not page.url.startswith(url):
             return False
@@ -287,14 +352,9 @@ def watched(tab: Tab, studio: Server) -> Iterator[Watched]:
 
 
 @pytest.fixture
-def author(watched: Watched) -> Page:
+def author(watched: Watched, studio: Server) -> Page:
     """The Author page with the travel sample and its first prompt."""
-    page = watched.page
-    page.goto(watched.url)
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
-    page.evaluate("location.hash = '#/gallery'")
-    page.locator("#page-gallery article").first.get_by_role("button").first.click()
-    page.wait_for_function("document.documentElement.dataset.page === 'author'")
-    page.wait_for_function("document.querySelector('.workspace-name').textContent.startsWith('Travel')")
-    watched.measured()
+    studio.open_sample("travel")
+    page = watched.open()
+    expect(page.locator(".workspace-name")).to_contain_text("Travel")
     return page

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
+from tests.browser.conftest import QUESTIONS, came, reloaded, unrouted
 from tests.browser.test_author import rewrite
 
 ROWS = (
@@ -51,8 +53,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     tiles = author.locator(".tiles")
     expect(tiles).to_contain_text(re.compile(r"Passed, cached1 of 2.*Passed, uncached1 of 2"))
     # The page may go and come: the batch is the server's, and what was filled in is kept.
-    author.reload()
-    author.wait_for_selector("html[data-studio=ready]")
+    reloaded(author)
     expect(author.get_by_label("Table of rows")).to_have_value(re.compile("^id;picks"))
     expect(author.get_by_label("Text of check 1")).to_have_value("50")
     table = author.get_by_role("region", name="Rows of the batch")
@@ -87,6 +88,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     expect(author.locator(".batch-age")).to_contain_text("the documents have changed")
 
 
+@pytest.mark.long
 def test_a_grid_tells_its_rows_and_is_stopped_halfway(author: Page) -> None:
     open_batch(author)
     author.get_by_role("radio", name="Grid").check()
@@ -130,6 +132,7 @@ def test_a_grid_tells_its_rows_and_is_stopped_halfway(author: Page) -> None:
     expect(run).to_have_text("Run 120 rows")
 
 
+@pytest.mark.long
 def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(author: Page) -> None:
     open_batch(author)
     author.get_by_role("radio", name="Grid").check()
@@ -150,7 +153,7 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     expect(author.get_by_role("button", name="Add a check")).to_be_disabled()
     with author.expect_request(asks("batch_keep")) as kept:
         held[0].continue_()
-    author.unroute("**/component_server/")
+    unrouted(author)
     assert kept.value.post_data_json["data"]["form"] | {"checks": [], "grid": []} == {
         "source": "grid",
         "table": "id,picks\nkept,rome\n",
@@ -169,25 +172,6 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     alone.uncheck()
 
 
-def test_a_choice_that_stood_already_is_one(author: Page) -> None:
-    open_batch(author)
-    author.get_by_role("radio", name="Table").check()
-    author.get_by_label("Table of rows").fill("id,picks\nstood,rome\n")
-    with author.expect_request(
-        lambda one: asks("batch_keep")(one) and '"grid"' in str(one.post_data).split('"source"')[1][:10]
-    ):
-        author.get_by_role("radio", name="Grid").check()
-    held = reloaded_without_what_was_kept(author)
-    table = author.get_by_role("radio", name="Table")
-    expect(table).to_be_checked()
-    table.click()
-    held[0].continue_()
-    author.unroute("**/component_server/")
-    expect(author.get_by_role("button", name="Add a check")).to_be_enabled()
-    expect(table).to_be_checked()
-    expect(author.get_by_label("Table of rows")).to_be_visible()
-
-
 def reloaded_without_what_was_kept(page: Page) -> list[Route]:
     """Loads the page again; what was kept of the form comes when the route that is returned goes on."""
     held: list[Route] = []
@@ -198,12 +182,10 @@ def reloaded_without_what_was_kept(page: Page) -> list[Route]:
         else:
             route.continue_()
 
-    page.route("**/component_server/", hold)
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]")
+    page.route(QUESTIONS, hold)
+    reloaded(page)
     page.wait_for_function("document.querySelector('.batch-run select') !== null")
-    while not held:
-        page.wait_for_timeout(50)
+    came(page, held)
     return held
 
 
@@ -212,6 +194,7 @@ def asks(question: str) -> Callable[[Request], bool]:
     return lambda request: f'"{question}"' in (request.post_data or "")
 
 
+@pytest.mark.long
 def test_rows_run_by_their_keys_and_tell_which_of_them_were_encoded(author: Page) -> None:
     rewrite(
         author, "schema", '<schema name="cold"><module name="m">ten cold words of a batch</module></schema>'

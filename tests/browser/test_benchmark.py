@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
@@ -67,6 +68,7 @@ def test_a_sweep_is_measured_drawn_listed_saved_and_shown_again(author: Page, st
     expect(status).to_have_text("Deleted.")
 
 
+@pytest.mark.long
 def test_a_sweep_that_is_stopped_keeps_its_points_and_no_run_goes_on_beside_it(author: Page) -> None:
     open_benchmark(author)
     status = author.locator(".page-head [role=status]")

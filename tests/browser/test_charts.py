@@ -28,6 +28,7 @@ def drawn(figures: dict[str, go.Figure], folder: Path) -> list[str]:
         return thread.submit(charts.draw, figures, folder).result()
 
 
+@pytest.mark.long
 def test_a_chart_is_drawn_for_both_pages(tmp_path: Path) -> None:
     (tmp_path / "before.svg").write_text("<svg/>")
     assert drawn({"one": figure(3), "two": figure(5)}, tmp_path) == ["one", "two"]

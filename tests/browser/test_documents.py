@@ -12,7 +12,7 @@ from benchmarks.speed.editor import schema_of
 from engine.pml import parse_schema
 from engine.pml.edit.formatter import format_source
 from engine.programs import compile_source
-from tests.browser.conftest import Watched
+from tests.browser.conftest import QUESTIONS, Watched, unrouted
 from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 LOOSE = '<schema  name="a"><module name="m" >text</module>\n<module name="n">more</module></schema>'
@@ -24,21 +24,15 @@ def open_export(page: Page, form: str) -> None:
     page.get_by_label("Format", exact=True).select_option(form)
 
 
-@pytest.mark.parametrize("by", ["key", "button"])
-def test_a_document_is_formatted_as_one_step_of_undo(author: Page, by: str) -> None:
+def test_a_document_is_formatted_as_one_step_of_undo_unless_it_is_broken(author: Page) -> None:
     rewrite(author, "schema", LOOSE)
-    if by == "key":
-        author.keyboard.press("Shift+Alt+f")
-    else:
-        document(author, "schema")
-        author.get_by_role("region", name="Schema").get_by_role("button", name="Format").click()
-    wait_for_text(author, "schema", r"\n  <module name=\"m\">text</module>\n")
-    assert text_of(author, "schema") == format_source(LOOSE)
-    document(author, "schema").press("Control+z")
-    assert text_of(author, "schema") == LOOSE
-
-
-def test_a_broken_document_is_left_as_it_is(author: Page) -> None:
+    button = author.get_by_role("region", name="Schema").get_by_role("button", name="Format")
+    for format_it in (lambda: author.keyboard.press("Shift+Alt+f"), button.click):
+        format_it()
+        wait_for_text(author, "schema", r"\n  <module name=\"m\">text</module>\n")
+        assert text_of(author, "schema") == format_source(LOOSE)
+        document(author, "schema").press("Control+z")
+        wait_for_text(author, "schema", re.escape(LOOSE))
     broken = LOOSE.replace("</schema>", "")
     rewrite(author, "schema", broken)
     author.keyboard.press("Shift+Alt+f")
@@ -65,70 +59,30 @@ def test_every_form_is_shown_and_downloads_parse(author: Page) -> None:
         with author.expect_download() as download:
             author.locator("dialog.export button.primary").click()
         assert check(download.value.path().read_text(encoding="utf-8")), form
-    author.keyboard.press("Escape")
-    expect(author.locator("dialog.export")).to_be_hidden()
-
-
-def test_an_export_is_copied(author: Page) -> None:
     author.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    open_export(author, "text")
-    author.locator("dialog.export").get_by_role("button", name="Copy").click()
-    expect(author.locator("dialog.export")).to_contain_text("Copied.")
+    dialog = author.locator("dialog.export")
+    dialog.get_by_role("button", name="Copy").click()
+    expect(dialog).to_contain_text("Copied.")
     assert author.evaluate("navigator.clipboard.readText()").startswith("System: ")
-
-
-def test_what_cannot_be_exported_is_said(author: Page) -> None:
+    author.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
     rewrite(author, "prompt", "<prompt><atlantis/></prompt>")
     open_export(author, "openai")
-    expect(author.locator("dialog.export")).to_contain_text("E402")
-    expect(author.locator("dialog.export button.primary")).to_be_disabled()
-    author.get_by_label("Format", exact=True).select_option("python")
-    expect(author.locator("dialog.export pre")).to_contain_text("from engine.programs import")
+    expect(dialog).to_contain_text("E402")
+    expect(dialog.locator("button.primary")).to_be_disabled()
 
 
+@pytest.mark.long
 def test_a_mistake_in_2000_lines_is_marked(author: Page) -> None:
     source = schema_of(2000)
     assert source.count("\n") == 2000
     rewrite(author, "schema", source)
     expect(author.locator(".panel.schema .status")).to_have_text("no problems")
     author.keyboard.type("<modul")
-    expect(author.locator(".panel.schema .status")).to_contain_text("error", timeout=3000)
+    expect(author.locator(".panel.schema .status")).to_contain_text("error")
 
 
-def test_a_refused_run_selects_nothing(author: Page) -> None:
-    text = '<prompt schema="travel">\n  <user>' + "Very long. " * 4000 + "</user>\n"
-    rewrite(author, "prompt", text)
-    author.keyboard.press("Control+Enter")
-    expect(author.locator(".run-status")).to_contain_text("E105")
-    author.keyboard.type("x")
-    wait_for_text(author, "prompt", "x<prompt")
-    assert len(text_of(author, "prompt")) > len(text)
-
-
-def test_going_to_the_next_fault_selects_nothing(author: Page) -> None:
-    text = '<prompt schema="travel">\n  text\n'
-    rewrite(author, "prompt", text)
-    expect(author.locator(".panel.prompt .status")).to_contain_text("error")
-    author.keyboard.press("Control+Home")
-    author.keyboard.press("F8")
-    author.keyboard.type("x")
-    assert len(text_of(author, "prompt")) > len(text)
-
-
-def test_a_schema_nested_to_the_limit_can_be_picked_from(author: Page) -> None:
-    opened = "".join(f'<module name="m{level}">t{level} ' for level in range(255))
-    rewrite(author, "schema", f'<schema name="deep">{opened}{"</module>" * 255}</schema>')
-    rewrite(author, "prompt", '<prompt schema="deep">\n</prompt>')
-    expect(author.locator(".picker .row")).to_have_count(255)
-    author.locator(".tree input").first.click()
-    wait_for_text(author, "prompt", "<m0/>")
-    author.locator(".tree input").last.click()
-    wait_for_text(author, "prompt", "<m254/>")
-    expect(author.locator(".panel.prompt .status")).to_have_text("no problems")
-    author.get_by_role("tab", name="What the model reads").click()
-    expect(author.locator(".reads-text")).to_contain_text("t253 t254")
-
-
+@pytest.mark.long
 def test_modules_are_found_by_their_text(author: Page) -> None:
     guide = '<module name="install">Run the installer.</module> <module name="faq">The disk is full.</module>'
     modules = f'<module name="guide">{guide}</module><module name="api">The installer has a flag.</module>'
@@ -150,28 +104,17 @@ def test_modules_are_found_by_their_text(author: Page) -> None:
     expect(shown).to_have_count(4)
 
 
-def test_a_fault_of_the_server_is_not_called_an_absence(author: Page, watched: Watched) -> None:
-    author.route("**/component_server/", lambda route: route.fulfill(status=500, body="broken"))
-    rewrite(author, "prompt", "<prompt/>")
-    expect(author.locator(".notices")).to_contain_text("server failed")
-    expect(author.locator(".notices")).not_to_contain_text("does not answer")
-    author.unroute("**/component_server/")
-    rewrite(author, "prompt", '<prompt schema="travel"/>')
-    expect(author.locator(".notices")).to_be_empty()
-    assert all("500" in line for line in watched.complaints)
-    watched.complaints.clear()
-
-
 def test_a_draft_that_is_kept_at_last_takes_its_notice_back(author: Page, watched: Watched) -> None:
     def answer(route: Route) -> None:
         broken = "save_draft" in (route.request.post_data or "")
         route.fulfill(status=500, body="broken") if broken else route.continue_()
 
-    author.route("**/component_server/", answer)
+    author.route(QUESTIONS, answer)
     rewrite(author, "prompt", '<prompt schema="travel"/>')
     expect(author.locator(".notices")).to_contain_text("server failed")
+    expect(author.locator(".notices")).not_to_contain_text("does not answer")
     expect(author.locator(".workspace-name .saved")).to_have_text("Draft not saved")
-    author.unroute("**/component_server/")
+    unrouted(author)
     expect(author.locator(".workspace-name .saved")).to_contain_text("Draft saved")
     expect(author.locator(".notices")).to_be_empty()
     assert all("500" in line for line in watched.complaints)
@@ -205,6 +148,7 @@ def test_a_quick_fix_mends_both_tags_and_loses_nothing(author: Page) -> None:
     expect(problems).to_be_hidden()
 
 
+@pytest.mark.long
 def test_of_several_repairs_a_person_chooses_and_each_can_be_undone(author: Page) -> None:
     rewrite(author, "schema", '<schema name="a"><user><module name="tone">Be brief.</module></user></schema>')
     source = '<prompt schema="a"><tone>Where?</prompt>'

@@ -6,9 +6,11 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from app.studio.history import sharing
+from tests.browser.conftest import QUESTIONS, unrouted
 from tests.browser.test_author import text_of, wait_for_text
 
 CHAT = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello?"}]
@@ -109,6 +111,7 @@ def test_what_is_dropped_is_looked_at_and_opened_with_a_prompt_that_fits(
     wait_for_text(author, "schema", 'name="own"')
 
 
+@pytest.mark.long
 def test_what_cannot_be_imported_is_said_and_an_import_can_be_stopped(author: Page, tmp_path: Path) -> None:
     before = text_of(author, "schema")
     (tmp_path / "noise.bin").write_bytes(b"\xff\0\x92" * 999)
@@ -136,13 +139,13 @@ def test_what_cannot_be_imported_is_said_and_an_import_can_be_stopped(author: Pa
         else:
             route.continue_()
 
-    author.route("**/component_server/", never_over)
+    author.route(QUESTIONS, never_over)
     drop(author, tmp_path / "latin.md")
     expect(said).to_contain_text("Reading the texts… 40 of 90")
     expect(said.get_by_role("progressbar")).to_have_attribute("max", "90")
     said.get_by_role("button", name="Stop").click()
     expect(said).to_contain_text("Stopped. Nothing was imported.")
-    author.unroute("**/component_server/")
+    unrouted(author)
     said.get_by_role("button", name="Start again").click()
     expect(said).to_contain_text("Open it as Windows-1252?")
     author.keyboard.press("Escape")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import Watched
+from tests.browser.conftest import Watched, becomes
 from tests.browser.test_author import LONG_RUN_MS, few_tokens
 
 SHORTCUTS = """async () => {
     const { href } = document.querySelector("link[href*='studio.css']") ?? {}
-    return Object.keys((await import(new URL("shortcuts.js", href))).SHORTCUTS).length }"""
+    return Object.keys((await import(new URL("../shell/shortcuts.js", href))).SHORTCUTS).length }"""
 COVERED = """() => {
     const card = document.querySelector(".coach").getBoundingClientRect(), covers = selector => {
         const { left, right, top, bottom } = document.querySelector(selector).getBoundingClientRect()
@@ -20,7 +21,7 @@ COVERED = """() => {
     return [".picker", "#run", "#stop", ".comparison", ".tab-bar", ".page-line p", ".ratio"].map(covers) }"""
 
 
-def test_the_palette_finds_and_does_things(author: Page) -> None:
+def test_the_palette_does_things_and_the_help_has_the_documents(author: Page) -> None:
     palette = author.get_by_role("dialog", name="Commands")
     options = palette.get_by_role("option")
     author.keyboard.press("Control+k")
@@ -49,9 +50,8 @@ def test_the_palette_finds_and_does_things(author: Page) -> None:
     author.keyboard.press("Escape")
     expect(author.locator("#run-settings")).to_be_hidden()
 
-
-def test_the_help_has_the_glossary_and_the_documents(watched: Watched) -> None:
-    page = watched.open("/#/gallery")
+    page = author
+    page.evaluate("document.activeElement.blur()")  # "?" is text in a field
     shown = page.get_by_role("dialog", name="Help")
     page.keyboard.press("?")
     expect(shown.get_by_role("row")).to_have_count(page.evaluate(SHORTCUTS))
@@ -80,6 +80,7 @@ def told_twice(route: Route) -> None:
     )
 
 
+@pytest.mark.long
 def test_the_first_steps_are_shown_once_and_cover_nothing(author: Page, watched: Watched) -> None:
     card = author.locator(".coach")
     expect(card).to_be_hidden()
@@ -87,19 +88,23 @@ def test_the_first_steps_are_shown_once_and_cover_nothing(author: Page, watched:
     author.get_by_role("button", name="Help (?)").click()
     author.get_by_role("button", name="Show the first steps").click()
     expect(card).to_contain_text("1 of 4")
-    picker, tabs = 0, 4
-    assert [author.evaluate(COVERED)[at] for at in (picker, tabs)] == [False, False]
+    picker, run, answers, tabs = 0, (1, 2), 3, 4
+
+    def covers_none(*places: int) -> None:
+        becomes(author, f"places => places.some(at => ({COVERED})()[at])", False, places)
+
+    covers_none(picker, tabs)
     expect(card.get_by_role("button", name="Got it")).to_be_focused()
     author.keyboard.press("Enter")
     expect(card).to_contain_text("2 of 4")
-    assert not any(author.evaluate(COVERED)[1:3] + author.evaluate(COVERED)[4:])
+    covers_none(*run, tabs, 5, 6)
     few_tokens(author)
     author.route("**/work?**", told_twice)
     for step in ("3 of 4", "4 of 4"):
         author.locator("#run").click()
         expect(card).to_contain_text(step, timeout=LONG_RUN_MS)
-        assert author.evaluate(COVERED)[tabs] is False
-    assert author.evaluate(COVERED)[3] is False
+        covers_none(tabs)
+    covers_none(answers)
     card.get_by_role("button", name="Done").click()
     expect(card).to_be_hidden()
     assert author.evaluate("localStorage.getItem('prompt-cache-studio.first-steps')") == "4"

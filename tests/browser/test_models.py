@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from engine.checkpoint.synthetic import byte_tokenizer
-from tests.browser.conftest import Server
+from tests.browser.conftest import QUESTIONS, Server, unrouted
 from tests.browser.test_author import rewrite
 from tests.browser.test_cache import SMALL, run
 from tests.engine.tiny import tiny_network
@@ -82,6 +82,7 @@ def test_another_model_answers_and_the_bundled_one_again(models: Page, tiny: str
     expect(models.get_by_label("A folder or GGUF file")).to_be_focused()
 
 
+@pytest.mark.long
 def test_files_of_one_name_are_told_apart(models: Page) -> None:
     others = {"device": "auto", "dtype": "auto", "weights": "auto", "quantize": "none"}
     names = ("/a/one/x.gguf", "/a/two/x.gguf", "/a/y.gguf", "/x.gguf")
@@ -93,22 +94,15 @@ def test_files_of_one_name_are_told_apart(models: Page) -> None:
         recent = [{"name": name, **others} for name in names]
         return route.fulfill(response=told, json={**told.json(), "recent": recent})
 
-    models.route("**/component_server/", answer)
+    models.route(QUESTIONS, answer)
     models.evaluate("location.hash = '#/author'")
     models.evaluate("location.hash = '#/models'")
     recent = models.get_by_role("group", name="Recent").locator("button.choice")
     expect(recent).to_have_text(["one/x.gguf", "two/x.gguf", "y.gguf", "x.gguf"])
-    models.unroute("**/component_server/")
+    unrouted(models)
 
 
-def test_the_pill_keeps_what_stands_behind_a_long_name(models: Page) -> None:
-    models.set_viewport_size({"width": 1280, "height": 800})
-    pill = models.locator(".pill.model")
-    pill.locator(".name").evaluate("node => { node.textContent = 'A-Model-With-A-Very-Long-Name.Q4_K_M' }")
-    expect(pill).to_contain_text("· cpu ·")
-    assert pill.evaluate("node => node.scrollWidth <= node.clientWidth")
-
-
+@pytest.mark.long
 def test_a_name_is_judged_as_it_is_typed_and_a_failure_keeps_the_model(
     models: Page, tiny: str, tmp_path: Path
 ) -> None:
@@ -130,5 +124,9 @@ def test_a_name_is_judged_as_it_is_typed_and_a_failure_keeps_the_model(
     load_button.click()
     expect(models.locator(".models-status")).to_contain_text("demo stays loaded", timeout=LOADED)
     expect(models.locator(".loaded strong")).to_have_text("demo")
+    pill = models.locator(".pill.model")
+    pill.locator(".name").evaluate("node => { node.textContent = 'A-Model-With-A-Very-Long-Name.Q4_K_M' }")
+    expect(pill).to_contain_text("· cpu ·")
+    assert pill.evaluate("node => node.scrollWidth <= node.clientWidth")
     models.set_viewport_size({"width": 400, "height": 800})
     assert models.evaluate("document.documentElement.scrollWidth") <= 400

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity, Remedy
 from engine.pml import parse_schema
-from tests.browser.test_author import document, rewrite, text_of, wait_for_text
+from tests.browser.test_author import rewrite, text_of, wait_for_text
 
-LINES = """() => {
-    const line = document.querySelector(".reuse-taken")
-    window.lines = []
-    new MutationObserver(() => window.lines.push(line.textContent)).observe(line, { childList: true })
-}"""
 FILTERED = """node => {
     const drawn = one => getComputedStyle(one).filter
     while (node && drawn(node) === "none") node = node.parentElement
@@ -29,6 +25,7 @@ def measure(page: Page) -> None:
     expect(page.locator(".explained .advice")).to_be_visible(timeout=120_000)
 
 
+@pytest.mark.long
 def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     author.get_by_role("button", name="Settings").click()
     author.get_by_label("Max answer length").fill("4")
@@ -42,13 +39,7 @@ def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001)$"))
 
 
-def test_a_repair_that_is_none_is_refused_by_the_drawer(author: Page) -> None:
-    author.get_by_role("button", name="Settings").click()
-    author.get_by_role("combobox", name="Repair").fill("much")
-    author.locator("#run").click()
-    expect(author.locator(".run-status")).to_contain_text("Repair must be none, link:K")
-
-
+@pytest.mark.long
 def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     # asked for what no picked note says, the cached side reads the notes otherwise
     author.evaluate("location.hash = '#/gallery'")
@@ -114,25 +105,6 @@ def test_a_run_under_a_promise_says_which_remedy_it_took_and_what_a_check_found(
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     expect(taken).to_have_text(re.compile(r"^(Repaired \d+ of|Reused as stored)"))
     expect(taken).to_have_text(re.compile(r": mean KL [^;]+, promise 0.02\.$"), timeout=60_000)
-    author.get_by_role("button", name="Settings").click()
-    author.get_by_role("combobox", name="Reuse").select_option("off")
-    author.locator(".drawer [aria-label=Close]").click()
-    author.locator("#run").click()
-    expect(taken).to_be_hidden(timeout=120_000)
-    expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
-
-
-def test_what_was_never_measured_says_that_a_check_follows(author: Page) -> None:
-    author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 3, repeats: 1})")
-    modules = '<module name="a">The first of two texts.</module><module name="b">The other one.</module>'
-    rewrite(author, "schema", f'<schema name="fresh">{modules}</schema>')
-    rewrite(author, "prompt", '<prompt schema="fresh"><a/><b/>What?</prompt>')
-    author.evaluate(LINES)
-    author.locator("#run").click()
-    taken = author.locator(".reuse-taken")
-    expect(taken).to_have_text(re.compile(": mean KL .+[.]$"), timeout=120_000)
-    lines = author.evaluate("window.lines")
-    assert any(line.endswith("cached tokens: not measured yet; a check follows.") for line in lines), lines
 
 
 def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Page) -> None:
@@ -166,21 +138,10 @@ def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Pa
     expect(table).to_contain_text(advice)
 
 
-def test_a_measurement_of_a_broken_prompt_is_refused_in_words(author: Page) -> None:
-    document(author, "prompt").click()
-    author.keyboard.press("Control+End")
-    author.keyboard.insert_text("<")
-    author.locator("#explain").press("Enter")
-    said = author.locator(".explanation .bar [role=status]")
-    expect(said).to_contain_text("E1", timeout=30_000)
-    expect(author.locator(".panel.prompt .status")).not_to_have_text("no problems")
-    expect(said).to_contain_text("E1")  # the check of the text that was refused takes nothing back
-
-
 SHOW = """async found => {
   const scripts = [...document.scripts].map(one => one.src || one.textContent)
   const script = scripts.find(text => text.includes("studio.js"))
-  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "fidelity.js")
+  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "runs/fidelity.js")
   const { Explanation } = await import(new URL(url, location.href).href)
   const host = document.body.appendChild(document.createElement("section"))
   host.id = "shown"
@@ -195,75 +156,52 @@ SHOW = """async found => {
 }"""
 
 
-def test_flipped_tokens_are_listed_with_what_stands_before_them(author: Page) -> None:
+def test_a_measurement_is_shown_with_its_tables_which_fit(author: Page) -> None:
     flips = tuple(Flip(40 + n, " <b>Rome", " Oslo", f"go to {n}", 0.3) for n in range(10))
+    names = ("a", "text/of/an/archipelago", "the-lighthouse-of-the-harbour")
     modules = (
-        ModuleFidelity("a", 9, 0.1, 0.1, 0.1, 0.3, 0),
-        ModuleFidelity("b", 9, 0.1, 0.1, 0.1, 0.1, 2),
-        ModuleFidelity("c", 9, 0.1, 0.1, 0.1, 0.5, -1),
+        ModuleFidelity(names[0], 9, 0.1, 0.1, 0.1, 0.3, 0),
+        ModuleFidelity(names[1], 1111, 0.1, 0.1, 0.1, 0.1, 12),
+        ModuleFidelity(names[2], 9, 0.1, 0.1, 0.1, 0.5, -1),
     )
-    remedy = Remedy("repair link:2", "link:2", (), "", 3, 0.125, 0.015, 0.9, 4)
-    less = Remedy("scope preceding", "", (), "preceding", 0, 0.125, 0.015, 1.0, -78)
-    found = Fidelity(
-        0.1, True, 0.9, 0.02, 0.3, 41, 128, False, flips, modules, (remedy, less), "Ten tokens flip."
+    remedies = (
+        Remedy("repair link:2", "link:2", (), "", 3, 0.125, 0.015, 0.9, 4),
+        Remedy("scaffold of three", "", names, "", 10, 0.0021, 0.0015, 0.9, 1111),
+        Remedy("scope preceding", "", (), "preceding", 0, 0.125, 0.015, 1.0, -78),
     )
+    found = Fidelity(0.1, True, 0.9, 0.02, 0.3, 41, 128, False, flips, modules, remedies, "Ten tokens flip.")
     author.evaluate(SHOW, found.to_json())
     shown = author.locator("#shown")
     expect(shown.locator(".advice")).to_have_text("Ten tokens flip.")
     expect(shown).to_contain_text("128 tokens, and agrees on 90% of them")
     expect(shown).to_contain_text("0.30 at worst, at token 42")
-    expect(shown.locator("tr[data-worst=yes] th")).to_have_text("b")
+    expect(shown.locator("tr[data-worst=yes] th")).to_have_text(names[1])
     rows = shown.get_by_role("region", name="Flipped tokens").locator("tbody tr")
     expect(rows).to_have_count(8)
     expect(rows.first).to_have_text('41" <b>Rome"" Oslo"0.30…go to 0')
     expect(shown).to_contain_text("And 2 tokens more.")
-    expect(shown.locator("tr[data-worst]")).to_contain_text("b")
     tried = shown.get_by_role("region", name="Fixes tried").locator("tbody tr")
     expect(tried.first).to_contain_text("Repair link:230.130.01590%+4")
     expect(tried.last).to_contain_text("Scope preceding00.130.015100%−78Use")
-
-
-def test_the_tables_of_a_measurement_fit_into_a_narrow_column(author: Page) -> None:
-    flips = tuple(
-        Flip(140 + n, " explorers", " fishermen", f"a long text before it, and {n}", 0.0022) for n in range(3)
-    )
-    names = ("text/of/an/archipelago", "the-lighthouse-of-the-harbour", "timetable-of-the-ferry")
-    modules = tuple(ModuleFidelity(name, 1111, 0.021, 0.13, 0.25, 0.029, 12) for name in names)
-    remedies = (
-        Remedy("scaffold of three", "", names, "", 10, 0.0021, 0.0015, 0.9, 1111),
-        Remedy("repair blend:0.15", "blend:0.15", (), "", 10, 0.125, 0.0015, 0.9, 1111),
-    )
-    found = Fidelity(
-        0.1, True, 0.9, 0.02, 0.3, 41, 128, False, flips, modules, remedies, "Three tokens flip."
-    )
-    author.evaluate(SHOW, found.to_json())
     author.evaluate("document.querySelector('#shown').style.width = '500px'")  # as at 1280 pixels
-    tables = author.locator("#shown .explained .scroll")
+    tables = shown.locator(".explained .scroll")
     expect(tables).to_have_count(3)
     for table in tables.all():
         assert table.evaluate("node => node.scrollWidth - node.clientWidth") == 0, table.inner_text()
         tall = "all => Math.max(...all.map(one => one.getBoundingClientRect().height))"
         assert table.locator("thead th").evaluate_all(tall) <= 45, "no word of a head is broken"
-
-
-def test_what_was_measured_of_other_texts_says_so(author: Page) -> None:
-    found = Fidelity(7e-8, True, 1.0, 0.0, 9e-4, 3, 8, True, (), (), (), "Nothing to mend.")
-    author.evaluate(SHOW, found.to_json())
-    shown = author.locator("#shown")
-    expect(shown).to_contain_text("(KL < 0.001)")
-    expect(shown).to_contain_text("(KL 0 per token; < 0.001 at worst, at token 4)")
     tell = "differs => { window.shown.differs = differs; window.shown.told.forEach(action => action()) }"
     author.evaluate(tell, "of an earlier text of the prompt")
     expect(shown.locator(".explained[data-old]")).to_have_count(1)
-    expect(shown.locator("[role=status]")).to_have_text(
-        "Measured of an earlier text of the prompt. Measure again."
-    )
+    said = shown.locator("[role=status]")
+    expect(said).to_have_text("Measured of an earlier text of the prompt. Measure again.")
     assert shown.locator("table").first.evaluate(FILTERED) == "", "its ground is the panel's"
     author.evaluate(tell, "")
     expect(shown.locator(".explained[data-old]")).to_have_count(0)
-    expect(shown.locator("[role=status]")).to_be_empty()
+    expect(said).to_be_empty()
 
 
+@pytest.mark.long
 def test_answers_to_other_texts_say_so(author: Page) -> None:
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2})")
     author.locator("#run").click()

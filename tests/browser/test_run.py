@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import Watched
+from tests.browser.conftest import QUESTIONS, Watched, becomes, came, unrouted
 from tests.browser.test_author import LONG_RUN_MS, few_tokens, rewrite, text_of
 
 OWN = '<schema name="own"><module name="one">Alpha beta.</module><module name="two">Gamma.</module></schema>'
@@ -66,6 +67,7 @@ def test_who_comes_new_sees_after_three_clicks_what_caching_did(watched: Watched
     assert page.evaluate("window.clicks") <= 3
 
 
+@pytest.mark.long
 def test_a_run_that_is_asked_for_while_a_sample_is_opened_is_of_that_sample(author: Page) -> None:
     held: list[Route] = []
 
@@ -73,23 +75,23 @@ def test_a_run_that_is_asked_for_while_a_sample_is_opened_is_of_that_sample(auth
         first = not held and '"open_sample"' in (route.request.post_data or "")
         held.append(route) if first else route.continue_()
 
-    author.route("**/component_server/", hold)
+    author.route(QUESTIONS, hold)
     author.get_by_role("link", name="Gallery").click()
     card = author.locator("#page-gallery article").nth(1)
     card.get_by_role("button").first.click()
     author.locator("#run").click()
     author.locator("#run").click()
-    while not held:
-        author.wait_for_timeout(50)
+    came(author, held)
     with author.expect_request(lambda request: "run_prompt" in (request.post_data or "")) as asked:
         author.wait_for_timeout(500)
         held[0].continue_()
-    author.unroute("**/component_server/")
+    unrouted(author)
     assert '<schema name=\\"travel\\"' not in (asked.value.post_data or "")
     author.locator("#stop").click()
     expect(author.locator("#stop")).to_be_disabled(timeout=LONG_RUN_MS)
 
 
+@pytest.mark.long
 def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of(author: Page) -> None:
     rewrite(author, "prompt", text_of(author, "prompt").replace("<tokyo/>", "<maldives/>"))
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2})")
@@ -107,7 +109,7 @@ def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of
     assert widths[0] > widths[1] > 0, "the first time is the encoding and then the time from the cache"
     assert scale_end(author) >= milliseconds(rows.first.locator(".scale-value").inner_text())
     expect(scale).to_contain_text("Encoded now in ")
-    assert author.evaluate(CUT_WORDS) is False
+    becomes(author, CUT_WORDS, False)
     first = [one.get_attribute("class") for one in rows.first.locator(".scale-bar").all()]
     assert first[-2:] == ["scale-bar encode", "scale-bar cached"]
     expect(rows.first).to_contain_text(re.compile("encoded now in .*, then .* from the cache"))
@@ -139,7 +141,7 @@ def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of
     fresh = author.evaluate(colour)
     rewrite(author, "prompt", prompt.replace("surf", "quiet"))
     expect(age).to_contain_text("is of an earlier text of the prompt. Run again.")
-    assert author.evaluate(colour) != fresh, "what is said of the run is greyed with the rest"
+    becomes(author, f"fresh => {colour} !== fresh", True, fresh)  # it is greyed with the rest
     rewrite(author, "prompt", prompt)
     expect(age).to_be_empty()
 
@@ -154,6 +156,7 @@ def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of
     expect(author.locator(".answer mark")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_what_is_encoded_is_shown_while_the_run_goes_on(author: Page) -> None:
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 200, repeats: 9})")
     words = "A text that no other test has: cobalt, saffron, umber, viridian. " * 9
@@ -174,6 +177,7 @@ def test_what_is_encoded_is_shown_while_the_run_goes_on(author: Page) -> None:
     status(author, "Stopped")
 
 
+@pytest.mark.long
 def test_run_does_one_side_or_encodes_all(author: Page) -> None:
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2, repeats: 2})")
     rewrite(author, "schema", OWN)
@@ -204,6 +208,8 @@ def test_a_refused_run_puts_the_caret_at_the_fault(author: Page) -> None:
     author.evaluate("location.hash = '#/gallery'")
     author.keyboard.press("Control+Enter")
     status(author, "line 2, column 4")
+    status(author, "E402")
+    status(author, "tokyo")
     expect(author.locator("#page-author")).to_be_visible()
     author.wait_for_function(f"{SELECTED}.head === 28")
     assert author.evaluate(f"{SELECTED}.empty")

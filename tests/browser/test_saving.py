@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import Server, Studios, Tab, Watched
+from tests.browser.conftest import QUESTIONS, Server, Studios, Tab, Watched, came, reloaded, unrouted
 from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 SCHEMA = '<schema name="mine"><module name="a">café</module></schema>\n'
@@ -84,8 +85,7 @@ def test_both_documents_are_written_to_their_files(page: Page, documents: Path) 
     expect(head(page)).to_contain_text("saved to mine.pml, ask.pml")
     assert (documents / "mine.pml").read_bytes() == schema.replace("\n", "\r\n").encode()
     assert (documents / "ask.pml").read_text(encoding="utf-8") == prompt
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(page)
     rewrite(page, "prompt", PROMPT)
     expect(head(page)).to_contain_text("ask.pml not saved")
     save(page)
@@ -137,6 +137,7 @@ def test_theirs_mine_or_another_file(page: Page, documents: Path) -> None:
     assert (documents / "ours.pml").read_text(encoding="utf-8") == mine
 
 
+@pytest.mark.long
 def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None:
     (documents / "mine.pml").unlink()
     save(page)
@@ -147,10 +148,10 @@ def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None
     assert (documents / "mine.pml").read_bytes() == SCHEMA.replace("\n", "\r\n").encode()
 
 
+@pytest.mark.long
 def test_undoing_the_opening_of_a_file_does_not_write_into_it(page: Page, documents: Path) -> None:
     (documents / "other.pml").write_text(PROMPT.replace("then", "other"), encoding="utf-8")
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(page)
     choose(page, "other.pml")
     wait_for_text(page, "prompt", "other")
     document(page, "prompt").press("Control+z")
@@ -162,6 +163,7 @@ def test_undoing_the_opening_of_a_file_does_not_write_into_it(page: Page, docume
     assert (documents / "ask.pml").read_text(encoding="utf-8") == PROMPT
 
 
+@pytest.mark.long
 def test_another_encoding_is_asked_about(page: Page, documents: Path) -> None:
     schema = SCHEMA.replace("café", "naïve")
     (documents / "mine.pml").write_bytes(schema.encode("latin-1"))
@@ -199,46 +201,6 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
 
 
 @pytest.mark.long
-def test_a_draft_of_another_folder_is_saved_under_another_name(
-    browser: Browser, studios: Studios, tmp_path: Path, documents: Path
-) -> None:
-    page = browser.new_page()
-    before = studios.start(tmp_path)
-    page.goto(before.url)
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
-    before.stop()
-    page.keyboard.press("Control+Enter")
-    nothing = "The studio's server does not answer. Nothing was run. Your text is not lost."
-    expect(page.locator(".run-status")).to_contain_text(nothing)
-    for folder in ("documents", "other"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.pml").write_text(SCHEMA, encoding="utf-8")
-    first = studios.start(tmp_path, int(before.url.rsplit(":", 1)[1]))
-    expect(notice(page)).to_be_empty()
-    page.wait_for_function(f"{WORKSPACE}.countsTokens", timeout=60_000)
-    expect(page.locator(".run-status")).to_contain_text(nothing)
-    open_document(page, "mine.pml")
-    first.stop()
-    (tmp_path / "documents").rename(tmp_path / "A")
-    (tmp_path / "other").rename(tmp_path / "documents")
-    second = studios.start(tmp_path)
-    workspace = tmp_path / "data" / "workspace.json"
-    workspace.write_text(workspace.read_text().replace("documents/mine.pml", "A/mine.pml"))
-    page.goto(second.url)
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
-    rewrite(page, "schema", SCHEMA.replace("café", "thé"))
-    save(page)
-    expect(notice(page)).to_contain_text(f"is from another folder ({tmp_path / 'A'})")
-    expect(notice(page).get_by_role("button", name="Overwrite it")).to_have_count(0)
-    assert (tmp_path / "documents" / "mine.pml").read_text(encoding="utf-8") == SCHEMA
-    notice(page).get_by_role("button", name="Save the schema as").click()
-    page.get_by_label("File name in your folder").fill("ours.pml")
-    page.keyboard.press("Enter")
-    expect(head(page)).to_contain_text("ours.pml")
-    page.close()
-    second.stop()
-
-
 def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     (documents / "far").mkdir(exist_ok=True)
     (documents / "far" / "city.pml").write_text(SCHEMA.replace("mine", "city"), encoding="utf-8")
@@ -262,13 +224,13 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     def hold(route: Route) -> None:
         held.append(route) if "browse" in (route.request.post_data or "") else route.continue_()
 
-    page.route("**/component_server/", hold)
+    page.route(QUESTIONS, hold)
     choose(page, "Browse the folder…")
     page.get_by_label("Filter by name or schema").fill("city")
     page.keyboard.press("Enter")  # before the list is there
     expect(dialog(page)).to_contain_text("Reading the folder…")
-    held[0].continue_()
-    page.unroute("**/component_server/")
+    came(page, held).continue_()
+    unrouted(page)
     expect(dialog(page).get_by_role("button", name="far/city.pml")).to_be_focused()
     page.keyboard.press("Enter")
     wait_for_text(page, "prompt", '<prompt schema="city">')
@@ -281,6 +243,11 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     wait_for_text(page, "schema", "untitled")
     expect(page.locator(".workspace-name .document")).to_have_text("Untitled")
     (documents / "mine.pml").unlink()
+    page.get_by_role("button", name="File", exact=True).click()
+    expect(page.get_by_role("menuitem", name="ask.pml")).to_have_count(0)
+    expect(page.get_by_role("menuitem", name="mine.pml")).to_have_count(0)
+    expect(page.get_by_role("menuitem").first).to_be_focused()
+    page.keyboard.press("Escape")
     choose(page, "Recent…")
     expect(dialog(page).get_by_role("row", name="mine.pml")).to_contain_text("No longer exists.")
     expect(dialog(page).get_by_role("columnheader")).to_have_text(["Name", "Kind", "Opened", ""])
@@ -293,26 +260,10 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     expect(notice(page)).to_contain_text("for the schema “mine”")
 
 
-def test_the_menu_lists_the_folder_as_it_is(page: Page, documents: Path) -> None:
-    (documents / "later.pml").write_text(PROMPT, encoding="utf-8")
-    (documents / "mine.pml").unlink()
-    page.get_by_role("button", name="File", exact=True).click()
-    expect(page.get_by_role("menuitem", name="later.pml")).to_be_visible()
-    expect(page.get_by_role("menuitem", name="mine.pml")).to_have_count(0)
-    assert page.evaluate("document.activeElement.getAttribute('role')") == "menuitem"
-
-
-def test_the_editors_say_how_the_keyboard_leaves_them(page: Page) -> None:
-    editor = document(page, "prompt")
-    assert "press Escape, then Tab" in (editor.get_attribute("aria-description") or "")
-    editor.focus()
-    page.keyboard.press("Escape")
-    page.keyboard.press("Tab")
-    expect(editor).not_to_be_focused()
-
-
 def test_a_sample_says_that_it_has_no_file(author: Page) -> None:
     rewrite(author, "prompt", "<prompt>mine</prompt>")
     author.keyboard.press("Control+s")
     expect(author.locator(".notices")).to_contain_text("the prompt is a sample, so no file was written")
     expect(author.locator(".workspace-name .saved")).to_contain_text("Draft saved")
+    author.get_by_role("button", name="File").click()
+    expect(author.locator(".menu-hint")).to_have_text(re.compile(r"start the studio with --schemas DIR\.$"))

@@ -7,17 +7,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from tests.browser.conftest import Server, Studios
+from tests.browser.conftest import Server, reloaded
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 KEYS = "Object.keys(localStorage).filter(key => key.includes('unsaved')).length"
-
-
-@pytest.fixture(scope="module")
-def home(studios: Studios, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = studios.start(tmp_path_factory.mktemp("unsaved"))
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")
@@ -28,22 +21,22 @@ def profile(browser: Browser) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def context(profile: BrowserContext, home: Server) -> BrowserContext:
+def context(profile: BrowserContext, studio: Server) -> BrowserContext:
     """One browser with a storage of its own, which is empty; its tabs come and go."""
-    profile.unroute_all()
+    profile.unroute_all(behavior="ignoreErrors")
     for left in profile.pages:
         left.close()
     page = profile.new_page()
-    page.goto(f"{home.url}/theme.css")
+    page.goto(f"{studio.url}/theme.css")
     page.evaluate("localStorage.clear()")
     page.close()
     return profile
 
 
-def opened(context: BrowserContext, home: Server) -> Page:
-    context.unroute_all()
+def opened(context: BrowserContext, studio: Server) -> Page:
+    context.unroute_all(behavior="ignoreErrors")
     page = context.new_page()
-    page.goto(home.url)
+    page.goto(studio.url)
     page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
     return page
 
@@ -80,42 +73,41 @@ def leave(page: Page) -> None:
     page.close()
 
 
-def test_a_closed_tabs_text_comes_back_and_leaves_the_browser(context: BrowserContext, home: Server) -> None:
-    page = opened(context, home)
+def test_a_closed_tabs_text_comes_back_and_leaves_the_browser(
+    context: BrowserContext, studio: Server
+) -> None:
+    page = opened(context, studio)
     keep_nothing(page)
     rewrite(page, "prompt", prompt("kept one"))
     page.wait_for_function(f"{KEYS} === 1")
     page.close()
-    page = opened(context, home)
+    page = opened(context, studio)
     wait_for_text(page, "prompt", "kept one")
     expect(page.locator(".notices")).to_contain_text("Unsaved text of a closed tab was restored")
     page.wait_for_function(f"{KEYS} === 0")
-    page.close()
-    wait_for_text(opened(context, home), "prompt", "kept one")
-
-
-def test_text_typed_just_before_leaving_comes_back(context: BrowserContext, home: Server) -> None:
-    page = opened(context, home)
     keep_nothing(page)
     rewrite(page, "prompt", prompt("in haste"))
-    leave(page)
-    page = opened(context, home)
+    page.goto("about:blank")
+    context.unroute_all(behavior="ignoreErrors")
+    page.goto(studio.url)
     wait_for_text(page, "prompt", "in haste")
+    expect(page.locator(".workspace-name .saved")).to_contain_text("Draft saved")
 
 
+@pytest.mark.long
 def test_text_that_another_tab_overtook_is_among_the_earlier_workspaces(
-    browser: Browser, context: BrowserContext, home: Server
+    browser: Browser, context: BrowserContext, studio: Server
 ) -> None:
-    page = opened(context, home)
+    page = opened(context, studio)
     keep_nothing(page)
     rewrite(page, "prompt", prompt("overtaken"))
     leave(page)
     other = browser.new_context()
-    page = opened(other, home)
+    page = opened(other, studio)
     rewrite(page, "prompt", prompt("newer"))
     expect(page.locator(".workspace-name .saved")).to_contain_text("Draft saved")
     other.close()
-    page = opened(context, home)
+    page = opened(context, studio)
     wait_for_text(page, "prompt", "newer")
     page.wait_for_function(f"{KEYS} === 0")
     notice = page.locator(".notices")
@@ -124,21 +116,22 @@ def test_text_that_another_tab_overtook_is_among_the_earlier_workspaces(
     wait_for_text(page, "prompt", "overtaken")
 
 
-def test_the_text_of_a_tab_that_lives_is_left_to_it(context: BrowserContext, home: Server) -> None:
-    first = opened(context, home)
+@pytest.mark.long
+def test_the_text_of_a_tab_that_lives_is_left_to_it(context: BrowserContext, studio: Server) -> None:
+    first = opened(context, studio)
     keep_nothing(first)
     rewrite(first, "prompt", prompt("still mine"))
     first.wait_for_function(f"{KEYS} === 1")
-    second = opened(context, home)
+    second = opened(context, studio)
     assert "still mine" not in text_of(second, "prompt")
     assert second.evaluate(KEYS) == 1
-    first.reload()
-    first.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(first)
     wait_for_text(first, "prompt", "still mine")
 
 
-def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, home: Server) -> None:
-    page = opened(context, home)
+@pytest.mark.long
+def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, studio: Server) -> None:
+    page = opened(context, studio)
     keep_nothing(page)
     asked: list[str] = []
 
@@ -148,8 +141,7 @@ def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, 
 
     page.on("dialog", answer)
     rewrite(page, "prompt", prompt("kept here"))
-    page.reload()
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    reloaded(page)
     assert asked == []
     page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error() } }")
     rewrite(page, "prompt", prompt("kept nowhere"))
@@ -157,10 +149,11 @@ def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, 
     assert asked == ["beforeunload"]
 
 
+@pytest.mark.long
 def test_text_that_gives_way_to_another_tabs_is_among_the_earlier_workspaces(
-    context: BrowserContext, home: Server
+    context: BrowserContext, studio: Server
 ) -> None:
-    first, second = opened(context, home), opened(context, home)
+    first, second = opened(context, studio), opened(context, studio)
     rewrite(second, "prompt", prompt("of the second tab"))
     expect(second.locator(".workspace-name .saved")).to_contain_text("Draft saved")
     rewrite(first, "prompt", prompt("gives way"))

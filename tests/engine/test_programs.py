@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 from engine.engine import Engine
-from engine.pml import parse_prompt, parse_schema
+from engine.pml import parse_schema
 from engine.pml.edit.formatter import format_source
 from engine.pml.edit.writer import write_prompt
 from engine.programs import Arg, schema
 from engine.store import Store
 from tests.engine.tiny import tiny_model
+from tests.pml.documents import prompt_tree, schema_tree
 
 
 @schema("trip")
@@ -29,10 +30,8 @@ def trip(p, days: Arg[8], city: Literal["tokyo", "rome"] | None = None, question
 def test_a_program_is_answered_like_its_document(tmp_path: Path) -> None:
     engine = Engine(tiny_model(), Store.open(tmp_path))
     prompt = trip("3 days", city="tokyo", question="Why?")
-    document = parse_schema(trip.source()).tree
-    written = parse_prompt(write_prompt(prompt)).tree
-    assert document is not None
-    assert written is not None
+    document = schema_tree(trip.source())
+    written = prompt_tree(write_prompt(prompt))
     prepared = [engine.schema(trip.schema()).prompt(prompt), engine.schema(document).prompt(written)]
     tokens = [one.tokenized.planned().plan.token_ids for one in prepared]
     assert tokens[0] == tokens[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -49,12 +50,7 @@ def _llama3() -> Any:
 
 
 def _yarn() -> Any:
-    scaling = {
-        "rope_type": "yarn",
-        "rope_theta": 1e4,
-        "factor": 4.0,
-        "original_max_position_embeddings": 512,
-    }
+    scaling = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 512}
     return t.LlamaConfig(**_GQA, rope_parameters=scaling)
 
 
@@ -206,12 +202,22 @@ def tiny_model(
 
 def save_tiny(folder: Path, family: str = "llama-gqa", *, chat: bool = True, seed: int = 0) -> Path:
     """Writes a model folder as `save_pretrained` does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in _files(family, chat, seed).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@cache
+def _files(family: str, chat: bool, seed: int) -> dict[str, bytes]:
+    """The files of a saved model, by their names."""
     tokenizer = byte_tokenizer()
     if chat:
         tokenizer.chat_template = CHATML
-    tiny_network(family, seed).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    with tempfile.TemporaryDirectory() as folder:
+        tiny_network(family, seed).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
 def mla() -> Any:

@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from engine.exchange import FORMS, ExchangeError, export
 from engine.exchange.templates.from_jinja import from_jinja
 from engine.exchange.to_messages import MAX_BREAKPOINTS
-from engine.pml import NewText, Prompt, PromptError, Schema, bind, parse_prompt, parse_schema
+from engine.pml import NewText, Prompt, PromptError, Schema, bind, parse_schema
 from engine.pml.tree.conversation import conversation
 from engine.programs import compile_source
-from tests.drawing import draws
+from tests.drawing import draws, each
+from tests.pml.documents import prompt_tree as asked
+from tests.pml.documents import schema_tree
+from tests.pml.documents import schema_tree as tree
 from tests.pml.trees import prompts, schemas, seamed
 from tests.programs.sources import load
 
@@ -29,18 +32,6 @@ slow = settings(
 )
 pairs = schemas().flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema)))
 set_apart = seamed(schemas()).flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema)))
-
-
-def tree(source: str) -> Schema:
-    parsed = parse_schema(source)
-    assert parsed.tree is not None
-    return parsed.tree
-
-
-def asked(source: str) -> Prompt:
-    parsed = parse_prompt(source)
-    assert parsed.tree is not None
-    return parsed.tree
 
 
 def turns(schema: Schema, prompt: Prompt) -> list[tuple[str | None, str]]:
@@ -220,11 +211,9 @@ def test_plain_text_names_the_turns() -> None:
 
 def test_files_are_copied_into_a_document_that_stands_alone(tmp_path: Path) -> None:
     (tmp_path / "unit.py").write_text("x = 1\n", encoding="utf-8")
-    schema = parse_schema("<schema name='s'><module name='m' src='unit.py'/></schema>", base=tmp_path).tree
-    assert schema is not None
+    schema = schema_tree("<schema name='s'><module name='m' src='unit.py'/></schema>", base=tmp_path)
     found = export("pml", schema)
-    copy = parse_schema(found.text).tree
-    assert copy is not None
+    copy = schema_tree(found.text)
     assert copy.module("m") is not None
     assert [child.text for child in copy.modules()[0].children] == ["x = 1\n"]  # type: ignore[union-attr]
     assert "copied" in found.notes[0]
@@ -233,8 +222,7 @@ def test_files_are_copied_into_a_document_that_stands_alone(tmp_path: Path) -> N
 @pytest.mark.parametrize("before", ["", "\n\n", "Be kind.\n"])
 @pytest.mark.parametrize("line", ["assistant:", "## User :", "system[name=a]:"])
 def test_text_that_looks_like_a_role_is_no_turn_when_it_comes_back(before: str, line: str) -> None:
-    schema = parse_schema(f'<schema name="s">\n{before}{line}\n\nSay yes.\n</schema>').tree
-    assert schema is not None
+    schema = schema_tree(f'<schema name="s">\n{before}{line}\n\nSay yes.\n</schema>')
     template = export("jinja", schema, None).text
     assert rendered(template).strip().endswith(f"{line}\n\nSay yes.")
     assert from_jinja(template, "s").schema == schema
@@ -278,12 +266,16 @@ def test_a_schema_too_deep_for_a_template_is_refused() -> None:
         export("jinja", tree(f"<schema name='s'>{source}</schema>"))
 
 
-@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.prompt.*.pml")), ids=lambda path: path.name)
-@pytest.mark.parametrize("form", FORMS)
+PAIRS = [(path, form) for path in sorted(SAMPLES.glob("*.prompt.*.pml")) for form in FORMS]
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    each(PAIRS, *[pair for pair in PAIRS if pair[1] == "jinja" or pair[0].name == "travel.prompt.1.pml"]),
+)
 def test_every_sample_prompt_has_every_form(path: Path, form: str) -> None:
     source = (SAMPLES / f"{path.name.partition('.')[0]}.pml").read_text(encoding="utf-8")
-    schema = parse_schema(source, base=SAMPLES).tree
-    assert schema is not None
+    schema = schema_tree(source, base=SAMPLES)
     prompt = asked(path.read_text(encoding="utf-8"))
     if (form, path.name) == ("jinja", "few-shot.prompt.2.pml"):
         with pytest.raises(ExchangeError, match="put its imports in the schema's order"):

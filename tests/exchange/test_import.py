@@ -21,6 +21,7 @@ from engine.pml.tree.conversation import conversation
 from engine.pml.whitespace.rules import SPACE
 from engine.programs import ProgramError
 from tests.drawing import draws
+from tests.pml.documents import prompt_tree, schema_tree
 from tests.pml.trees import TEXTS, prompts, schemas
 
 slow = settings(
@@ -87,11 +88,9 @@ def test_new_text_is_set_apart_as_the_blocks_before_it_are(texts: list[str]) -> 
 
 
 def test_the_blocks_of_an_exported_request_come_back_as_they_were() -> None:
-    schema = parse_schema(SEAMS).tree
+    schema = schema_tree(SEAMS)
     picks = "<plan><abroad><tokyo/><rome/></abroad><note/></plan><end/>"
-    prompt = parse_prompt(f"<prompt>{picks}So?</prompt>").tree
-    assert schema is not None
-    assert prompt is not None
+    prompt = prompt_tree(f"<prompt>{picks}So?</prompt>")
     said = [(one.role, one.text) for one in conversation(bind(schema, prompt).parts)]
     assert turns(from_messages(export("anthropic", schema, prompt).text, "s")) == said
 
@@ -374,8 +373,7 @@ SEAMS = """<schema name="s">
 
 
 def test_our_own_templates_come_back_as_the_schema_with_its_seams() -> None:
-    schema = parse_schema(SEAMS).tree
-    assert schema is not None
+    schema = schema_tree(SEAMS)
     found = from_jinja(export("jinja", schema).text, "s")
     assert found.schema == schema
     assert not any("left out" in note for note in found.notes)

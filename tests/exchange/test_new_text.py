@@ -17,6 +17,7 @@ from engine.pml.edit.writer import written_alike
 from engine.pml.tree.conversation import Message, conversation
 from engine.programs import compile_source
 from tests.drawing import draws
+from tests.pml.documents import schema_tree
 from tests.pml.trees import prompts, schemas, seamed, text
 from tests.programs.sources import load
 
@@ -99,10 +100,7 @@ SPELLED = {
     ),
     "a turn is added where there is none": ("A.", "<prompt><user>So?</user></prompt>"),
     "text and turns are added where there is none": ("A.", "<prompt>So?<user>Why?</user></prompt>"),
-    "an empty turn of a module is joined": (
-        "<module name='m'><user/></module>",
-        "<prompt><m/>So?</prompt>",
-    ),
+    "an empty turn of a module is joined": ("<module name='m'><user/></module>", "<prompt><m/>So?</prompt>"),
 }
 JOINS = "its text joins a turn, but a call adds text only to the schema's last turn"
 NO_CALL = {
@@ -164,10 +162,9 @@ def test_a_true_change_of_order_is_refused_as_such() -> None:
 def test_a_schema_ends_with_what_is_set_apart_as_no_program_can_say(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Notes.\n", encoding="utf-8")
     modules = "Hi. <module name='a' src='notes.txt'/>\n<module name='b'><module name='c'>C.</module></module>"
-    schema = parse_schema(f"<schema name='s'>{modules}</schema>", base=tmp_path).tree
+    schema = schema_tree(f"<schema name='s'>{modules}</schema>", base=tmp_path)
     asked = parse_prompt("<prompt><a/><b/>So?</prompt>").tree
     plain = parse_prompt("<prompt><a/><b/></prompt>").tree
-    assert schema is not None
     found = export("python", schema, asked, tmp_path)
     assert written_alike(compile_source(found.text, base=tmp_path).schema(), schema)
     assert "new_text" not in found.text

@@ -9,11 +9,12 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.exchange import export
-from engine.pml import Prompt, Schema, bind, parse_prompt, parse_schema
+from engine.pml import Prompt, Schema, bind
 from engine.pml.tree.conversation import conversation
 from engine.programs import Arg, compile_source, schema
 from engine.prompt.conversation.question import ask, narrowed
 from engine.prompt.conversation.search import SearchIndex
+from tests.pml.documents import prompt_tree, schema_tree
 
 SCHEMA = """<schema name="sums">
   <union>
@@ -45,9 +46,7 @@ PROMPTS = {
 
 
 def read(names: str) -> tuple[Schema, Prompt]:
-    tree, prompt = parse_schema(SCHEMA).tree, parse_prompt(f"<prompt>{names}\nSo?</prompt>").tree
-    assert tree is not None
-    assert prompt is not None
+    tree, prompt = schema_tree(SCHEMA), prompt_tree(f"<prompt>{names}\nSo?</prompt>")
     return tree, prompt
 
 

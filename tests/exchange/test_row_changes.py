@@ -8,13 +8,14 @@ import pytest
 
 from engine.base.errors import PromptCacheError
 from engine.exchange.base.errors import ExchangeError
-from engine.pml import PromptEditError, Schema, parse_schema
+from engine.pml import PromptEditError, Schema
 from engine.pml.edit.question_text import set_question
 from engine.rows.duplicates import Chosen, distinct_rows
 from engine.rows.grid import Axis, grid_rows, grid_size
 from engine.rows.row_extras import CellError
 from engine.rows.row_prompts import prompt_text
 from engine.rows.rows import Row, read_rows
+from tests.pml.documents import schema_tree
 
 SCHEMA = """<schema name="s"><module name="a">A <param name="p" len="9"/></module>
 <union><module name="b">B</module><module name="c">C</module></union></schema>"""
@@ -28,8 +29,7 @@ OPEN = """<prompt schema="s">
 
 @pytest.fixture(scope="module")
 def schema() -> Schema:
-    tree = parse_schema(SCHEMA).tree
-    assert tree is not None
+    tree = schema_tree(SCHEMA)
     return tree
 
 
@@ -165,8 +165,7 @@ NESTED = """<schema name="n"><module name="out"><module name="in">I</module>
 
 
 def test_each_prompt_of_a_grid_is_there_once_however_often_choices_come_to_it() -> None:
-    tree = parse_schema(NESTED).tree
-    assert tree is not None
+    tree = schema_tree(NESTED)
     axes = [
         Axis("picks", "", ("out/in", "-out/in")),
         Axis("picks", "", ("out", "-out")),
@@ -186,8 +185,7 @@ def test_each_prompt_of_a_grid_is_there_once_however_often_choices_come_to_it() 
 
 
 def test_an_argument_brings_its_module_and_a_faulty_choice_stays() -> None:
-    tree = parse_schema(NESTED).tree
-    assert tree is not None
+    tree = schema_tree(NESTED)
     over = '<prompt schema="n">Why?</prompt>'
     axes = [Axis("picks", "", ("out/more", "")), Axis("argument", "out/more/p", ("a", "b"))]
     found = [prompt_text(row, tree, over) for row in distinct_rows(grid_rows(axes), tree, over, _nothing, {})]

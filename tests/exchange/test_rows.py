@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from engine.base.errors import PromptCacheError
 from engine.exchange import ExchangeError
 from engine.files.text_files import Lines, NoFileError, TextFileError, decode
-from engine.pml import ArgumentText, NewText, Schema, bind, parse_prompt, parse_schema
+from engine.pml import ArgumentText, NewText, Schema, bind, parse_prompt
 from engine.pml.whitespace.rules import SPACE
 from engine.pml.xml.entities import forbidden_character
 from engine.rows.row_prompts import prompt_text
 from engine.rows.rows import Row, read_rows
+from tests.pml.documents import schema_tree
 
 SCHEMA = """<schema name="trip">
   <module name="plan">For <param name="duration" len="9"/>
@@ -36,8 +37,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=30).filter(lambda text: n
 
 
 def schema() -> Schema:
-    tree = parse_schema(SCHEMA).tree
-    assert tree is not None
+    tree = schema_tree(SCHEMA)
     return tree
 
 

@@ -10,13 +10,13 @@ from engine.pml import (
     NewText,
     RoleClose,
     RoleOpen,
-    Schema,
     SchemaText,
     bind,
     parse_prompt,
-    parse_schema,
 )
 from engine.pml.tree.parts import is_seam
+from tests.pml.documents import prompt_tree
+from tests.pml.documents import valid_schema as tree
 
 LETTERS = """<schema name="letters">
   start
@@ -39,13 +39,6 @@ TURNS = """<schema name="turns">
   {tail}
 </schema>
 """
-
-
-def tree(source: str) -> Schema:
-    parsed = parse_schema(source)
-    assert parsed.ok, parsed.diagnostics
-    assert parsed.tree is not None
-    return parsed.tree
 
 
 def bound(schema: str, prompt: str) -> Bound:
@@ -148,8 +141,7 @@ def test_a_turn_that_the_prompt_implies_has_no_space_at_its_ends() -> None:
 
 def test_parts_hold_the_nodes_of_the_schema() -> None:
     schema = tree(LETTERS)
-    prompt = parse_prompt('<prompt><a p="x"/></prompt>').tree
-    assert prompt is not None
+    prompt = prompt_tree('<prompt><a p="x"/></prompt>')
     result = bind(schema, prompt)
     module = schema.module("a")
     assert module is not None
@@ -174,8 +166,7 @@ def test_imports_are_paths_in_the_order_of_the_prompt() -> None:
 
 def test_an_argument_keeps_its_span() -> None:
     source = '<prompt><a p="x"/></prompt>'
-    parsed = parse_prompt(source).tree
-    assert parsed is not None
+    parsed = prompt_tree(source)
     part = next(part for part in bind(tree(LETTERS), parsed).parts if isinstance(part, ArgumentText))
     assert part.span is not None
     assert source[part.span.start : part.span.end] == 'p="x"'

@@ -1,328 +1,57 @@
-"""Every code of the catalogue has an example that triggers it, and the place it reports is exact."""
+"""Mistakes of the table have their code, place, hint and fix; the table has every code."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from engine import pml
-from engine.pml import CATALOGUE, Diagnostic, LineIndex, Span, bind, make, parse_prompt, parse_schema
+from engine.pml import CATALOGUE, LineIndex, Span, make, mended, parse_prompt, parse_schema
 from engine.pml.diagnostics.diagnostic import MAX_DIAGNOSTICS
-
-TRAVEL = """<schema name="travel">
-  <user>
-    <module name="trip-plan">
-      I want to be away for <param name="duration" len="5"/>.
-      <union>
-        <module name="domestic">The city of <param name="city" len="10" default="Lyon"/>.</module>
-        <module name="overseas">
-          <union>
-            <module name="tokyo">Tokyo is large.</module>
-            <module name="rome">Rome is old.</module>
-          </union>
-        </module>
-      </union>
-    </module>
-    <module name="budget"><module name="notes">Spend little.</module></module>
-    <module name="food"><module name="notes">Eat well.</module></module>
-  </user>
-  <module name="shot"><user>Q</user><assistant>A</assistant></module>
-</schema>
-"""
-
-
-@dataclass(frozen=True)
-class Example:
-    """A document with its fault between « and »; `says` is what the message must hold."""
-
-    code: str
-    text: str
-    says: str
-    kind: str = "schema"
-
-
-def schema(code: str, text: str, says: str) -> Example:
-    return Example(code, text, says)
-
-
-def prompt(code: str, text: str, says: str) -> Example:
-    return Example(code, text, says, "prompt")
-
-
-def bound(code: str, text: str, says: str) -> Example:
-    return Example(code, text, says, "bound")
-
-
-EXAMPLES = [
-    schema("E103", '<schema name="a">x«\0»y</schema>', "U+0000"),
-    schema("E103", '<schema name="a">x«\x1b»y</schema>', "U+001B"),
-    schema("E103", '<schema name="a">x«\ud800»y</schema>', "U+D800"),
-    schema(
-        "E104", '<schema name="a">«<module name="m"» <module name="n">x</module></schema>', "'>' is missing"
-    ),
-    schema("E104", '<schema name="a"><module name="m">x</module>«</schema»', "'>' is missing"),
-    schema("E105", '<schema name="a">«<module name="m">»text</schema>', "<module name='m'> is never closed"),
-    schema("E105", '«<schema name="a">»text', "the document ends first"),
-    schema("E106", '<schema name="a">x«</module>»</schema>', "closes nothing"),
-    schema("E106", '<schema name="a"><module name="m">x«</modul>»</schema>', "does not match <module>"),
-    schema("E107", '<schema name="a"><module name="m" «cache»>x</module></schema>', 'cache="…"'),
-    schema("E107", '<schema name="a"><module «name=m»>x</module></schema>', 'write name="m"'),
-    schema(
-        "E107", '<schema name="a"><module name="m"«cache»="true">x</module></schema>', "a space is missing"
-    ),
-    schema("E107", '<schema name="a"><module name="m" «$»>x</module></schema>', "'$' is not an attribute"),
-    schema("E107", '<schema name="a"><module «name="m»>x</module></schema>', "no closing quote"),
-    schema(
-        "E108", '<schema name="a"><module name="m" «name="n"»>x</module></schema>', "already given at line 1"
-    ),
-    schema("E109", '<schema name="a">1 «<» 2</schema>', "write &lt;"),
-    schema("E109", '<schema name="a">salt «&» pepper</schema>', "write &amp;"),
-    schema("E109", '<schema name="a">x«]]>»y</schema>', "write ]]&gt;"),
-    schema("E109", '<schema name="a"><module name="m«<»n">x</module></schema>', "write &lt;"),
-    schema("E110", '<schema name="a">a«&nbsp;»b</schema>', "&#160;"),
-    schema("E110", '<schema name="a">a«&lol9;»b</schema>', "'&lol9;' is unknown"),
-    schema("E110", '<schema name="a">a«&#0;»b</schema>', "a character that XML forbids"),
-    schema("E110", '<schema name="a">a«&#xFFFFFFFF;»b</schema>', "a character that XML forbids"),
-    schema("E110", '<schema name="a">a«&#x;»b</schema>', "not a character reference"),
-    schema("E111", '«<!DOCTYPE schema [<!ENTITY x "y">]>»<schema name="a">x</schema>', "DOCTYPE"),
-    schema("E111", '<schema name="a">«<!ELEMENT x>»</schema>', "'<!' must begin"),
-    schema("E112", '<schema name="a">«<?php echo 1 ?>»</schema>', "processing instructions"),
-    schema("E113", '<?xml version="1.0" encoding="«latin-1»"?><schema name="a">x</schema>', "not 'latin-1'"),
-    schema("E113", ' «<?xml version="1.0"?>»<schema name="a">x</schema>', "at the very start"),
-    schema("E114", '<schema name="a">x «<!-- note</schema>»', "never closed"),
-    schema("E114", '<schema name="a">x <!-- a «--» b --></schema>', "'--'"),
-    schema("E114", '<schema name="a">«<![CDATA[ x </schema>»', "CDATA"),
-    schema("E115", '<schema name="a">x</schema> «more»', "text is after the root"),
-    schema("E115", '<schema name="a">x</schema><«schema» name="b">y</schema>', "<schema> is after"),
-    schema("E115", '«x»<schema name="a">x</schema>', "before the root"),
-    schema("E116", "«»", "empty"),
-    schema("E118", '<schema name="a"><«x:module» name="m">x</x:module></schema>', "prefix"),
-    schema(
-        "E118", '<schema name="a"><module name="m" «x:y»="1">x</module></schema>', "xml:space and xml:lang"
-    ),
-    schema(
-        "E199",
-        '<?xml version="1.0" encoding="UTF-8" standalone="«m»aybe"?><schema name="a">x</schema>',
-        "not well-formed",
-    ),
-    schema("E301", '<schema name="a"><«a\xd7»/>x</schema>', "cannot name an element"),
-    schema(
-        "E301",
-        '<schema name="a"><module name="m" «a\xd7»="1">x</module></schema>',
-        "cannot name an attribute",
-    ),
-    schema(
-        "W615",
-        '<schema name="a"><module name="caf\xe9">x</module><module name="«cafe\u0301»">y</module></schema>',
-        "U+00E9 against U+0065 U+0301; rename one",
-    ),
-    schema("E121", "«# Notes»\n\nThe ferry leaves at nine.", "`pml import FILE --from text -o schema.pml`"),
-    schema(
-        "E121", "«messages:»\n  - role: user\n    content: Hi <b>\n", "`pml import FILE.yaml -o schema.pml`"
-    ),
-    schema("E121", '«{"messages": []}»', "`pml import FILE.json -o schema.pml`"),
-    schema("E121", '«import os»\nprint("x")', "`pml import FILE.py -o schema.pml`"),
-    schema("E121", "«Hello {{ name }}»", "--from jinja"),
-    schema("E121", "«<!DOCTYPE html>»\n<html><body><p>x<br></body></html>", "an HTML page"),
-    schema("E121", '«<?xml version="1.0"?>»\n<rss><item>x</item></rss>', "another kind of XML"),
-    schema("E201", '<«prompt» schema="a">x</prompt>', "this is a prompt"),
-    schema("E201", '<«scheme» name="a">x</scheme>', "begins with <schema"),
-    prompt("E201", '<«schema» name="a">x</schema>', "this is a schema"),
-    schema("E202", "<«schema»>x</schema>", "name of <schema> is missing"),
-    schema("E202", '<schema name="a"><«module»>x</module></schema>', "name of <module> is missing"),
-    schema("E202", '<schema name="a"><module «name=""»>x</module></schema>', "is empty"),
-    schema("E202", '<schema name="a"><module name="m"><«param» name="p"/></module></schema>', 'len="10"'),
-    prompt("E202", "<prompt><m><«arg»>x</arg></m></prompt>", '<arg name="…">'),
-    schema(
-        "E203", '<schema name="a"><module name="m" «cahce»="false">x</module></schema>', "did you mean cache?"
-    ),
-    prompt("E203", '<prompt «shema»="a">x</prompt>', "did you mean schema?"),
-    schema("E204", '<schema name="a"><module name="m" cache="«no»">x</module></schema>', 'cache="false"'),
-    schema("E204", '<schema name="a" xml:space="«keep»">x</schema>', "preserve"),
-    schema(
-        "E204", '<schema name="a"><module name="m"><param name="p" len="«0»"/></module></schema>', "from 1 to"
-    ),
-    schema(
-        "E204",
-        f'<schema name="a"><module name="m"><param name="p" len="«{"9" * 5000}»"/></module></schema>',
-        "whole",
-    ),
-    schema(
-        "E204",
-        '<schema name="a"><module name="m"><param name="p" len="1" «length="1"»/></module></schema>',
-        "the same attribute",
-    ),
-    schema("E205", '<schema name="a"><«modul» name="m">x</modul></schema>', "did you mean <module>?"),
-    schema("E205", '<schema name="a"><«zzz»/>x</schema>', '<module name="…">'),
-    schema("E206", '<schema name="a">x <«param» name="p" len="3"/></schema>', "inside a module"),
-    schema("E206", '<schema name="a"><user><«system»>x</system></user></schema>', "directly in the schema"),
-    schema("E206", '<schema name="a"><union><«union»/></union></schema>', "only modules"),
-    prompt("E206", "<prompt><user><«tokyo»/></user></prompt>", "move the import out"),
-    prompt("E206", '<prompt><«module» name="tokyo"/></prompt>', "<tokyo/>"),
-    prompt("E206", '<prompt><«arg» name="x">y</arg></prompt>', "import with its parameter"),
-    schema(
-        "E207",
-        '<schema name="a"><union> «loose text» <module name="m">x</module></union></schema>',
-        "'loose text'",
-    ),
-    schema(
-        "E207",
-        '<schema name="a"><module name="m"><param name="p" len="3">«x»</param></module></schema>',
-        "empty",
-    ),
-    schema("E208", '<schema name="a"><module name="m" src="«../secret»"/></schema>', "'..'"),
-    schema("E208", '<schema name="a"><module name="m" src="«/etc/passwd»"/></schema>', "absolute"),
-    schema("E209", '<schema name="a"><module name="m" src="«notes.txt»"/></schema>', "save it next to"),
-    schema(
-        "E210",
-        '<schema name="a"><module name="m" «src="notes.txt"»>text</module></schema>',
-        "empty the module",
-    ),
-    schema(
-        "E212",
-        '<schema name="a"><module name="m"><user>x</user> «x <param name="p" len="1"/>» </module></schema>',
-        "put it into a turn of its own",
-    ),
-    schema(
-        "E206",
-        '<schema name="a"><module name="m"><module name="n"><«user»>x</user></module></module></schema>',
-        "in a top-level module",
-    ),
-    schema(
-        "E301",
-        '<schema name="a"><module name="«3 days»">x</module></schema>',
-        "'3 days' cannot name a module",
-    ),
-    schema("E301", '<schema name="«größe 3»">x</schema>', "cannot name a schema"),
-    schema(
-        "E301",
-        f'<schema name="a"><module name="m"><module name="«{"n" * 1999}»">x</module>y</module></schema>',
-        "more than 2000 characters",
-    ),
-    schema(
-        "E302",
-        '<schema name="a">\n<module name="m">x</module>\n<module name="«m»">y</module></schema>',
-        "module 'm' is already defined at line 2; rename one, or nest it",
-    ),
-    schema(
-        "E302",
-        '<schema name="a"><module name="m">x</module><union><module name="«m»">y</module></union></schema>',
-        "'m'",
-    ),
-    schema(
-        "E303", '<schema name="a"><module name="«user»">x</module></schema>', "'user' is an element of PML"
-    ),
-    schema(
-        "E304",
-        '<schema name="a"><module name="m"><param name="p" len="1"/>'
-        '<param name="«p»" len="2"/></module></schema>',
-        "parameter 'p' is already defined at line 1; remove len to repeat its argument, or rename one",
-    ),
-    schema(
-        "E305",
-        '<schema name="a"><union scaffold="«tokio»"><module name="tokyo">x</module>'
-        '<module name="b">y</module></union></schema>',
-        "did you mean 'tokyo'?",
-    ),
-    schema(
-        "E306",
-        '<schema name="a"><module name="m">x</module><module name="n">y</module>'
-        '<scaffold modules="m  «nn»"/></schema>',
-        "no module 'nn'",
-    ),
-    bound("E401", '<prompt schema="«voyage»"><budget/></prompt>', "but 'travel' is open"),
-    bound("E402", "<prompt><«trip-pan»/></prompt>", "did you mean <trip-plan/>?"),
-    bound(
-        "E402",
-        "<prompt><trip-plan><overseas><«tokio»/></overseas></trip-plan></prompt>",
-        "did you mean <tokyo/>?",
-    ),
-    bound("E403", "<prompt><trip-plan><«tokyo»/></trip-plan></prompt>", "is in 'trip-plan/overseas'"),
-    bound("E403", "<prompt><trip-plan><«budget»/></trip-plan></prompt>", "at the top level"),
-    bound("E404", "<prompt><«notes»/></prompt>", "'budget/notes' or 'food/notes'"),
-    bound("E405", "<prompt>\n<budget/>\n<«budget»/></prompt>", "is imported at lines 2 and 3"),
-    bound(
-        "E406",
-        "<prompt><trip-plan><overseas>\n<tokyo/>\n<«rome»/></overseas></trip-plan></prompt>",
-        "'trip-plan/overseas/rome' (line 3) and 'trip-plan/overseas/tokyo' (line 2)",
-    ),
-    bound("E406", "<prompt>\n<tokyo/>\n<«domestic»/></prompt>", "'trip-plan/domestic' (line 3)"),
-    bound("E407", '<prompt><trip-plan «durration="3 days"»/></prompt>', "did you mean 'duration'?"),
-    bound(
-        "E408",
-        '<prompt><trip-plan duration="3"> «<arg name="duration">4</arg>»</trip-plan></prompt>',
-        "line 1",
-    ),
-    bound("E409", "<prompt>«<user»>Hi</user>\n<budget/></prompt>", "precedes the last import (line 2)"),
-    schema("W601", '<schema name="a"><«union»><module name="m">x</module></union></schema>', "one module"),
-    schema("W602", '<schema name="a"><«union»/></schema>', "no member"),
-    schema("W603", '<schema name="a">«<module name="m">»  </module></schema>', "'m' is empty"),
-    schema(
-        "W613",
-        '<schema name="a"><module name="m">I pay.</module><module name="«n»">I walk.</module></schema>',
-        "words run together: 'I pay.I walk.'; put a line break between them",
-    ),
-    schema(
-        "W616",
-        '<schema name="a">To: <module name="m">Ada</module>\n«## Rules»</schema>',
-        "not if module 'm' is left out: it then follows 'To:'; write 'To:' into module 'm' too",
-    ),
-    bound(
-        "W613", '<prompt><trip-plan duration="3">«By train.»<domestic/></trip-plan></prompt>', "run together"
-    ),
-    bound("W617", "<prompt>«By train.»<shot/></prompt>", "'By train.' is next to whole turns, so it is"),
-    bound("W604", "<prompt><«trip-plan»/></prompt>", "'duration' of 'trip-plan' stays empty"),
-    schema(
-        "W605",
-        f'<schema name="a"><module name="m">{"long text " * 5}</module>'
-        f'«<module name="n">»{"long text " * 5}</module></schema>',
-        "'n' repeats the text of 'm'",
-    ),
-    schema(
-        "W606",
-        '<schema name="a"><union><module name="m">x</module><module name="n">y</module></union>'
-        '<scaffold modules="«m n»"/></schema>',
-        "so no prompt imports both",
-    ),
-    schema(
-        "W606", '<schema name="a"><module name="m">x</module><scaffold modules="«m»"/></schema>', "one module"
-    ),
-]
+from tests.pml.documents import errors
+from tests.pml.mistake_table import MISTAKES, SCHEMAS, Mistake
 
 ELSEWHERE = {"E101", "E102", "E117", "E119", "E120", "E211", "W600"}
 """Codes with tests of their own, below, in test_reader and in test_including."""
 
 
-def diagnose(example: Example) -> tuple[Diagnostic, ...]:
-    text = example.text.replace("«", "").replace("»", "")
-    if example.kind == "schema":
-        return parse_schema(text).diagnostics
-    parsed = parse_prompt(text)
-    if example.kind == "prompt" or parsed.tree is None:
-        return parsed.diagnostics
-    assert parsed.ok, parsed.diagnostics
-    tree = parse_schema(TRAVEL).tree
-    assert tree is not None
-    return bind(tree, parsed.tree).diagnostics
+def fixed(mistake: Mistake) -> str:
+    """The document after the first quick fix of each error, one after another."""
+    source = mistake.source
+    while left := errors(mistake.diagnose(source)):
+        fault = next((fault for fault in left if fault.fixes), None)
+        assert fault is not None, (source, left)
+        assert fault.hint or fault.choices
+        changed = mended(source, fault, mistake.diagnose, fault.fixes[0])
+        assert changed not in (None, source), (source, fault)
+        assert len(errors(mistake.diagnose(changed))) <= len(left)
+        source = changed
+    return source
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.code}-{example.says[:25]}")
-def test_each_fault_is_reported_at_its_place(example: Example) -> None:
-    start = example.text.index("«")
-    end = example.text.index("»") - 1
-    found = [found for found in diagnose(example) if found.code == example.code]
-    assert [(one.span.start, one.span.end) for one in found] == [(start, end)]
-    assert example.says in found[0].message
-    assert found[0].severity == CATALOGUE[example.code][0]
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: f"{mistake.code}-{mistake.source[-40:]}")
+def test_a_mistake_has_its_code_place_hint_and_fix(mistake: Mistake) -> None:
+    found = [found for found in mistake.diagnose(mistake.source) if found.code == mistake.code]
+    assert [(one.span.start, one.span.end) for one in found] == mistake.places
+    assert mistake.says in f"{found[0].message} {found[0].hint}"
+    assert found[0].severity == CATALOGUE[mistake.code][0]
+    if mistake.fix == "quick":
+        assert fixed(mistake) == mistake.after
+    elif mistake.fix == "hand":
+        assert mistake.after != mistake.source
+        assert errors(mistake.diagnose(mistake.after)) == []
+
+
+def test_the_table_has_as_many_mistakes_as_people_make() -> None:
+    assert len(MISTAKES) > 300
 
 
 def test_every_code_of_the_language_has_an_example() -> None:
     folder = Path(pml.__file__).parent
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py") if path.name != "codes.py"]
     used = {code for code in CATALOGUE if any(f'"{code}"' in text for text in texts)} | {"E119", "W600"}
-    assert used == {example.code for example in EXAMPLES} | ELSEWHERE
+    assert used == {mistake.code for mistake in MISTAKES} | ELSEWHERE
     assert all(code[:2] in ("E5", "W6") for code in set(CATALOGUE) - used)
 
 
@@ -331,8 +60,8 @@ def test_severity_follows_the_family(code: str) -> None:
     assert (CATALOGUE[code][0] == "error") == code.startswith("E")
 
 
-def test_the_travel_schema_of_the_examples_is_clean() -> None:
-    assert parse_schema(TRAVEL).diagnostics == ()
+def test_the_schemas_of_the_table_are_valid() -> None:
+    assert [parsed.diagnostics for parsed in SCHEMAS.values()] == [(), ()]
 
 
 def test_all_faults_are_found_in_one_pass() -> None:
@@ -341,9 +70,7 @@ def test_all_faults_are_found_in_one_pass() -> None:
         '<modul name="m">y</modul>\n<union/>'
     )
     codes = [found.code for found in parse_schema(source).diagnostics]
-    assert sorted(codes) == sorted(
-        ["E105", "E203", "E107", "E204", "E109", "E110", "E205", "E302", "W602"],
-    )
+    assert sorted(codes) == sorted(["E105", "E203", "E107", "E204", "E109", "E110", "E205", "E302", "W602"])
 
 
 def test_diagnostics_come_in_the_order_of_the_text() -> None:
@@ -470,8 +197,16 @@ def test_suggestions_ignore_case() -> None:
 
 
 def test_messages_cut_long_values() -> None:
-    found = parse_schema(f'<schema name="a"><module name="{"!" * 9999}">x</module></schema>').diagnostics
-    assert len(found[0].message) < 200
+    inner = '<module name="{}">x<param name="p" len="{}"/></module>'
+    source = f'<schema name="a"><module name="m">Y. {inner}</module></schema>'
+    for code, name, length, says in (
+        ("E301", "!" * 9999, "1", ""),
+        ("E301", "n" * 1999, "1", "more than 2000 characters"),
+        ("E204", "n", "9" * 5000, "whole"),
+    ):
+        found = parse_schema(source.format(name, length)).diagnostics[0]
+        assert (found.code, len(found.message) < 200) == (code, True)
+        assert says in found.message
 
 
 def test_a_file_that_cannot_be_read_names_its_value(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engine.pml import NewText, Schema, Text, bind, catalogue_table, document_kind, parse_prompt, parse_schema
 from engine.pml.xml.names import ATTRIBUTES, RESERVED
+from tests.pml.documents import prompt_tree, schema_tree
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "pml.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```xml\n(.*?)```", PAGE, re.S)
@@ -56,8 +57,7 @@ def test_the_page_says_what_becomes_of_white_space() -> None:
     source = next(
         example for example in EXAMPLES if 'name="code"' in example and document_kind(example) == "schema"
     )
-    tree = parse_schema(source).tree
-    assert tree is not None
+    tree = schema_tree(source)
     for module in tree.modules():
         (text,) = (child.text for child in module.children if isinstance(child, Text) and not child.seam)
         assert "`" + text.replace("\n", "\\n") + "`" in PAGE
@@ -65,16 +65,14 @@ def test_the_page_says_what_becomes_of_white_space() -> None:
 
 def test_the_argument_of_two_lines_is_dedented() -> None:
     source = next(example for example in EXAMPLES if "<arg" in example)
-    prompt = parse_prompt(source).tree
-    assert prompt is not None
+    prompt = prompt_tree(source)
     (argument,) = prompt.children[0].arguments  # type: ignore[union-attr]
     assert argument.value == "the small towns\nalong the river"
 
 
 def test_the_question_of_the_first_prompt_ends_the_user_turn() -> None:
     schemas = [parse_schema(example).tree for example in EXAMPLES if 'schema name="trip"' in example]
-    prompt = parse_prompt(next(example for example in EXAMPLES if "Which part" in example)).tree
-    assert prompt is not None
+    prompt = prompt_tree(next(example for example in EXAMPLES if "Which part" in example))
     assert schemas[-1] is not None
     *_, question, close = bind(schemas[-1], prompt).parts
     assert isinstance(question, NewText)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,12 +18,14 @@ from engine.pml import (
     Union,
     bind,
     parse_prompt,
-    parse_schema,
     read_picks,
     set_argument,
     set_pick,
 )
 from tests.drawing import draws
+from tests.pml.documents import schema_tree
+from tests.pml.documents import valid_schema as tree
+from tests.tables import rows
 
 TRAVEL = """<schema name="travel">
   <module name="plan">
@@ -41,123 +44,16 @@ TRAVEL = """<schema name="travel">
 """
 
 
-def tree(source: str) -> Schema:
-    parsed = parse_schema(source)
-    assert parsed.ok, parsed.diagnostics
-    assert parsed.tree is not None
-    return parsed.tree
-
-
 SCHEMA = tree(TRAVEL)
 
 
-@pytest.mark.parametrize(
-    ("before", "path", "after"),
-    [
-        ("", "budget", '<prompt schema="travel">\n  <budget/>\n</prompt>\n'),
-        (" \n", "plan/sights", '<prompt schema="travel">\n  <plan>\n    <sights/>\n  </plan>\n</prompt>\n'),
-        ("<prompt/>", "budget", "<prompt>\n  <budget/>\n</prompt>"),
-        ("<prompt></prompt>", "budget", "<prompt>\n  <budget/>\n</prompt>"),
-        ("<prompt>Ask.</prompt>", "budget", "<prompt><budget/>Ask.</prompt>"),
-        ("<prompt>\n  Ask.\n</prompt>", "budget", "<prompt>\n  <budget/>\n  Ask.\n</prompt>"),
-        ("<prompt><budget/></prompt>", "food", "<prompt><budget/><food/></prompt>"),
-        ("<prompt><food/></prompt>", "budget", "<prompt><budget/><food/></prompt>"),
-        ("<prompt> <food/> </prompt>", "budget", "<prompt> <budget/> <food/> </prompt>"),
-        ("<prompt>a <food/> b</prompt>", "budget", "<prompt>a <budget/> <food/> b</prompt>"),
-        ("<prompt>a <budget/> b</prompt>", "food", "<prompt>a <budget/> <food/> b</prompt>"),
-        ("<prompt>\n\t<budget/> b\n</prompt>", "food", "<prompt>\n\t<budget/>\n\t<food/> b\n</prompt>"),
-        (
-            "<prompt>\n\t<plan/>\n</prompt>",
-            "plan/sights",
-            "<prompt>\n\t<plan>\n\t\t<sights/>\n\t</plan>\n</prompt>",
-        ),
-        (
-            "<prompt>\n    <plan/>\n</prompt>",
-            "plan/overseas/rome",
-            "<prompt>\n    <plan>\n        <overseas>\n            <rome/>\n        </overseas>\n"
-            "    </plan>\n</prompt>",
-        ),
-        ("<prompt>\r\n <budget/>\r\n</prompt>", "food", "<prompt>\r\n <budget/>\r\n <food/>\r\n</prompt>"),
-        ("<prompt><user>Ask.</user></prompt>", "budget", "<prompt><budget/><user>Ask.</user></prompt>"),
-        ("<prompt><tokyo/></prompt>", "plan/sights", "<prompt><plan><sights/></plan><tokyo/></prompt>"),
-        ("<prompt><tokyo/> x</prompt>", "plan/overseas/rome", "<prompt><rome/> x</prompt>"),
-        ("<prompt><tokyo/> x</prompt>", "plan/domestic", "<prompt><domestic/> x</prompt>"),
-        (
-            "<prompt><plan><overseas>a<tokyo/>b<!-- c --></overseas></plan></prompt>",
-            "plan/domestic",
-            "<prompt><plan><domestic>ab<!-- c --></domestic></plan></prompt>",
-        ),
-        (
-            '<prompt><plan><domestic city="Nice">a</domestic></plan></prompt>',
-            "plan/overseas/rome",
-            "<prompt><plan><overseas><rome>a</rome></overseas></plan></prompt>",
-        ),
-        (
-            "<prompt>\n  <plan>\n    <domestic/>\n  </plan>\n</prompt>",
-            "plan/overseas/rome",
-            "<prompt>\n  <plan>\n    <overseas>\n      <rome/>\n    </overseas>\n  </plan>\n</prompt>",
-        ),
-        (
-            '<prompt><plan>\n<arg name="duration">3</arg>\n</plan></prompt>',
-            "plan/sights",
-            '<prompt><plan>\n<arg name="duration">3</arg>\n<sights/>\n</plan></prompt>',
-        ),
-        (
-            '<prompt xml:space="preserve"> a\n<budget/> b</prompt>',
-            "food",
-            '<prompt xml:space="preserve"> a\n<budget/><food/> b</prompt>',
-        ),
-        ("<prompt><rome/><tokyo/></prompt>", "plan/overseas/tokyo", "<prompt><tokyo/></prompt>"),
-    ],
-)
-def test_picking(before: str, path: str, after: str) -> None:
-    result = set_pick(before, SCHEMA, path, True)
+@pytest.mark.parametrize(("edit", "before", "path", "after"), rows(Path(__file__).with_name("edits.tsv")))
+def test_picking_and_unpicking(edit: str, before: str, path: str, after: str) -> None:
+    on = edit == "pick"
+    result = set_pick(before, SCHEMA, path, on)
     assert result == after
-    assert path in read_picks(result, SCHEMA).paths
-    assert set_pick(result, SCHEMA, path, True) == result
-
-
-@pytest.mark.parametrize(
-    ("before", "path", "after"),
-    [
-        ("", "budget", ""),
-        ("<prompt/>", "budget", "<prompt/>"),
-        ("<prompt>\n  <budget/>\n  <food/>\n</prompt>", "budget", "<prompt>\n  <food/>\n</prompt>"),
-        ("<prompt><budget/></prompt>", "budget", "<prompt></prompt>"),
-        ("<prompt>a <budget/> b</prompt>", "budget", "<prompt>a b</prompt>"),
-        ("<prompt>a<budget/>b</prompt>", "budget", "<prompt>a b</prompt>"),
-        ("<prompt>a<budget/> b</prompt>", "budget", "<prompt>a b</prompt>"),
-        ("<prompt>a <budget>x <!-- y --></budget> b</prompt>", "budget", "<prompt>a x <!-- y --> b</prompt>"),
-        ("<prompt>a<budget>x</budget>b</prompt>", "budget", "<prompt>a x b</prompt>"),
-        ("<prompt><plan>\n  <sights/>\n</plan></prompt>", "plan/sights", "<prompt><plan/></prompt>"),
-        (
-            '<prompt><plan duration="3">\n  <sights/>\n</plan></prompt>',
-            "plan/sights",
-            '<prompt><plan duration="3"/></prompt>',
-        ),
-        ("<prompt><plan>t <sights/></plan></prompt>", "plan/sights", "<prompt><plan>t </plan></prompt>"),
-        ("<prompt><plan><overseas><rome/></overseas></plan></prompt>", "plan", "<prompt></prompt>"),
-        ("<prompt><plan/><rome/></prompt>", "plan", "<prompt></prompt>"),
-        ("<prompt><rome/></prompt>", "plan/overseas/rome", "<prompt><overseas/></prompt>"),
-        ("<prompt><rome/></prompt>", "plan/overseas", "<prompt><plan/></prompt>"),
-        (
-            "<prompt><plan/><rome>x</rome></prompt>",
-            "plan/overseas/rome",
-            "<prompt><plan/><overseas>x</overseas></prompt>",
-        ),
-        ("<prompt><budget/><budget>x</budget></prompt>", "budget", "<prompt>x</prompt>"),
-        (
-            '<prompt><plan><arg name="duration">a<!-- k --></arg></plan></prompt>',
-            "plan",
-            "<prompt><!-- k --></prompt>",
-        ),
-    ],
-)
-def test_unpicking(before: str, path: str, after: str) -> None:
-    result = set_pick(before, SCHEMA, path, False)
-    assert result == after
-    assert path not in read_picks(result, SCHEMA).paths
-    assert set_pick(result, SCHEMA, path, False) == result
+    assert (path in read_picks(result, SCHEMA).paths) == on
+    assert set_pick(result, SCHEMA, path, on) == result
 
 
 @pytest.mark.parametrize(
@@ -289,8 +185,7 @@ def test_an_unknown_module_is_refused() -> None:
 
 
 def test_the_name_of_the_schema_is_escaped() -> None:
-    schema = parse_schema('<schema name="a&quot;&lt;b"><module name="m">x</module></schema>').tree
-    assert schema is not None
+    schema = schema_tree('<schema name="a&quot;&lt;b"><module name="m">x</module></schema>')
     result = set_pick("", schema, "m", True)
     prompt = parse_prompt(result)
     assert prompt.ok

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from engine.pml import PromptError, bind, document_kind, parse_prompt, parse_schema
 from engine.pml.edit.formatter import FormatError, format_source
 from tests.drawing import draws
+from tests.pml.documents import prompt_tree, schema_tree
 from tests.pml.test_fuzz import ANY, PROMPT, SCHEMA
 
 SAMPLES = sorted((Path(__file__).parents[2] / "sample_schemas").glob("*.pml"))
@@ -95,12 +96,7 @@ def test_the_canonical_form(written: str, canonical: str) -> None:
 def test_code_keeps_its_indentation_and_its_escapes() -> None:
     code = "<module name='c'>\n   def f():\n       return 1 &lt; 2\n\n   f()\n</module>"
     assert check(inside(code)) == inside(
-        '  <module name="c">',
-        "    def f():",
-        "        return 1 &lt; 2",
-        "",
-        "    f()",
-        "  </module>",
+        '  <module name="c">', "    def f():", "        return 1 &lt; 2", "", "    f()", "  </module>"
     )
 
 
@@ -128,9 +124,7 @@ def test_line_ends_in_values_survive() -> None:
 
 def test_the_bound_text_stays() -> None:
     def parts(schema: str, prompt: str) -> list[object]:
-        tree, asked = parse_schema(schema).tree, parse_prompt(prompt).tree
-        assert tree is not None
-        assert asked is not None
+        tree, asked = schema_tree(schema), prompt_tree(prompt)
         return [getattr(part, "text", None) or part.__class__ for part in bind(tree, asked).parts]
 
     assert parts(format_source(SCHEMA), format_source(PROMPT)) == parts(SCHEMA, PROMPT)

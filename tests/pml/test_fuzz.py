@@ -19,7 +19,7 @@ from engine.pml import (
     set_pick,
 )
 from tests import fuzz_pml
-from tests.drawing import draws
+from tests.drawing import EVERY, draws
 
 SCHEMA = """<?xml version="1.0" encoding="UTF-8"?>
 <!-- A schema with everything in it. -->
@@ -115,7 +115,7 @@ def test_bytes_never_raise(data: bytes) -> None:
     parse_prompt(data)
 
 
-@settings(max_examples=draws(300))
+@settings(max_examples=300 if EVERY else 20)
 @given(schema=SCHEMAS, prompt=PROMPTS, data=st.data())
 def test_binding_and_edits_of_broken_documents(schema: str, prompt: str, data: st.DataObject) -> None:
     tree, written = parse_schema(schema).tree, parse_prompt(prompt).tree
@@ -164,7 +164,7 @@ def test_the_verdict_agrees_with_lxml(source: str) -> None:
 
 
 def test_the_fuzzer_finds_nothing_in_many_documents() -> None:
-    many = draws(1000)
+    many = 1000 if EVERY else 60
     seeds = [SCHEMA, PROMPT]
     tally = fuzz_pml.run(seed=1, seconds=600, limit=many, seeds=seeds, report=lambda _: None)
     assert tally.documents == many

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.pml import Diagnostic, Parsed, PromptError, Schema, add_scaffold, bind, parse_prompt, parse_schema
+from engine.pml import Diagnostic, Parsed, PromptError, Schema, add_scaffold, parse_schema
 from engine.pml.edit.formatter import format_source
 from engine.pml.edit.writer import self_contained, write_schema
 from engine.pml.parse.includes import MAX_CHAIN, MAX_INCLUDES
-from engine.pml.tree.conversation import conversation
+from tests.pml.documents import schema_tree
+from tests.pml.documents import spelled as said
 
 OPEN = '<schema name="rules">'
 BOTH = '<module name="brief">Be brief.</module>\n<module name="kind">Be kind.</module>'
@@ -38,14 +39,6 @@ def sound(folder: Path, source: str, **files: str) -> Schema:
 def the_fault(found: Parsed[Schema]) -> Diagnostic:
     (fault,) = [one for one in found.diagnostics if one.severity == "error"]
     return fault
-
-
-def said(schema: Schema, prompt: str) -> str:
-    tree = parse_prompt(prompt).tree
-    assert tree is not None
-    bound = bind(schema, tree)
-    assert bound.ok, bound.diagnostics
-    return "".join(turn.text for turn in conversation(bound.parts))
 
 
 @pytest.mark.parametrize(
@@ -89,8 +82,7 @@ def test_what_is_included_may_include_and_have_texts_of_its_own_folder(tmp_path:
     unit, *others = schema.modules()
     assert (unit.src, [module.name for module in others]) == ("parts/unit.txt", ["brief", "kind"])
     assert "A unit." in said(schema, "<prompt><unit/></prompt>")
-    again = parse_schema(write_schema(self_contained(schema))).tree
-    assert again is not None
+    again = schema_tree(write_schema(self_contained(schema)))
     assert [module.path for module in again.modules()] == [module.path for module in schema.modules()]
 
 

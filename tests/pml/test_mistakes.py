@@ -12,6 +12,7 @@ import pytest
 
 from engine.pml import Diagnostic, Schema, bind, has_errors, mended, parse_prompt, parse_schema
 from tests.pml import readable
+from tests.pml.documents import schema_tree
 from tests.pml.mistakes import (
     BOTH,
     PROMPT_MISTAKES,
@@ -200,8 +201,7 @@ class Measurement:
             rng = random.Random(f"{pair.name} {prompt}")
             used = [one for one in renamed(near)(rng, pair.schema) if f"<{one[1]}" in prompt]
             for other, old, new in rng.sample(used, min(RENAMED, len(used))):
-                now = parse_schema(other).tree
-                assert now is not None
+                now = schema_tree(other)
 
                 def says(
                     text: str, other: str = other, old: str = old, new: str = new
@@ -215,8 +215,7 @@ class Measurement:
 def measured() -> Measurement:
     found = Measurement()
     for pair in pairs():
-        tree = parse_schema(pair.schema).tree
-        assert tree is not None
+        tree = schema_tree(pair.schema)
         found.schema(pair, tree)
         for prompt in pair.prompts:
             found.prompt(pair, tree, prompt)

@@ -12,7 +12,6 @@ import pytest
 from engine.exchange.templates.to_jinja import to_jinja
 from engine.pml import (
     NAME,
-    Schema,
     bind,
     mended,
     parse_prompt,
@@ -27,6 +26,8 @@ from engine.programs.compile import naming
 from engine.programs.compile.naming import VariableNames, legible
 from engine.programs.program import compile_source
 from engine.programs.writer import to_program
+from tests.pml.documents import clean_schema as sound
+from tests.pml.documents import prompt_tree, schema_tree
 
 EDITOR = Path(__file__).resolve().parents[2] / "app" / "editor" / "src" / "names.js"
 SCHEMA = """<schema name="旅行">
@@ -42,13 +43,6 @@ SCHEMA = """<schema name="旅行">
 </schema>
 """
 PROMPT = '<prompt schema="旅行"><東京 größe="vier"><Überblick/></東京><🗼/>Und?</prompt>'
-
-
-def sound(source: str) -> Schema:
-    parsed = parse_schema(source)
-    assert parsed.diagnostics == ()
-    assert parsed.tree is not None
-    return parsed.tree
 
 
 def borders() -> set[int]:
@@ -115,8 +109,7 @@ def test_the_picker_writes_them() -> None:
 
 def test_programs_and_templates_have_names_that_they_can_spell() -> None:
     schema = sound(SCHEMA)
-    prompt = parse_prompt(PROMPT).tree
-    assert prompt is not None
+    prompt = prompt_tree(PROMPT)
     bound = bind(schema, prompt)
     source = to_program(schema, bound=bound)
     assert "東京: bool = False" in source
@@ -187,8 +180,7 @@ def test_many_of_one_name_are_numbered_in_as_many_steps(monkeypatch: pytest.Monk
             return super().__contains__(name)
 
     modules = "".join(f'<module name="m{n}"><param name="x" len="3"/></module>' for n in range(300))
-    schema = parse_schema(f'<schema name="s">{modules}</schema>').tree
-    assert schema is not None
+    schema = schema_tree(f'<schema name="s">{modules}</schema>')
     monkeypatch.setattr(naming, "set", Counted, raising=False)
     names = VariableNames(schema)
     assert names.of(schema.modules()[-1].children[0]) == "x_300"  # type: ignore[arg-type]

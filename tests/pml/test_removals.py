@@ -8,15 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.pml import Diagnostic, mended, parse_schema
-
-
-def of_schema(source: str) -> Sequence[Diagnostic]:
-    return parse_schema(source).diagnostics
-
-
-def errors(found: Sequence[Diagnostic]) -> list[Diagnostic]:
-    return [diagnostic for diagnostic in found if diagnostic.severity == "error"]
-
+from tests.pml.documents import errors
+from tests.pml.documents import schema_diagnostics as of_schema
 
 ADVICE = [
     ("W601", '<union><module name="a">x</module></union>', '<module name="a">x</module>'),

@@ -6,14 +6,16 @@ import pytest
 
 from engine.exchange.templates.from_jinja import from_jinja
 from engine.exchange.templates.to_jinja import to_jinja
-from engine.pml import Module, Param, Schema, bind, parse_prompt, parse_schema, set_argument
+from engine.pml import Module, Param, bind, parse_schema, set_argument
 from engine.pml.edit.formatter import format_source
 from engine.pml.edit.writer import write_schema
-from engine.pml.tree.conversation import conversation
 from engine.programs import SchemaBuilder, Slot
 from engine.programs.builder import SchemaError
 from engine.programs.program import compile_source
 from engine.programs.writer import to_program
+from tests.pml.documents import clean_schema as sound
+from tests.pml.documents import prompt_tree
+from tests.pml.documents import spelled as said
 from tests.programs.checks import both, file_of, written
 
 SCHEMA = """<schema name="s">
@@ -28,21 +30,6 @@ SCHEMA = """<schema name="s">
 """
 
 
-def sound(source: str) -> Schema:
-    parsed = parse_schema(source)
-    assert parsed.diagnostics == ()
-    assert parsed.tree is not None
-    return parsed.tree
-
-
-def said(schema: Schema, prompt: str) -> str:
-    tree = parse_prompt(prompt).tree
-    assert tree is not None
-    bound = bind(schema, tree)
-    assert bound.ok, bound.diagnostics
-    return "".join(turn.text for turn in conversation(bound.parts))
-
-
 def slots(module: Module) -> list[Param]:
     return [child for child in module.children if isinstance(child, Param)]
 
@@ -50,7 +37,7 @@ def slots(module: Module) -> list[Param]:
 def test_a_repeat_has_what_the_first_has() -> None:
     trip, stay = sound(SCHEMA).modules()
     assert [(one.name, one.length, one.default, one.repeats) for one in slots(trip)] == [
-        *(("city", 4, "Lyon", False), ("city", 4, "Lyon", True), ("city", 4, "Lyon", True)),
+        *(("city", 4, "Lyon", False), ("city", 4, "Lyon", True), ("city", 4, "Lyon", True))
     ]
     assert [one.name for one in trip.params()] == ["city"]
     assert [(one.length, one.repeats) for one in slots(stay)] == [(2, False)], "a module has its own"
@@ -68,8 +55,7 @@ def test_one_argument_is_read_at_every_place() -> None:
 def test_what_stays_empty_is_told_once() -> None:
     module = '<module name="m">a <param name="p" len="2"/> b <param name="p"/></module>'
     schema = sound(f'<schema name="s">{module}</schema>')
-    prompt = parse_prompt("<prompt><m/></prompt>").tree
-    assert prompt is not None
+    prompt = prompt_tree("<prompt><m/></prompt>")
     assert [one.code for one in bind(schema, prompt).diagnostics] == ["W604"]
 
 
@@ -83,8 +69,7 @@ def test_documents_keep_the_repeat_as_it_is_written() -> None:
 @pytest.mark.parametrize("default", [None, "Lyon"])
 def test_templates_and_programs_use_one_variable(default: str | None) -> None:
     schema = sound(SCHEMA if default else SCHEMA.replace(' default="Lyon"', ""))
-    prompt = parse_prompt('<prompt><trip city="Oslo"/></prompt>').tree
-    assert prompt is not None
+    prompt = prompt_tree('<prompt><trip city="Oslo"/></prompt>')
     bound = bind(schema, prompt)
     source = to_program(schema, bound=bound)
     assert source.count("city: Arg[4]") == 1

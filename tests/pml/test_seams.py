@@ -14,6 +14,7 @@ from engine.pml.edit.writer import write_schema
 from engine.pml.tree.conversation import conversation
 from engine.pml.xml.escaping import escaped_text
 from tests.drawing import draws
+from tests.pml.documents import prompt_tree, schema_tree
 
 HABITS = """<schema name="habits">
   <user>
@@ -114,8 +115,7 @@ def test_a_turn_of_which_all_is_left_out_but_text_ends_with_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("space", "text"),
-    [("", "M.Why?"), (" ", "M. Why?"), ("\n  ", "M.\nWhy?"), ("\n\n\n", "M.\n\nWhy?")],
+    ("space", "text"), [("", "M.Why?"), (" ", "M. Why?"), ("\n  ", "M.\nWhy?"), ("\n\n\n", "M.\n\nWhy?")]
 )
 def test_where_no_seam_is_known_the_white_space_of_the_prompt_counts(space: str, text: str) -> None:
     schema = "<schema name='a'><user>\n<module name='m'>M.</module>\n</user></schema>"
@@ -206,8 +206,7 @@ def test_what_an_implied_seam_has_covered_is_read_when_it_has_ended() -> None:
     ],
 )
 def test_an_empty_module_with_a_seam_is_written(inner: str) -> None:
-    tree = parse_schema(f"<schema name='e'>{inner}</schema>").tree
-    assert tree is not None
+    tree = schema_tree(f"<schema name='e'>{inner}</schema>")
     assert parse_schema(write_schema(tree)).tree == tree
 
 
@@ -216,9 +215,7 @@ def test_the_last_module_takes_the_seam_as_it_is_written(tmp_path: Path, space: 
     (tmp_path / "one.txt").write_text("One.\n", encoding="utf-8")
     modules = f"<module name='one' src='one.txt'/>{space}<module name='two'># Two</module>"
     source = f"<schema name='s'>{modules}</schema>"
-    tree, asked = parse_schema(source, base=tmp_path).tree, parse_prompt("<prompt><two/><one/></prompt>").tree
-    assert tree is not None
-    assert asked is not None
+    tree, asked = schema_tree(source, base=tmp_path), prompt_tree("<prompt><two/><one/></prompt>")
     assert [message.text for message in conversation(bind(tree, asked).parts)] == [text]
 
 
@@ -292,9 +289,7 @@ def test_a_blank_line_of_a_prompt_stands(prompt: str, text: str) -> None:
 
 
 def turns(schema: str, prompt: str, base: Path | None = None) -> list[tuple[str | None, str]]:
-    tree, asked = parse_schema(schema, base=base).tree, parse_prompt(prompt).tree
-    assert tree is not None
-    assert asked is not None
+    tree, asked = schema_tree(schema, base=base), prompt_tree(prompt)
     return [(message.role, message.text) for message in conversation(bind(tree, asked).parts)]
 
 

@@ -19,8 +19,9 @@ from engine.files import safe_open
 from engine.files.safe_open import open_beneath
 from engine.pml import parse_schema
 from engine.pml.parse.sources import MAX_TOTAL, SourceError, read_source
+from tests.drawing import EVERY
 
-SECONDS = 2.0
+SECONDS = 2.0 if EVERY else 0.2
 SWAP = """
 import os, sys
 inside, parked, link = sys.argv[1:]
@@ -74,14 +75,13 @@ def test_no_renaming_makes_a_file_outside_readable(base: Path, inside: str, targ
     texts: dict[str, int] = {}
     with swapping(base, inside, base.parent / target):
         end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
+        while time.monotonic() < end or "fine" not in texts:
             try:
                 text = read_source(src, base)
             except SourceError as error:
                 text = error.code
             texts[text] = texts.get(text, 0) + 1
     assert "secret" not in texts, texts
-    assert texts["fine"] > 0, texts
 
 
 def test_no_renaming_makes_an_import_list_or_read_a_folder_outside(base: Path) -> None:

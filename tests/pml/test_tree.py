@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine.pml import Import, Module, Param, Role, Schema, Span, Text, Union, parse_prompt, parse_schema
+from engine.pml import Import, Module, Param, Role, Span, Text, Union, parse_prompt, parse_schema
+from tests.pml.documents import prompt_tree
+from tests.pml.documents import schema_tree as schema
 
 PAPER_CODE = """<schema name="code-generation-game">
   <system>
@@ -95,12 +97,6 @@ PAPER_PERSONALIZATION = """<schema name="personalization-education">
   <assistant>Noted.</assistant>
 </schema>
 """
-
-
-def schema(source: str) -> Schema:
-    parsed = parse_schema(source)
-    assert parsed.tree is not None
-    return parsed.tree
 
 
 def test_the_schemas_of_the_paper_are_clean() -> None:
@@ -256,8 +252,7 @@ def test_a_prompt_gives_imports_arguments_and_roles() -> None:
         '<prompt schema="a">hi <m p="1" xml:space="default"><arg name="q">2</arg><n/>x</m>'
         "<user>ask</user></prompt>"
     )
-    tree = parse_prompt(source).tree
-    assert tree is not None
+    tree = prompt_tree(source)
     assert tree.schema == "a"
     assert source[tree.schema_span.start : tree.schema_span.end] == "a"
     begin, hi, seam, node, role = tree.children

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.pml import Import, Module, Param, Role, Schema, Text, Union, parse_prompt, parse_schema
+from engine.pml import Import, Module, Param, Role, Schema, Text, Union, parse_schema
 from engine.pml.whitespace.separators import own_seam
+from tests.pml.documents import prompt_tree, schema_tree
 
 
 def parts(inner: str, attributes: str = "") -> list[str]:
@@ -93,8 +94,7 @@ def test_preserve_is_inherited_and_can_be_ended() -> None:
         '<schema name="a"><module name="m" xml:space="preserve"> x <module name="n"> y </module>'
         '<module name="o" xml:space="default">\n z\n</module></module></schema>'
     )
-    tree = parse_schema(source).tree
-    assert tree is not None
+    tree = schema_tree(source)
     found = {module.name: module.children[0] for module in tree.modules()}
     assert [found[name].text for name in "mno"] == [" x ", " y ", "z"]  # type: ignore[union-attr]
 
@@ -119,14 +119,12 @@ def test_beside_a_turn_white_space_is_nothing() -> None:
 def test_a_scaffold_is_no_more_than_a_comment() -> None:
     source = '<schema name="a">{m}\n  <scaffold modules="m"/>\n{n}\n  <scaffold modules="n"/>\n</schema>'
     source = source.replace("{m}", '<module name="m">x</module>').replace("{n}", N)
-    tree = parse_schema(source).tree
-    assert tree is not None
+    tree = schema_tree(source)
     assert [shown(child) for child in tree.children] == ["*\\n", "*~\\n"]
 
 
 def test_in_a_prompt_white_space_between_imports_is_nothing() -> None:
-    tree = parse_prompt("<prompt>\n a <m>\n b\n </m>\n<n/> c \n<user> d </user></prompt>").tree
-    assert tree is not None
+    tree = prompt_tree("<prompt>\n a <m>\n b\n </m>\n<n/> c \n<user> d </user></prompt>")
     *above, role = tree.children
     assert isinstance(role, Role)
     found = [shown(child) if isinstance(child, Text) else child.name for child in above]  # type: ignore[union-attr]
@@ -142,8 +140,7 @@ def test_the_text_of_an_argument_is_trimmed_and_dedented() -> None:
         '<prompt><m><arg name="a">\n   one\n     two\n </arg><arg name="b" xml:space="preserve"> x\n </arg>'
         '<arg name="c"/><arg name="d"> <!-- none --> </arg></m></prompt>'
     )
-    tree = parse_prompt(source).tree
-    assert tree is not None
+    tree = prompt_tree(source)
     node = tree.children[0]
     assert isinstance(node, Import)
     assert [(a.name, a.value) for a in node.arguments] == [
@@ -156,7 +153,6 @@ def test_the_text_of_an_argument_is_trimmed_and_dedented() -> None:
 
 def test_spans_leave_out_the_white_space_at_the_ends() -> None:
     source = '<schema name="a"> <!-- c -->\n  one <!-- d --> two &amp; <!-- e -->\n <user>x</user></schema>'
-    tree = parse_schema(source).tree
-    assert tree is not None
+    tree = schema_tree(source)
     span = tree.children[0].span
     assert source[span.start : span.end] == "one <!-- d --> two &amp;"

@@ -13,6 +13,7 @@ from engine.pml.edit import formatter, writer
 from engine.pml.edit.formatter import format_source
 from engine.pml.edit.writer import WriteError, write_prompt, write_schema
 from tests.drawing import draws
+from tests.pml.documents import schema_tree
 from tests.pml.trees import NOWHERE, prompts, schemas, text
 
 
@@ -99,8 +100,7 @@ def test_a_seam_beyond_a_line_end_is_written_with_it() -> None:
 </module><module name="n">N</module></union>
 
     <module name="o">O</module></schema>"""
-    tree = parse_schema(source).tree
-    assert tree is not None
+    tree = schema_tree(source)
     assert parse_schema(write_schema(tree)).tree == tree
 
 
@@ -109,16 +109,14 @@ def test_the_seam_of_a_union_is_written_beside_a_member_of_whole_turns(filled: s
     brief = "<module name='brief'><system>Be brief.</system></module>"
     other = f"<module name='plain' xml:space='preserve'>{filled}</module>"
     source = f"<schema name='s'><union>{brief}{other}</union>\n\n<module name='b'>B.</module></schema>"
-    schema = parse_schema(source).tree
-    assert schema is not None
+    schema = schema_tree(source)
     written = write_schema(schema)
     assert parse_schema(written).tree == schema
 
 
 def test_a_document_is_read_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
     modules = "<module name='a'>A.</module>\n<module name='b'>B.</module>"
-    schema = parse_schema(f"<schema name='s'>{modules}</schema>").tree
-    assert schema is not None
+    schema = schema_tree(f"<schema name='s'>{modules}</schema>")
     reads: list[str] = []
 
     def counted(source: str) -> Parsed[Schema]:

@@ -9,19 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.pml import (
-    RESERVED,
-    Argument,
-    Import,
-    Module,
-    Param,
-    Prompt,
-    Role,
-    Scaffold,
-    Schema,
-    Text,
-    Union,
-)
+from engine.pml import RESERVED, Argument, Import, Module, Param, Prompt, Role, Scaffold, Schema, Text, Union
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.whitespace.separators import ended, with_seam
 

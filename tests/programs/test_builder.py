@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.pml import Module, Param, Role, Schema, Text, Union, bind, parse_prompt, parse_schema
+from engine.pml import Module, Param, Role, Schema, Text, Union, bind, parse_schema
 from engine.pml.tree.conversation import conversation
 from engine.pml.whitespace.separators import SEAMS
 from engine.programs import Part, SchemaBuilder, SchemaError, Slot, Turn
 from tests.drawing import draws
+from tests.pml.documents import prompt_tree
 from tests.pml.trees import schemas
 
 DOCUMENTS = {"unit": "  x = 1\n\n\ty < 2 && ]]>\n", "plan": "Go.\n"}
@@ -35,8 +36,7 @@ def test_a_schema_of_documents() -> None:
     unit = schema.module("unit")
     assert unit is not None
     assert [child.text for child in unit.children if isinstance(child, Text)] == [DOCUMENTS["unit"]]
-    prompt = parse_prompt("<prompt schema='docs'><unit/><trip days='3'><oslo/></trip><short/></prompt>").tree
-    assert prompt is not None
+    prompt = prompt_tree("<prompt schema='docs'><unit/><trip days='3'><oslo/></trip><short/></prompt>")
     bound = bind(schema, prompt)
     assert bound.ok, bound.diagnostics
     text = "Read:\n" + DOCUMENTS["unit"] + "For 3 days.\nOslo.\nBe short."
@@ -217,8 +217,7 @@ def test_modules_and_texts_are_set_apart(seam: str, text: str) -> None:
     builder.module("trip", "For ", Slot("days", 5), " days.", Part("a", "A"), {"b": "B", "c": "C"})
     schema = builder.module("end", "End.").schema()
     imports = "<one/><two/><trip days='3'><a/><b/></trip><end/>"
-    prompt = parse_prompt(f"<prompt schema='s'>{imports}</prompt>").tree
-    assert prompt is not None
+    prompt = prompt_tree(f"<prompt schema='s'>{imports}</prompt>")
     assert conversation(bind(schema, prompt).parts)[0].text == text
     assert parse_schema(builder.pml()).tree == schema
 
@@ -236,8 +235,7 @@ def test_examples_from_data_are_turns_that_a_prompt_may_leave_out() -> None:
     builder.module("more", Turn("user", "And ", place, "?"), Turn("assistant", place, " it is."))
     schema = builder.user("Now:").module("topic", "Sums.").schema()
     assert parse_schema(builder.pml()).tree == schema
-    prompt = parse_prompt("<prompt schema='e'><shot-1/><more place='3'/><topic/></prompt>").tree
-    assert prompt is not None
+    prompt = prompt_tree("<prompt schema='e'><shot-1/><more place='3'/><topic/></prompt>")
     bound = bind(schema, prompt)
     assert bound.ok, bound.diagnostics
     assert [(one.role, one.text) for one in conversation(bound.parts)] == [

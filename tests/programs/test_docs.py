@@ -11,6 +11,7 @@ import pytest
 
 from engine.pml import Module, Param, Schema, Text, parse_schema
 from engine.programs import ProgramError, compile_source
+from tests.pml.documents import schema_tree
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "programs.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.S)
@@ -34,8 +35,7 @@ def outline(schema: Schema) -> list[object]:
 
 
 def test_the_example_is_the_schema_beside_it() -> None:
-    shown = parse_schema(XML[0]).tree
-    assert shown is not None
+    shown = schema_tree(XML[0])
     assert outline(compile_source(PYTHON[0]).schema()) == outline(shown)
     assert [getattr(child, "role", None) for child in shown.children] == ["system", "user"]
 

@@ -11,9 +11,10 @@ from typing import Literal
 
 import pytest
 
-from engine.pml import Param, Text, bind, parse_schema
+from engine.pml import Param, Text, bind
 from engine.pml.tree.conversation import Message, conversation
 from engine.programs import Arg, ProgramArgumentError, ProgramError, compile_source, schema, to_program
+from tests.pml.documents import schema_tree
 from tests.programs.sources import load
 
 CITY = "Lyon"
@@ -321,12 +322,10 @@ def test_text_from_a_file(tmp_path: Path) -> None:
 
 
 def test_a_schema_deeper_than_python_is_refused() -> None:
-    from engine.pml import parse_schema
 
     depth = 120
     source = "<schema name='s'>" + "".join(f"<module name='m{i}'>" for i in range(depth)) + "x"
-    tree = parse_schema(source + "</module>" * depth + "</schema>").tree
-    assert tree is not None
+    tree = schema_tree(source + "</module>" * depth + "</schema>")
     with pytest.raises(ProgramError, match="flatten it"):
         to_program(tree)
 
@@ -346,8 +345,7 @@ def test_programs_do_not_load_torch() -> None:
 def test_an_export_says_which_names_it_spells_in_another_way() -> None:
     names = ("self", "cls", "p", "class", "print", "unit.py", "unit_py", "trip-plan", "plain", "None", "_")
     source = "<schema name='s'>" + "".join(f"<module name='{name}'>x</module>" for name in names)
-    tree = parse_schema(source + "</schema>").tree
-    assert tree is not None
+    tree = schema_tree(source + "</schema>")
     program = to_program(tree)
     assert to_program(tree) == program
     listed = dict(re.findall(r"^    (\w+): (\S+)$", program, re.M))
@@ -365,6 +363,5 @@ def test_an_export_says_which_names_it_spells_in_another_way() -> None:
     }
     assert compile_source(program).schema() == tree
     assert set(load(program, "s").schema().index.by_path) == set(names)
-    plain = parse_schema("<schema name='s'><module name='plain'>x</module></schema>").tree
-    assert plain is not None
+    plain = schema_tree("<schema name='s'><module name='plain'>x</module></schema>")
     assert "spelled" not in to_program(plain)

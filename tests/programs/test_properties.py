@@ -38,7 +38,7 @@ from engine.programs import compile_source, to_program
 from engine.programs.program import Program
 from engine.programs.writer import PromptCallError
 from engine.programs.writer_api import Recorder
-from tests.drawing import draws
+from tests.drawing import draws, each
 from tests.pml.trees import prompts, schemas
 from tests.programs.sources import arguments, load, programs, run
 
@@ -121,6 +121,10 @@ MEANT = sorted(
     }
 )
 """Names that mean something to Python, to Jinja or to us."""
+TYPICAL = (
+    *("class", "match", "print", "None", "__name__", "__builtins__", "__debug__", "text", "messages", "self"),
+    *("p", "prompt", "schema", "Arg", "engine", "loop", "block", "args"),
+)
 
 
 def named(name: str) -> tuple[Schema, Prompt]:
@@ -138,7 +142,7 @@ def named(name: str) -> tuple[Schema, Prompt]:
     return Schema(name, (top,), (), NOWHERE), Prompt(name, (given, Text("And?", NOWHERE)), NOWHERE)
 
 
-@pytest.mark.parametrize("name", [name for name in MEANT if name not in RESERVED])
+@pytest.mark.parametrize("name", each([name for name in MEANT if name not in RESERVED], *TYPICAL))
 def test_every_name_of_a_module_may_stand_in_a_program_and_its_call(name: str) -> None:
     schema, prompt = named(name)
     check_call(schema, prompt)

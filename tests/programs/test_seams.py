@@ -16,6 +16,7 @@ from engine.pml.whitespace.separators import SEAMS
 from engine.programs import Program, ProgramError, compile_source, to_program
 from engine.programs.writer import PromptCallError
 from tests.drawing import draws
+from tests.pml.documents import prompt_tree, schema_tree
 from tests.pml.trees import prompts, schemas
 from tests.programs.checks import both, file_of, written
 from tests.programs.sources import run
@@ -83,11 +84,7 @@ def test_a_seam_stands_where_something_is_on_either_side_of_it() -> None:
             "a\nb\nc\nd",
         ),
         ('for one in "abc":\n    p.text(one, end="")\n    p.seam("\\n\\n")', {}, "a\n\nb\n\nc"),
-        (
-            'def stay():\n    p.text("Stay.", end="")\nstay(p)\np.seam()\np.text("Go.", end="")',
-            {},
-            None,
-        ),
+        ('def stay():\n    p.text("Stay.", end="")\nstay(p)\np.seam()\np.text("Go.", end="")', {}, None),
         (
             'def stay(p):\n    p.text("Stay.", end="")\nstay(p)\np.seam()\np.text("Go.", end="")',
             {},
@@ -274,13 +271,10 @@ def test_a_schema_that_includes_another_is_a_document_and_a_program(gap: str, tm
     rules = '<schema name="r">Be kind.\n<module name="x">X</module> Be brief.</schema>'
     (tmp_path / "rules.pml").write_text(rules, encoding="utf-8")
     inside = f'Start.{gap}<include src="rules.pml"/>{gap}More.\n<module name="m">M</module>'
-    schema = parse_schema(f'<schema name="a"><user>{inside}</user></schema>', base=tmp_path).tree
-    assert schema is not None
-    whole = parse_schema(write_schema(schema)).tree
+    schema = schema_tree(f'<schema name="a"><user>{inside}</user></schema>', base=tmp_path)
+    whole = schema_tree(write_schema(schema))
     assert whole == compile_source(to_program(schema)).schema()
-    prompt = parse_prompt('<prompt schema="a"><x/><m/>Why?</prompt>').tree
-    assert whole is not None
-    assert prompt is not None
+    prompt = prompt_tree('<prompt schema="a"><x/><m/>Why?</prompt>')
     assert conversation(bind(whole, prompt).parts) == conversation(bind(schema, prompt).parts)
 
 

@@ -60,6 +60,7 @@ def fidelity(
     schema = read_schema(schema_path)
     prompt = read_prompt(prompt_path)
     require_sound(prompt.name, "prompt", prompt.source, bind(schema.tree, prompt.tree).diagnostics)
+    from app.studio.database import UserDatabase
     from app.studio.history import RunStore
     from app.studio.history.fidelity import measure
     from app.studio.history.runner import RunRequest
@@ -77,8 +78,8 @@ def fidelity(
             request = RunRequest(
                 "", engine, prepared, prompt.source, settings, texts=texts, source=schema.source
             )
-            with contextlib.closing(RunStore(user_data())) as store:
-                measurement = measure(request, store, progress)
+            with contextlib.closing(UserDatabase(user_data())) as database:
+                measurement = measure(request, RunStore(database), progress)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
     result = measurement.found

@@ -1,4 +1,4 @@
-// What the page asks the server. Written by `python -m tests.app.endpoint_types`.
+// What the page asks the server. Written by `python -m tests.app.studio.web.endpoint_types`.
 declare namespace Api {
   /** Each question: what is sent, and what is answered. */
   interface Questions {

@@ -7,8 +7,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from app.server.anthropic.shapes import CacheMissReason
 from app.server.core.request import Asked, Message
 
 MOST_KNOWN = 2000
@@ -48,7 +48,7 @@ class Diagnoses:
             while len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
 
-    def reason(self, previous: str | None, prefix: Prefix, read: int) -> dict[str, Any] | None:
+    def reason(self, previous: str | None, prefix: Prefix, read: int) -> CacheMissReason | None:
         """Compares a request with an earlier one of the same client.
 
         Args:
@@ -64,13 +64,13 @@ class Diagnoses:
         with self._lock:
             before = self._known.get(previous)
         if before is None or before.client != prefix.client:
-            return {"type": "previous_message_not_found"}
-        missed = {"cache_missed_input_tokens": max(0, min(before.tokens, prefix.tokens) - read)}
+            return CacheMissReason(type="previous_message_not_found")
+        missed = max(0, min(before.tokens, prefix.tokens) - read)
         for name in ("model", "tools", "system"):
             if getattr(before, name) != getattr(prefix, name):
-                return {"type": f"{name}_changed", **missed}
+                return CacheMissReason(type=f"{name}_changed", cache_missed_input_tokens=missed)
         if prefix.messages[: len(before.messages)] != before.messages:
-            return {"type": "messages_changed", **missed}
+            return CacheMissReason(type="messages_changed", cache_missed_input_tokens=missed)
         return None
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, Request
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ValidationError
-from starlette.responses import Response
+from pydantic import ValidationError, WithJsonSchema
 
 from app.server.anthropic import messages
 from app.server.core.limits import few_messages
@@ -15,42 +13,108 @@ from app.server.core.request import Asked
 from app.server.core.service import Service
 from app.server.http.access import dialect_of
 from app.server.http.bodies import BodyRoute
-from app.server.http.errors import INVALID, ApiError
+from app.server.http.errors import Dialect
+from app.server.http.openapi_responses import OPERATORS, errors, reference
+from app.server.http.shapes import Count, Reply, optional
 from app.server.http.streams import gone
-from app.server.http.truncate import shown
 from app.server.http.validation_errors import misfit
 from app.server.openai import chat
+from app.server.openai.bodies import SALT
+from app.server.openai.wire import Wire
 
-Read = TypeVar("Read", bound=BaseModel)
+
+class PlanBody(Wire):
+    """A request to plan."""
+
+    dialect: Dialect | None = optional("The vendor of this request body. Default: from the headers.")
+    cache_salt: str | None = optional(SALT)
+
+
+class ChatPlanBody(PlanBody, chat.ChatBody):
+    """A Chat Completions request to plan."""
+
+
+class MessagePlanBody(PlanBody, messages.CountBody):
+    """A Messages API request to plan."""
+
+
+GivenBody = Annotated[dict[str, Any], Body(), WithJsonSchema(reference(ChatPlanBody, MessagePlanBody))]
+
+
+class PlanPart(Reply):
+    """A part of the prompt, by position."""
+
+    kind: str
+    path: str
+    start: Count
+    tokens: Count
+    tier: Literal["memory", "disk", "none"]
+    outcome: Literal["hit", "miss"]
+    reason: str
+
+
+class Plan(Reply):
+    """The segments that a request would read and compute."""
+
+    total: Count
+    read: Count
+    computed: Count
+    parts: list[PlanPart]
+
+
+class Resident(Reply):
+    """A segment."""
+
+    key: str
+    bytes: Count
+
+
+class Residency(Reply):
+    """The segments in memory."""
+
+    model: str
+    fingerprint: str
+    bytes: Count
+    budget: Count
+    segments: list[Resident]
 
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
-    def asked_of(body: dict[str, Any], request: Request) -> Asked:
-        dialect = body.pop("dialect", None) or dialect_of("", request.headers)
-        caller = chat.caller_of(service, request, _text(body.get("cache_salt")))
-        if dialect == "openai":
-            return chat.asked_of(_read(chat.ChatBody, body), service.defaults, caller)
-        if dialect == "anthropic":
-            return messages.asked_of(_read(messages.CountBody, body), service.defaults, caller)
-        raise ApiError(INVALID, f"dialect is {shown(dialect)}; it is openai or anthropic.", "dialect")
+    def asked_of(given: dict[str, Any], request: Request) -> Asked:
+        dialect = given.get("dialect") or dialect_of("", request.headers)
+        kind = MessagePlanBody if dialect == "anthropic" else ChatPlanBody
+        try:
+            body = kind.model_validate(given)
+        except ValidationError as error:
+            raise misfit(error.errors(), given) from None
+        caller = chat.caller_of(service, request, body.cache_salt)
+        if isinstance(body, MessagePlanBody):
+            return messages.asked_of(body, service.defaults, caller)
+        return chat.asked_of(body, service.defaults, caller)
 
     @router.post(
-        "/v1/prompt_cache/plan", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+        "/v1/prompt_cache/plan",
+        dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
+        responses=errors(),
     )
-    async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
+    async def plan_request(request: Request, body: GivenBody) -> Plan:
         """Returns which segments a request would read, from which tier, and which it would compute."""
         asked = asked_of(body, request)
         client = request.state.client
         result = await service.planned(
             asked, lambda engine, prompt: engine.outlook(prompt, asked.settings), client, gone(request)
         )
-        return JSONResponse(result.to_json())
+        return Plan.model_validate(result.to_json())
 
-    @router.get("/v1/prompt_cache/residency")
-    async def list_residents(request: Request) -> Response:
+    @router.get(
+        "/v1/prompt_cache/residency",
+        response_description=f"The segments in memory. {OPERATORS}",
+        responses=errors(never=(415,)),
+    )
+    async def list_residents(request: Request) -> Residency:
         """Lists the segments in memory, so that a router can pick a server."""
         service.require_operator(getattr(request.state, "operator", None))
         engine = service.engine
@@ -60,29 +124,13 @@ def routes(service: Service) -> APIRouter:
             return engine.memory_tier.sizes()
 
         result = await service.look(sizes, request.state.client, gone(request))
-        segments = [{"key": key, "bytes": size} for key, size in sorted(result.items())]
         tier = engine.memory_tier
-        return JSONResponse(
-            {
-                "model": engine.model.stored.name,
-                "fingerprint": engine.model.fingerprint,
-                "bytes": tier.bytes,
-                "budget": tier.budget,
-                "segments": segments,
-            }
+        return Residency(
+            model=engine.model.stored.name,
+            fingerprint=engine.model.fingerprint,
+            bytes=tier.bytes,
+            budget=tier.budget,
+            segments=[Resident(key=key, bytes=size) for key, size in sorted(result.items())],
         )
 
     return router
-
-
-def _read(kind: type[Read], body: dict[str, Any]) -> Read:
-    try:
-        return kind.model_validate(body)
-    except ValidationError as error:
-        raise misfit(error.errors(), body) from None
-
-
-def _text(given: object) -> str | None:
-    if given is not None and not isinstance(given, str):
-        raise ApiError(INVALID, "cache_salt must be a text.", "cache_salt")
-    return given

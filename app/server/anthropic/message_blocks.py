@@ -6,14 +6,17 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from pydantic import Field
+
 from app.server.anthropic.document_blocks import DOCUMENTS, text_of
 from app.server.core.request import Block, Mark, Message, named
 from app.server.core.tool_defs import Definitions
 from app.server.core.tool_use import call_of
 from app.server.http.bodies import Many
 from app.server.http.errors import INVALID, ApiError, unsupported
+from app.server.http.shapes import optional
 from app.server.http.truncate import shown
-from app.server.openai.wire import Wire
+from app.server.openai.wire import MODULE, TTL, Wire
 from engine.prompt.conversation.tools import ToolCall
 
 Role = Literal["user", "assistant", "system"]
@@ -26,26 +29,26 @@ BILLING = "x-anthropic-billing-header:"
 class CacheControl(Wire):
     """Marks the end of a prefix to store."""
 
-    type: Literal["ephemeral"] = "ephemeral"
-    ttl: Literal["5m", "1h"] | None = None
+    type: Literal["ephemeral"] = optional("The kind of mark.", "ephemeral")
+    ttl: Literal["5m", "1h"] | None = optional(TTL)
 
 
 class ContentBlock(Wire):
     """A block of a message or of the system text."""
 
-    type: str
-    text: str | None = None
-    cache_control: CacheControl | None = None
-    module: str | dict[str, Any] | None = None
-    id: str | None = None
-    name: str | None = None
-    input: Any = None
-    tool_use_id: str | None = None
-    content: str | Many[dict[str, Any]] | None = None
-    source: str | dict[str, Any] | None = None
-    title: str | None = None
-    context: str | None = None
-    citations: Any = None
+    type: str = Field(description="The kind of block.")
+    text: str | None = optional("The text.")
+    cache_control: CacheControl | None = optional("Stores the prefix up to here.")
+    module: str | dict[str, Any] | None = optional(MODULE)
+    id: str | None = optional("The id of the call.")
+    name: str | None = optional("The name of the tool, in a block of type `tool_use`.")
+    input: Any = optional("The arguments, in a block of type `tool_use`.")
+    tool_use_id: str | None = optional("The call of this result, in a block of type `tool_result`.")
+    content: str | Many[dict[str, Any]] | None = optional("A `tool_result`, or texts of a `search_result`.")
+    source: str | dict[str, Any] | None = optional("Texts of a `document`, or origin of a `search_result`.")
+    title: str | None = optional("The title of a `document` or `search_result`, placed before its text.")
+    context: str | None = optional("Metadata of a `document`, placed before its text.")
+    citations: Any = optional('On documents, `{"enabled": true}` is rejected; ignored otherwise.')
 
 
 class BlockReader:

@@ -5,29 +5,31 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse
-from pydantic import Field
-from starlette.responses import Response
+from pydantic import MISSING, Field
 
+from app.server.anthropic import shapes
 from app.server.anthropic.cache_diagnostics import Diagnoses, Prefix
-from app.server.anthropic.message_blocks import TTL_SECONDS, BlockReader, CacheControl, ContentBlock, Role
+from app.server.anthropic.message_blocks import BlockReader, CacheControl, ContentBlock, Role
 from app.server.core.limits import few_messages
-from app.server.core.pml_requests import PromptCache
-from app.server.core.request import Asked, Caller, Defaults, scoped, seed_of, settings_from
+from app.server.core.request import Asked, Caller, Defaults, scoped, seed_of, setting, settings_from
 from app.server.core.service import Running, Service
 from app.server.core.tool_defs import Definitions
 from app.server.core.tool_use import Said, identified, require_free_choice, with_variables
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
+from app.server.http.openapi_responses import errors, stream_of
+from app.server.http.shapes import optional
 from app.server.http.streams import EventStream, event, gone
 from app.server.http.truncate import cut
+from app.server.openai.bodies import MESSAGES, TOOL_CHOICE, SampledBody, ToolsBody
 from app.server.openai.chat import caller_of, report_if_wanted
 from app.server.openai.includes import includes_report
-from app.server.openai.wire import Wire, refuse_what_is_not_built, require_no_module
+from app.server.openai.responses import STREAMED
+from app.server.openai.wire import CONTENT, Wire, refuse_what_is_not_built, require_no_module
 from engine.base.events import Answer, Delta, Finished, FirstToken
 
 MOST_STOPS = 64
@@ -42,50 +44,43 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 }
 USUAL_EFFORT = "high"
 CLEARS_THINKING = "clear_thinking_"
-STOPPED = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
+STOPPED: Mapping[str, shapes.StopReason] = {
+    "eos": "end_turn",
+    "stop": "stop_sequence",
+    "length": "max_tokens",
+}
 
 
 class MessageParam(Wire):
     """A message of the conversation."""
 
-    role: Role
-    content: str | Many[ContentBlock]
+    role: Role = Field(description="The role.")
+    content: str | Many[ContentBlock] = Field(description=CONTENT)
 
 
-class CountBody(Wire):
+class CountBody(ToolsBody):
     """A request to count the tokens of a prompt."""
 
-    model: str
-    messages: Many[MessageParam]
-    system: str | Many[ContentBlock] | None = None
-    cache_control: CacheControl | None = None
-    tools: Many[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    tool_choice: dict[str, Any] | None = None
-    thinking: dict[str, Any] | None = None
-    prompt_cache: PromptCache | None = None
+    messages: Many[MessageParam] = Field(description=MESSAGES)
+    system: str | Many[ContentBlock] | None = optional("The system text, or its blocks.")
+    cache_control: CacheControl | None = optional("Stores the prefix up to the last block.")
+    tool_choice: dict[str, Any] | None = optional(TOOL_CHOICE)
+    thinking: dict[str, Any] | None = optional("`adaptive` or `disabled`; the chat template decides.")
 
 
 class DiagnosticsParam(Wire):
     """Requests a cache miss explanation against an earlier request."""
 
-    previous_message_id: str | None = None
+    previous_message_id: str | None = optional("The id of the earlier answer.")
 
 
-class MessagesBody(CountBody):
+class MessagesBody(CountBody, SampledBody):
     """A Messages API request."""
 
-    max_tokens: Annotated[Whole, Field(ge=0)]
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: Whole | None = None
-    repetition_penalty: float | None = None
-    seed: Whole | None = None
-    stop_sequences: Many[str] | None = None
-    stream: bool | None = False
-    include: Many[str] | None = None
-    cache_salt: str | None = None
-    diagnostics: DiagnosticsParam | None = None
+    max_tokens: Whole = Field(ge=0, description="Longest answer in tokens; 0 only computes the prompt.")
+    temperature: float | None = setting("temperature", "anthropic")
+    stop_sequences: Many[str] | None = optional("Up to 64 texts. The answer ends before the first of them.")
+    diagnostics: DiagnosticsParam | None = optional("Requests an explanation of a cache miss.")
 
 
 def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
@@ -179,22 +174,7 @@ def _clear_thinking(edits: object) -> bool:
     )
 
 
-def usage_json(usage: Usage) -> dict[str, Any]:
-    """Returns the usage of a message."""
-    hour = usage.written_for.get(TTL_SECONDS["1h"], 0)
-    return {
-        "input_tokens": usage.rest,
-        "cache_creation_input_tokens": usage.written,
-        "cache_read_input_tokens": usage.read,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.written - hour,
-            "ephemeral_1h_input_tokens": hour,
-        },
-        "output_tokens": usage.generated,
-    }
-
-
-def stop_reason(answer: Answer) -> str:
+def stop_reason(answer: Answer) -> shapes.StopReason:
     """Converts a stop reason to Anthropic's."""
     return "model_context_window_exceeded" if answer.cut_short else STOPPED[answer.stopped]
 
@@ -205,34 +185,37 @@ def routes(service: Service) -> APIRouter:
     diagnoses = Diagnoses()
 
     @router.post(
-        "/v1/messages/count_tokens", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+        "/v1/messages/count_tokens",
+        dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
+        responses=errors("anthropic"),
     )
-    async def count_message_tokens(body: CountBody, request: Request) -> Response:
+    async def count_message_tokens(body: CountBody, request: Request) -> shapes.TokenCount:
         """Counts the tokens of a prompt."""
         asked = asked_of(body, service.defaults, caller_of(service, request))
         tokens = await service.counted(asked, request.state.client, gone(request))
-        return JSONResponse({"input_tokens": tokens})
+        return shapes.TokenCount(input_tokens=tokens)
 
-    @router.post("/v1/messages", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))])
-    async def create_message(body: MessagesBody, request: Request) -> Response:
+    @router.post(
+        "/v1/messages",
+        dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
+        response_model=shapes.Message,
+        response_description=STREAMED,
+        responses=stream_of(shapes.MessageEvent) | errors("anthropic"),
+    )
+    async def create_message(body: MessagesBody, request: Request) -> shapes.Message | EventStream:
         """Creates a message."""
         caller = caller_of(service, request, body.cache_salt)
         asked = asked_of(body, service.defaults, caller)
         running = await service.begin(asked, request.state.noted, gone(request))
-        head = {
-            "id": f"msg_{secrets.token_hex(12)}",
-            "type": "message",
-            "role": "assistant",
-            "model": body.model,
-        }
+        head: dict[str, Any] = {"id": f"msg_{secrets.token_hex(12)}", "model": body.model}
 
-        def diagnosis(usage: Usage) -> dict[str, Any]:
+        def diagnosis(usage: Usage) -> shapes.Diagnosis | MISSING:
             prefix = Prefix.of(asked, request.state.client + caller.salt, usage.prompt)
             diagnoses.remember(head["id"], prefix)
             if body.diagnostics is None:
-                return {}
+                return MISSING
             reason = diagnoses.reason(body.diagnostics.previous_message_id, prefix, usage.read)
-            return {"diagnostics": {"cache_miss_reason": reason}}
+            return shapes.Diagnosis(cache_miss_reason=reason)
 
         if body.stream:
             events = _events(running, head, diagnosis, request.state.request_id)
@@ -241,40 +224,45 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        parts, extras = await running.parts(answer), report_if_wanted(running, answer)
-        usage = Usage.of(answer)
-        extras |= {"usage": usage_json(usage), **diagnosis(usage)}
-        return JSONResponse({**head, "content": _content(parts), **_ending(answer, parts), **extras})
+        parts, usage = await running.parts(answer), Usage.of(answer)
+        return shapes.Message(
+            **head,
+            content=_content(parts),
+            **vars(_ending(answer, parts)),
+            usage=shapes.MessageUsage.of(usage),
+            diagnostics=diagnosis(usage),
+            prompt_cache=report_if_wanted(running, answer),
+        )
 
     return router
 
 
-def _content(said: Said) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
+def _content(said: Said) -> list[shapes.Block]:
+    blocks: list[shapes.Block] = []
     if said.thought:
-        blocks.append({"type": "thinking", "thinking": said.thought, "signature": ""})
+        blocks.append(shapes.ThinkingBlock(thinking=said.thought))
     if said.text:
-        blocks.append({"type": "text", "text": said.text})
+        blocks.append(shapes.TextBlock(text=said.text))
     calls = identified(said.calls, "toolu_")
     return [
         *blocks,
-        *(
-            {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
-            for call in calls
-        ),
+        *(shapes.ToolUseBlock(id=call.id, name=call.name, input={**call.arguments}) for call in calls),
     ]
 
 
-def _ending(answer: Answer, said: Said) -> Mapping[str, Any]:
+def _ending(answer: Answer, said: Said) -> shapes.Ending:
     calls = said.calls and answer.stopped != "length"  # a cut answer may lack calls
-    return {"stop_reason": "tool_use" if calls else stop_reason(answer), "stop_sequence": answer.stop}
+    return shapes.Ending(stop_reason="tool_use" if calls else stop_reason(answer), stop_sequence=answer.stop)
 
 
 async def _events(
-    running: Running, head: dict[str, Any], diagnosis: Callable[[Usage], dict[str, Any]], request_id: str
+    running: Running,
+    head: dict[str, Any],
+    diagnosis: Callable[[Usage], shapes.Diagnosis | MISSING],
+    request_id: str,
 ) -> AsyncIterator[bytes]:
-    def told(name: str, **fields: Any) -> bytes:
-        return event({"type": name, **fields}, name)
+    def told(*events: shapes.MessageEvent) -> bytes:
+        return b"".join(event(data, data.type) for data in events)
 
     at_end = bool(running.asked.tools)  # calls can be parsed only at the end
     opening = b""
@@ -282,49 +270,48 @@ async def _events(
         async for step in running.events():
             if isinstance(step, FirstToken):
                 usage = Usage.of(step)
-                message = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
-                message |= {"usage": usage_json(usage), **diagnosis(usage)}
-                opening = told("message_start", message=message)
+                message = shapes.MessageHead(
+                    **head, usage=shapes.MessageUsage.of(usage), diagnostics=diagnosis(usage)
+                )
+                opening = told(shapes.MessageStart(message=message))
                 if not at_end:
-                    block = {"type": "text", "text": ""}
-                    opening += told("content_block_start", index=0, content_block=block)
-                opening += told("ping")
+                    opening += told(shapes.BlockStart(index=0, content_block=shapes.TextBlock(text="")))
+                opening += told(shapes.Signal(type="ping"))
                 if at_end or not running.text_follows:
                     yield opening
                     opening = b""
             elif isinstance(step, Delta) and step.text and not at_end:
-                delta = {"type": "text_delta", "text": step.text}
-                yield opening + told("content_block_delta", index=0, delta=delta)
+                yield opening + told(shapes.BlockDelta(index=0, delta=shapes.TextDelta(text=step.text)))
                 opening = b""
             elif isinstance(step, Finished):
                 parts = await running.parts(step.answer)
                 if at_end:
                     for number, block in enumerate(_content(parts)):
-                        for name, fields in _told_block(block):
-                            yield told(name, index=number, **fields)
+                        yield told(*_of_block(number, block))
                 else:
-                    yield told("content_block_stop", index=0)
-                more = {"usage": usage_json(Usage.of(step.answer))}
-                more |= report_if_wanted(running, step.answer)
-                yield told("message_delta", delta=_ending(step.answer, parts), **more)
-                yield told("message_stop")
+                    yield told(shapes.BlockStop(index=0))
+                last = shapes.MessageDelta(
+                    delta=_ending(step.answer, parts),
+                    usage=shapes.MessageUsage.of(Usage.of(step.answer)),
+                    prompt_cache=report_if_wanted(running, step.answer),
+                )
+                yield told(last, shapes.Signal(type="message_stop"))
     except Exception as error:
-        yield opening + event(error_of(error, request_id).body("anthropic", request_id), "error")
+        yield opening + told(error_of(error, request_id).in_anthropic(request_id))
 
 
-def _told_block(block: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_block(index: int, block: shapes.Block) -> Iterator[shapes.MessageEvent]:
     """Yields the events of a complete block."""
-    match block["type"]:
-        case "text":
-            empty, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
-        case "thinking":
-            empty, delta = (
-                {**block, "thinking": ""},
-                {"type": "thinking_delta", "thinking": block["thinking"]},
-            )
-        case _:
-            spelled = json.dumps(block["input"], ensure_ascii=False)
-            empty, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": spelled}
-    yield "content_block_start", {"content_block": empty}
-    yield "content_block_delta", {"delta": delta}
-    yield "content_block_stop", {}
+    empty: shapes.Block
+    delta: shapes.TextDelta | shapes.ThinkingDelta | shapes.ArgumentsDelta
+    match block:
+        case shapes.TextBlock():
+            empty, delta = shapes.TextBlock(text=""), shapes.TextDelta(text=block.text)
+        case shapes.ThinkingBlock():
+            empty, delta = shapes.ThinkingBlock(thinking=""), shapes.ThinkingDelta(thinking=block.thinking)
+        case shapes.ToolUseBlock():
+            spelled = json.dumps(block.input, ensure_ascii=False)
+            empty, delta = block.model_copy(update={"input": {}}), shapes.ArgumentsDelta(partial_json=spelled)
+    yield shapes.BlockStart(index=index, content_block=empty)
+    yield shapes.BlockDelta(index=index, delta=delta)
+    yield shapes.BlockStop(index=index)

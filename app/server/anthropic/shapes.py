@@ -1,136 +1,188 @@
-"""JSON Schemas of Anthropic's responses, for the OpenAPI description."""
+"""Answers of Anthropic's Messages API."""
 
 from __future__ import annotations
 
-from app.server.core.json_schema import (
-    COUNT,
-    NULL,
-    OBJECT,
-    READ,
-    REPORT,
-    TEXT,
-    WRITTEN,
-    Shape,
-    either,
-    event,
-    many,
-    maybe,
-    named,
-    one_of,
-    record,
-    words,
-)
+from typing import Any, Literal
 
-_BLOCK = either(
-    record("A text.", type=one_of("text"), text=TEXT),
-    record("The reasoning before the answer.", type=one_of("thinking"), thinking=TEXT, signature=one_of("")),
-    record("A tool call.", type=one_of("tool_use"), id=TEXT, name=TEXT, input=OBJECT),
-)
-_ENDING = {
-    "stop_reason": one_of(
-        "end_turn", "stop_sequence", "max_tokens", "tool_use", "model_context_window_exceeded"
-    ),
-    "stop_sequence": maybe(TEXT),
-}
-_DIAGNOSIS = record(
-    "The difference from the earlier request.",
-    cache_miss_reason=maybe(
-        record("The reason.", ["cache_missed_input_tokens"], type=TEXT, cache_missed_input_tokens=COUNT)
-    ),
-)
+from pydantic import MISSING, Field
+
+from app.server.anthropic.message_blocks import TTL_SECONDS
+from app.server.core.usage import Read, Report, Usage, Written
+from app.server.http.errors import AnthropicError
+from app.server.http.shapes import Count, Reply
+
+StopReason = Literal["end_turn", "stop_sequence", "max_tokens", "tool_use", "model_context_window_exceeded"]
 
 
-def _message(description: str, **fields: Shape) -> Shape:
-    return record(
-        description,
-        ["diagnostics", "prompt_cache"],
-        id=TEXT,
-        type=one_of("message"),
-        role=one_of("assistant"),
-        model=TEXT,
-        content=many(_BLOCK),
-        usage=named("MessageUsage"),
-        diagnostics=_DIAGNOSIS,
-        prompt_cache=REPORT,
-        **fields,
-    )
+class TokenCount(Reply):
+    """The tokens of a prompt."""
+
+    input_tokens: Count
 
 
-ANTHROPIC: dict[str, Shape] = {
-    "MessageUsage": record(
-        "The tokens of a request.",
-        input_tokens=words("Prompt tokens neither read nor written.", COUNT),
-        cache_creation_input_tokens=WRITTEN,
-        cache_read_input_tokens=READ,
-        cache_creation=record(
-            "Written tokens by time to live.",
-            ephemeral_5m_input_tokens=COUNT,
-            ephemeral_1h_input_tokens=COUNT,
-        ),
-        output_tokens=COUNT,
-    ),
-    "Message": _message("The answer to a conversation.", **_ENDING),
-    "MessageEvent": words(
-        "An event of a streamed message.",
-        either(
-            event(
-                "message_start",
-                "The message, before its content.",
-                message=_message("The message.", stop_reason=NULL, stop_sequence=NULL),
+class CacheCreation(Reply):
+    """Written tokens by time to live."""
+
+    ephemeral_5m_input_tokens: Count
+    ephemeral_1h_input_tokens: Count
+
+
+class MessageUsage(Reply):
+    """The tokens of a request."""
+
+    input_tokens: Count = Field(description="Prompt tokens neither read nor written.")
+    cache_creation_input_tokens: Written
+    cache_read_input_tokens: Read
+    cache_creation: CacheCreation
+    output_tokens: Count
+
+    @classmethod
+    def of(cls, usage: Usage) -> MessageUsage:
+        """Returns the tokens of a request in this form."""
+        hour = usage.written_for.get(TTL_SECONDS["1h"], 0)
+        return cls(
+            input_tokens=usage.rest,
+            cache_creation_input_tokens=usage.written,
+            cache_read_input_tokens=usage.read,
+            cache_creation=CacheCreation(
+                ephemeral_5m_input_tokens=usage.written - hour, ephemeral_1h_input_tokens=hour
             ),
-            event("ping", "Nothing."),
-            event("content_block_start", "The start of a block.", index=COUNT, content_block=_BLOCK),
-            event(
-                "content_block_delta",
-                "New content of a block.",
-                index=COUNT,
-                delta=either(
-                    record("New text.", type=one_of("text_delta"), text=TEXT),
-                    record("New reasoning.", type=one_of("thinking_delta"), thinking=TEXT),
-                    record("New arguments.", type=one_of("input_json_delta"), partial_json=TEXT),
-                ),
-            ),
-            event("content_block_stop", "The end of a block.", index=COUNT),
-            record(
-                "The stop reason and the usage.",
-                ["prompt_cache"],
-                type=one_of("message_delta"),
-                delta=record("The reason.", **_ENDING),
-                usage=named("MessageUsage"),
-                prompt_cache=REPORT,
-            ),
-            event("message_stop", "The end."),
-            named("AnthropicError"),
-        ),
-    ),
-    "TokenCount": record("The tokens of a prompt.", input_tokens=COUNT),
-    "AnthropicError": record(
-        "An error in Anthropic's API.",
-        type=one_of("error"),
-        error=record(
-            "The error.",
-            ["diagnostics"],
-            type=TEXT,
-            message=words("The request field, the problem and the fix.", TEXT),
-            diagnostics=many(named("Diagnostic")),
-        ),
-        request_id=TEXT,
-    ),
-    "AnthropicModel": record(
-        "A model.",
-        type=one_of("model"),
-        id=TEXT,
-        display_name=TEXT,
-        created_at=TEXT,
-        lifecycle=one_of("active"),
-        max_input_tokens=COUNT,
-        max_tokens=COUNT,
-    ),
-    "AnthropicModels": record(
-        "The model under all its names.",
-        data=many(named("AnthropicModel")),
-        has_more=one_of(False),
-        first_id=TEXT,
-        last_id=TEXT,
-    ),
-}
+            output_tokens=usage.generated,
+        )
+
+
+class CacheMissReason(Reply):
+    """The reason."""
+
+    type: str
+    cache_missed_input_tokens: Count | MISSING = MISSING
+
+
+class Diagnosis(Reply):
+    """The difference from the earlier request."""
+
+    cache_miss_reason: CacheMissReason | None
+
+
+class TextBlock(Reply):
+    """A text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ThinkingBlock(Reply):
+    """The reasoning before the answer."""
+
+    type: Literal["thinking"] = "thinking"
+    thinking: str
+    signature: Literal[""] = ""
+
+
+class ToolUseBlock(Reply):
+    """A tool call."""
+
+    type: Literal["tool_use"] = "tool_use"
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock
+
+
+class Ending(Reply):
+    """The reason of the end."""
+
+    stop_reason: StopReason
+    stop_sequence: str | None
+
+
+class MessageHead(Reply):
+    """The answer to a conversation, before its content."""
+
+    id: str
+    type: Literal["message"] = "message"
+    role: Literal["assistant"] = "assistant"
+    model: str
+    content: list[Block] = Field(default_factory=list)
+    stop_reason: None = None
+    stop_sequence: None = None
+    usage: MessageUsage
+    diagnostics: Diagnosis | MISSING = MISSING
+
+
+class Message(Ending, MessageHead):  # type: ignore[misc]  # the reason replaces null
+    """The answer to a conversation."""
+
+    prompt_cache: Report | MISSING = MISSING
+
+
+class MessageStart(Reply):
+    """The message, before its content."""
+
+    type: Literal["message_start"] = "message_start"
+    message: MessageHead
+
+
+class Signal(Reply):
+    """The stream is open, or ends."""
+
+    type: Literal["ping", "message_stop"]
+
+
+class BlockStart(Reply):
+    """The start of a block."""
+
+    type: Literal["content_block_start"] = "content_block_start"
+    index: Count
+    content_block: Block
+
+
+class TextDelta(Reply):
+    """New text."""
+
+    type: Literal["text_delta"] = "text_delta"
+    text: str
+
+
+class ThinkingDelta(Reply):
+    """New reasoning."""
+
+    type: Literal["thinking_delta"] = "thinking_delta"
+    thinking: str
+
+
+class ArgumentsDelta(Reply):
+    """New arguments."""
+
+    type: Literal["input_json_delta"] = "input_json_delta"
+    partial_json: str
+
+
+class BlockDelta(Reply):
+    """New content of a block."""
+
+    type: Literal["content_block_delta"] = "content_block_delta"
+    index: Count
+    delta: TextDelta | ThinkingDelta | ArgumentsDelta
+
+
+class BlockStop(Reply):
+    """The end of a block."""
+
+    type: Literal["content_block_stop"] = "content_block_stop"
+    index: Count
+
+
+class MessageDelta(Reply):
+    """The stop reason and the usage."""
+
+    type: Literal["message_delta"] = "message_delta"
+    delta: Ending
+    usage: MessageUsage
+    prompt_cache: Report | MISSING = MISSING
+
+
+MessageEvent = MessageStart | Signal | BlockStart | BlockDelta | BlockStop | MessageDelta | AnthropicError
+"""The events of a streamed message."""

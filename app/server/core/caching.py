@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from pydantic import Field
 
 from app.server.core.limits import require_room
 from app.server.core.pml_requests import faults_of, prepared_over
@@ -14,11 +16,12 @@ from app.server.core.tool_defs import all_of
 from app.server.core.tool_use import Said
 from app.server.http.errors import INVALID, ApiError
 from app.server.http.redact_paths import without_paths
+from app.server.http.shapes import Count, Reply
 from engine import Engine
 from engine.base.events import Answer
 from engine.base.tiers import Outcome, Reason
-from engine.batch.submission import Mark
 from engine.batch.ticket import Ticket
+from engine.inference.submission import Mark
 from engine.pml import Prompt, Schema, Text
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.prepared import PreparedPrompt
@@ -28,14 +31,13 @@ from engine.store import Store
 _TEXT = "completion"
 
 
-@dataclass(frozen=True)
-class Kept:
+class MarkResult(Reply):
     """The outcome of a mark."""
 
-    param: str  # the request field with the mark
-    tokens: int  # length of the prefix
+    param: str = Field(description="The request field with the mark.")
+    tokens: Count = Field(description="The length of the prefix.")
     seconds: float
-    reason: str = ""  # why the prefix is not stored; "" if it is
+    reason: str = Field(default="", description="Why the prefix is not stored; empty if it is.")
 
 
 def prepared(engine: Engine, asked: Asked, files: SchemaFiles, *, counted: bool = False) -> PreparedPrompt:
@@ -62,7 +64,7 @@ class Submitted:
     """A request submitted to the engine."""
 
     ticket: Ticket  # the pending answer
-    kept: tuple[Kept, ...]  # the outcomes of its marks, in order
+    kept: tuple[MarkResult, ...]  # the outcomes of its marks, in order
     parts: Callable[[Answer], Said]  # separates the text of an answer from its tool calls
     seconds: Callable[[Answer], dict[str, float]]  # compute times of read segments by key
 
@@ -77,11 +79,13 @@ def submitted(engine: Engine, asked: Asked, files: SchemaFiles, least: int) -> S
     return Submitted(ticket, outcomes, _parts(engine, prompt, asked), partial(_seconds, engine.store))
 
 
-def as_kept(kept: Sequence[Kept], answer: Answer) -> tuple[Kept, ...]:
+def as_kept(kept: Sequence[MarkResult], answer: Answer) -> tuple[MarkResult, ...]:
     """Returns the final outcomes of marks after an answer; a prefix without room is not stored."""
     reason = f"not_written: {without_paths(answer.unmarked)}"
     return tuple(
-        replace(mark, reason=reason) if not mark.reason and mark.tokens > answer.marked else mark
+        mark.model_copy(update={"reason": reason})
+        if not mark.reason and mark.tokens > answer.marked
+        else mark
         for mark in kept
     )
 
@@ -121,7 +125,7 @@ def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[An
     return parts
 
 
-def _kept(prompt: PreparedPrompt, asked: Asked, least: int) -> tuple[Kept, ...]:
+def _kept(prompt: PreparedPrompt, asked: Asked, least: int) -> tuple[MarkResult, ...]:
     if not asked.marks:
         return ()
     if not isinstance(prompt, PreparedConversation):
@@ -133,5 +137,5 @@ def _kept(prompt: PreparedPrompt, asked: Asked, least: int) -> tuple[Kept, ...]:
             raise ApiError(INVALID, "There is no block to mark.", mark.param)
         tokens = borders[mark.block]
         reason = f"below_minimum: {tokens} tokens; the minimum is {least}" if tokens < least else ""
-        outcomes.append(Kept(mark.param, tokens, mark.seconds, reason))
+        outcomes.append(MarkResult(param=mark.param, tokens=tokens, seconds=mark.seconds, reason=reason))
     return tuple(outcomes)

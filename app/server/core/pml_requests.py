@@ -22,6 +22,7 @@ from app.server.http.errors import (
     fault_of_pml,
     unsupported,
 )
+from app.server.http.shapes import optional
 from app.server.http.truncate import shown
 from engine import Engine
 from engine.base.choices import Scope
@@ -44,9 +45,9 @@ _LENGTHS = re.compile(r"""\blen(?:gth)?\s*=\s*["']\s*(\d{1,9})""")
 class PromptCache(Strict):
     """The PML part of a request. An unknown field is an error."""
 
-    schema_name: str = Field(alias="schema", min_length=1)  # the name of a stored schema, or PML
-    prompt: str | None = None  # the prompt in PML; None for the fixed text of the schema only
-    scope: Scope = "anchored"  # what modules see while they are encoded
+    schema_name: str = Field(alias="schema", min_length=1, description="The name of a stored schema, or PML.")
+    prompt: str | None = optional("The prompt, in PML. Default: only the fixed text of the schema.")
+    scope: Scope = optional("What modules see while they are encoded.", "anchored")
 
     def over(self, owner: str) -> Over:
         """Returns the engine's form for a client."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import Field
+
 from app.server.http.errors import INVALID, ApiError, Dialect
 from app.server.http.truncate import cut, shown
 from engine.base.choices import Scope
@@ -29,6 +31,7 @@ __all__ = [
     "named",
     "scoped",
     "seed_of",
+    "setting",
     "settings_from",
     "settings_in",
 ]
@@ -37,6 +40,7 @@ LONGEST_ANSWER = 1024
 HOTTEST: Mapping[Dialect, int] = {"openai": 2, "anthropic": 1}
 """The maximum temperature, the same as the vendors' own."""
 _SEEDS = 2**63
+_USUAL = "Default: the model's generation_config.json, else the API's default."
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,18 @@ def settings_in(dialect: Dialect) -> Mapping[str, Setting]:
     """Returns the settings by name, each with the range of an API."""
     known = settings_of(RunSettings)
     return {**known, "temperature": replace(known["temperature"], most=HOTTEST[dialect])}
+
+
+def setting(name: str, dialect: Dialect = "openai") -> Any:
+    """Returns an optional request field for a setting, with the words and the range of an API."""
+    known = settings_in(dialect)[name]
+    bounds = {"exclusiveMinimum" if known.above else "minimum": known.least, "maximum": known.most}
+
+    def ranged(schema: dict[str, Any]) -> None:
+        schema["anyOf"][0] |= {bound: value for bound, value in bounds.items() if value is not None}
+
+    words = f"{known.sentence} It must be {known.range}. {_USUAL}"
+    return Field(default=None, description=words, json_schema_extra=ranged)
 
 
 def settings_from(given: Mapping[str, tuple[str, Any]], defaults: Defaults, dialect: Dialect) -> RunSettings:

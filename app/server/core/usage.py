@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
-from app.server.core.caching import Kept
+from pydantic import Field
+
+from app.server.core.caching import MarkResult
 from app.server.http.redact_paths import for_clients
+from app.server.http.shapes import Count, Reply
 from engine.base.events import Answer, FirstToken, SegmentUse
 from engine.base.tiers import Outcome
+
+Read = Annotated[Count, Field(description="Prompt tokens read from the cache.")]
+Written = Annotated[Count, Field(description="Prompt tokens computed and stored on disk.")]
 
 
 @dataclass(frozen=True)
@@ -35,26 +41,43 @@ class Usage:
         return cls(**counts, written_for=told.written_for)
 
 
-def report_of(
-    answer: Answer, kept: Sequence[Kept] = (), seconds: Mapping[str, float] | None = None
-) -> dict[str, Any]:
-    """Returns the cache report of a request: modules and marks."""
-    usage, took = Usage.of(answer), seconds or {}
-    modules = [
-        {
-            "path": segment.path,
-            "tokens": segment.tokens,
-            "tier": segment.tier,
-            "outcome": segment.outcome,
-            "reason": segment.reason,
-            "saved_ms": _saved(segment, took),
-        }
-        for segment in answer.segments
-    ]
-    counts = {"read": usage.read, "written": usage.written, "computed": usage.prompt - usage.read}
-    saved = _all_saved(answer, took)
-    times = {"ttft_ms": answer.ttft_ms, "saved_ms": saved, "warnings": for_clients(answer.warnings)}
-    return {"modules": modules, "marks": [asdict(mark) for mark in kept], **counts, **times}
+class ModuleUse(Reply):
+    """A segment, read or missing."""
+
+    path: str
+    tokens: Count
+    tier: Literal["memory", "disk", "none"]
+    outcome: Literal["hit", "miss"]
+    reason: str
+    saved_ms: float | None
+
+
+class Report(Reply):
+    """The cache use of an answer."""
+
+    modules: list[ModuleUse]
+    marks: list[MarkResult]
+    read: Count
+    written: Count
+    computed: Count
+    ttft_ms: float
+    saved_ms: float | None
+    warnings: list[str]
+
+
+def report_of(answer: Answer, kept: Sequence[MarkResult], seconds: Mapping[str, float]) -> Report:
+    """Returns the cache report of an answer, with the compute times of its segments by key."""
+    usage = Usage.of(answer)
+    return Report(
+        modules=[ModuleUse(**use.to_json(), saved_ms=_saved(use, seconds)) for use in answer.segments],
+        marks=[*kept],
+        read=usage.read,
+        written=usage.written,
+        computed=usage.prompt - usage.read,
+        ttft_ms=answer.ttft_ms,
+        saved_ms=_all_saved(answer, seconds),
+        warnings=for_clients(answer.warnings),
+    )
 
 
 def _saved(use: SegmentUse, seconds: Mapping[str, float]) -> float | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -213,7 +212,7 @@ def dialect_of(path: str, headers: Any) -> Dialect:
 
 async def refuse(fault: ApiError, dialect: Dialect, request_id: str, send: Send) -> None:
     """Sends an error and closes the connection, because the rest of the body stays unread."""
-    body = json.dumps(fault.body(dialect, request_id)).encode()
+    body = fault.body(dialect, request_id).model_dump_json().encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

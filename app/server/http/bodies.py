@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic import BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.server.http.errors import INVALID, WRONG_TYPE, ApiError
+from app.server.http.shapes import Shape
 from app.server.http.truncate import cut, shown
 from engine.base.strict_json import JsonError, JsonValueError, read_json
 
@@ -48,7 +49,7 @@ class _FirstFault:
 Many = Annotated[list[One], _FirstFault()]  # a list in a body; only its first error is reported
 
 
-class Strict(BaseModel):
+class Strict(Shape):
     """An object of this server's own API: unknown fields are errors, and the first is reported."""
 
     model_config = ConfigDict(extra="forbid", strict=True)

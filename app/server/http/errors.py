@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import MISSING, Field
 
 from app.server.http.pml_errors import over_http
 from app.server.http.redact_paths import without_paths
+from app.server.http.shapes import Count, Reply
 from app.server.http.truncate import brief
 from engine.base.errors import CancelledError, CharacterError, ClosedError, PromptCacheError, SettingsError
 from engine.pml import PromptError
@@ -27,7 +30,7 @@ class Kind:
     """A row of the table."""
 
     status: int  # HTTP status in OpenAI's API
-    type: str
+    type: Literal["invalid_request_error", "rate_limit_error", "server_error"]
     code: str | None
     anthropic: str
     anthropic_status: int | None = None  # HTTP status in Anthropic's API, if it differs
@@ -57,6 +60,49 @@ DRAINING = Kind(503, "server_error", "draining", "overloaded_error", 529, retry=
 FAULT = Kind(500, "server_error", "internal_error", "api_error")
 
 
+class Diagnostic(Reply):
+    """An error of a PML document."""
+
+    code: str = Field(description="A code of docs/pml.md.")
+    severity: str
+    line: Count
+    column: Count
+    message: str
+    hint: str
+
+
+class OpenAIErrorDetails(Reply):
+    """The error."""
+
+    message: str = Field(description="The problem, its place and the fix.")
+    type: Literal["invalid_request_error", "rate_limit_error", "server_error"]
+    param: str | None = Field(description="The request field.")
+    code: str | None
+    diagnostics: list[Diagnostic] | MISSING = MISSING
+
+
+class OpenAIError(Reply):
+    """An error in OpenAI's API."""
+
+    error: OpenAIErrorDetails
+
+
+class AnthropicErrorDetails(Reply):
+    """The error."""
+
+    type: str
+    message: str = Field(description="The request field, the problem and the fix.")
+    diagnostics: list[Diagnostic] | MISSING = MISSING
+
+
+class AnthropicError(Reply):
+    """An error in Anthropic's API."""
+
+    type: Literal["error"] = "error"
+    error: AnthropicErrorDetails
+    request_id: str
+
+
 class ApiError(Exception):
     """An error response.
 
@@ -65,36 +111,44 @@ class ApiError(Exception):
         message: the problem, its place and the fix. If the message starts with the field name, "It" replaces
             the name after the field's prefix.
         param: the request field; None without one.
-        more: additional fields of the error.
+        diagnostics: the errors of an invalid document.
     """
 
     def __init__(
-        self, kind: Kind, message: str, param: str | None = None, more: dict[str, Any] | None = None
+        self,
+        kind: Kind,
+        message: str,
+        param: str | None = None,
+        diagnostics: list[Diagnostic] | MISSING = MISSING,
     ) -> None:
         message = brief(message)
         super().__init__(message)
-        self.kind, self.more = kind, more or {}
+        self.kind, self.diagnostics = kind, diagnostics
         begins = param is not None and message.startswith(f"{param} ")
         self._behind = _bounded(f"It{message[len(param or '') :]}" if begins else message, _LONGEST)
         # Do not repeat an oversized value in full.
         self.message, self.param = _bounded(message, _LONGEST), param and _bounded(param, _LONGEST // 10)
 
-    def body(self, dialect: Dialect, request_id: str) -> dict[str, Any]:
-        """Returns the JSON body in an API."""
-        if dialect == "anthropic":
-            # Clients recognise an oversized prompt by the start of the message.
-            plain = self.param is None or self.kind is TOO_LONG
-            place = re.sub(r"\[(\d+)\]", r".\1", self.param or "")  # Anthropic's: messages.0.content
-            message = self.message if plain else f"{place}: {self._behind}"
-            error = {"type": self.kind.anthropic, "message": message, **self.more}
-            return {"type": "error", "error": error, "request_id": request_id}
-        fields = {
-            "message": self.message,
-            "type": self.kind.type,
-            "param": self.param,
-            "code": self.kind.code,
-        }
-        return {"error": {**fields, **self.more}}
+    def in_openai(self) -> OpenAIError:
+        """Returns the error in OpenAI's API."""
+        kind, message, param = self.kind, self.message, self.param
+        error = OpenAIErrorDetails(
+            message=message, type=kind.type, param=param, code=kind.code, diagnostics=self.diagnostics
+        )
+        return OpenAIError(error=error)
+
+    def in_anthropic(self, request_id: str) -> AnthropicError:
+        """Returns the error in Anthropic's API."""
+        # Clients recognise an oversized prompt by the start of the message.
+        plain = self.param is None or self.kind is TOO_LONG
+        place = re.sub(r"\[(\d+)\]", r".\1", self.param or "")  # Anthropic's: messages.0.content
+        message = self.message if plain else f"{place}: {self._behind}"
+        error = AnthropicErrorDetails(type=self.kind.anthropic, message=message, diagnostics=self.diagnostics)
+        return AnthropicError(error=error, request_id=request_id)
+
+    def body(self, dialect: Dialect, request_id: str) -> OpenAIError | AnthropicError:
+        """Returns the body in an API."""
+        return self.in_anthropic(request_id) if dialect == "anthropic" else self.in_openai()
 
 
 def _bounded(words: str, most: int) -> str:
@@ -109,18 +163,8 @@ def unsupported(param: str, why: str) -> ApiError:
 def fault_of_pml(error: PromptError, param: str | None) -> ApiError:
     """Returns the error for an invalid document, with all its diagnostics."""
     error = over_http(error)
-    diagnostics = [
-        {
-            "code": diagnostic.code,
-            "severity": diagnostic.severity,
-            "line": diagnostic.line,
-            "column": diagnostic.column,
-            "message": diagnostic.message,
-            "hint": diagnostic.hint,
-        }
-        for diagnostic in error.diagnostics
-    ]
-    return ApiError(INVALID, str(error), param, {"diagnostics": diagnostics})
+    diagnostics = [Diagnostic.model_validate(one, from_attributes=True) for one in error.diagnostics]
+    return ApiError(INVALID, str(error), param, diagnostics)
 
 
 def error_of(error: Exception, request_id: str = "", prompt: str | None = None) -> ApiError:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 KEEP_ALIVE_SECONDS = 15.0
 DONE = format_sse_event(data_str="[DONE]")
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+_BREAKS = tuple((char.encode(), f"\\u{ord(char):04x}".encode()) for char in "\x85\u2028\u2029")
 
 
-def event(data: dict[str, Any], name: str | None = None) -> bytes:
+def event(data: BaseModel, name: str | None = None) -> bytes:
     """Returns one event. Its JSON has no line breaks, even unusual ones that some clients split at."""
-    head = "" if name is None else f"event: {name}\n"
-    return f"{head}data: {_JSON.encode(data).translate(_BREAKS)}\n\n".encode()
+    spelled = to_json(data)
+    for char, escape in _BREAKS:
+        spelled = spelled.replace(char, escape)
+    head = b"" if name is None else b"event: %s\n" % name.encode()
+    return b"%sdata: %s\n\n" % (head, spelled)
 
 
 class EventStream(StreamingResponse):

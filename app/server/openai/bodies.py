@@ -1,40 +1,66 @@
-"""What bodies of OpenAI's endpoints have in common."""
+"""Fields that request bodies have in common."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from app.server.core.pml_requests import PromptCache
+from app.server.core.request import setting
 from app.server.core.tool_use import require_free_choice
 from app.server.http.bodies import Many, Whole
+from app.server.http.shapes import optional
 from app.server.openai.wire import CacheOptions, Wire
 
-
-class GeneratingBody(Wire):
-    """A request for something that is generated."""
-
-    model: str
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: Whole | None = None
-    repetition_penalty: float | None = None
-    seed: Whole | None = None
-    stop: str | Many[str] | None = None
-    stream: bool | None = False
-    include: Many[str] | None = None
-    cache_salt: str | None = None
-    prompt_cache: PromptCache | None = None
+MESSAGES = "The conversation: text turns in order, with tool calls and their results."
+SALT = "Requests share cached segments only within the same salt."
+STREAM_OPTIONS = "Options of a stream; rejected without `stream`."
+TOOL_CHOICE = "`auto`, or `none` to omit the tools. Forced calls are rejected."
 
 
-class ConversingBody(GeneratingBody):
-    """The same of a conversation, which may have tools, and marks."""
+class PromptBody(Wire):
+    """A request with a prompt."""
 
-    tools: Many[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    prompt_cache_options: CacheOptions | None = None
-    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
+    model: str = Field(description="The name of the model, or an alias; `GET /v1/models` lists them.")
+    prompt_cache: PromptCache | None = optional("A schema that precedes the messages.")
+
+
+class ToolsBody(PromptBody):
+    """A request that may have tools."""
+
+    tools: Many[dict[str, Any]] | None = optional("Functions that the model may call, in its chat template.")
+    chat_template_kwargs: dict[str, Any] | None = optional("Template variables like `enable_thinking`.")
+
+
+class SampledBody(PromptBody):
+    """A request for a sampled answer."""
+
+    temperature: float | None = setting("temperature")
+    top_p: float | None = setting("top_p")
+    top_k: Whole | None = setting("top_k")
+    repetition_penalty: float | None = setting("repetition_penalty")
+    seed: Whole | None = optional("Sampling seed, a 64-bit whole number. Default: random.")
+    stream: bool | None = optional("Whether to stream the answer as server-sent events.", False)
+    include: Many[str] | None = optional("`prompt_cache` adds the cache report; OpenAI's values are ignored.")
+    cache_salt: str | None = optional(SALT)
+
+
+class GeneratingBody(SampledBody):
+    """A request for an answer, in OpenAI's API."""
+
+    stop: str | Many[str] | None = optional("One to four texts. The answer ends before the first of them.")
+
+
+class ConversingBody(GeneratingBody, ToolsBody):
+    """A request of a conversation, in OpenAI's API."""
+
+    tool_choice: str | dict[str, Any] | None = optional(TOOL_CHOICE)
+    parallel_tool_calls: bool | None = optional("`false` is rejected if there are tools.")
+    prompt_cache_options: CacheOptions | None = optional("Cache options.")
+    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = optional(
+        "`24h` stores the whole prompt for a day."
+    )
 
     def offered(self) -> list[dict[str, Any]]:
         """Returns the tools in the prompt; raises ApiError if the request forces a choice."""

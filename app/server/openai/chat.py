@@ -9,20 +9,23 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse
-from starlette.responses import Response
+from pydantic import MISSING, Field
 
 from app.server.core.limits import few_messages
-from app.server.core.request import Asked, Caller, Defaults, scoped
+from app.server.core.request import Asked, Caller, Defaults, scoped, setting
 from app.server.core.service import Running, Service
 from app.server.core.tool_use import Said, call_of, identified, tools_of, with_variables
-from app.server.core.usage import Usage, report_of
+from app.server.core.usage import Report, Usage, report_of
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
+from app.server.http.openapi_responses import errors, stream_of
+from app.server.http.shapes import optional
 from app.server.http.streams import DONE, EventStream, event, gone
-from app.server.openai.bodies import ConversingBody
+from app.server.openai import shapes
+from app.server.openai.bodies import MESSAGES, STREAM_OPTIONS, ConversingBody
 from app.server.openai.includes import includes_report
 from app.server.openai.wire import (
+    CONTENT,
     ROLES,
     Conversation,
     Part,
@@ -32,38 +35,38 @@ from app.server.openai.wire import (
     require_no_module,
     require_stream,
     settings_of_body,
-    usage_json,
 )
 from engine.base.events import Answer, Delta, Finished, FirstToken
 from engine.pml.tree.tree import TurnName
 from engine.prompt.conversation.tools import ToolCall
 
+STREAMED = "The complete answer; with `stream`, events `data: …`, the last one `data: [DONE]`."
 TURNS: Mapping[str, TurnName] = {**ROLES, "tool": "tool"}
 
 
 class ChatMessage(Wire):
     """A message of the conversation."""
 
-    role: str
-    content: str | Many[Part] | None = None
-    refusal: str | None = None
-    tool_calls: Many[dict[str, Any]] | None = None
-    tool_call_id: str | None = None
+    role: str = Field(description="The role.")
+    content: str | Many[Part] | None = optional(CONTENT)
+    refusal: str | None = optional("The assistant's refusal.")
+    tool_calls: Many[dict[str, Any]] | None = optional("The assistant's function calls.")
+    tool_call_id: str | None = optional("The call of this result, in a message with the role `tool`.")
 
 
 class StreamOptions(Wire):
     """Options of a stream."""
 
-    include_usage: bool = False
+    include_usage: bool = optional("Whether a final event has the usage of the request.", False)
 
 
 class ChatBody(ConversingBody):
     """A Chat Completions request."""
 
-    messages: Many[ChatMessage]
-    max_tokens: Whole | None = None
-    max_completion_tokens: Whole | None = None
-    stream_options: StreamOptions | None = None
+    messages: Many[ChatMessage] = Field(description=MESSAGES)
+    max_tokens: Whole | None = setting("max_new_tokens")
+    max_completion_tokens: Whole | None = setting("max_new_tokens")
+    stream_options: StreamOptions | None = optional(STREAM_OPTIONS)
 
 
 def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
@@ -123,9 +126,13 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
     @router.post(
-        "/v1/chat/completions", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+        "/v1/chat/completions",
+        dependencies=[Depends(few_messages(lambda: service.engine, "messages"))],
+        response_model=shapes.ChatCompletion,
+        response_description=STREAMED,
+        responses=stream_of(shapes.ChatCompletionChunk) | errors("openai"),
     )
-    async def create_chat_completion(body: ChatBody, request: Request) -> Response:
+    async def create_chat_completion(body: ChatBody, request: Request) -> shapes.ChatCompletion | EventStream:
         """Creates a chat completion."""
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
@@ -137,7 +144,7 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        return JSONResponse(_completion(answer, await running.parts(answer), head, running))
+        return _completion(answer, await running.parts(answer), head, running)
 
     return router
 
@@ -149,38 +156,38 @@ def caller_of(service: Service, request: Request, salt: str | None = None) -> Ca
     return Caller(service.salt(salt, client), service.salt(None, client), wanted)
 
 
-def report_if_wanted(running: Running, answer: Answer) -> dict[str, Any]:
-    """Returns the field with the cache report, if it is requested."""
-    return {"prompt_cache": report_of(answer, running.kept, running.seconds)} if running.asked.report else {}
+def report_if_wanted(running: Running, answer: Answer) -> Report | MISSING:
+    """Returns the cache report, if it is requested."""
+    return report_of(answer, running.kept, running.seconds) if running.asked.report else MISSING
 
 
-def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Running) -> dict[str, Any]:
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": said.text or (None if said.calls else ""),
-        "refusal": None,
-    }
-    if said.thought:
-        message["reasoning_content"] = said.thought
-    if said.calls:
-        message["tool_calls"] = _told_calls(said)
-    choice = {"index": 0, "message": message, "finish_reason": _finish(answer, said), "logprobs": None}
-    usage, report = usage_json(Usage.of(answer)), report_if_wanted(running, answer)
-    return {**head, "object": "chat.completion", "choices": [choice], "usage": usage, **report}
+def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Running) -> shapes.ChatCompletion:
+    message = shapes.AssistantMessage(
+        content=said.text or (None if said.calls else ""),
+        reasoning_content=said.thought or MISSING,
+        tool_calls=_calls_of(said) or MISSING,
+    )
+    return shapes.ChatCompletion(
+        **head,
+        choices=[shapes.ChatChoice(message=message, finish_reason=_finish(answer, said))],
+        usage=shapes.CompletionUsage.of(Usage.of(answer)),
+        prompt_cache=report_if_wanted(running, answer),
+    )
 
 
-def _told_calls(said: Said) -> list[dict[str, Any]]:
+def _calls_of(said: Said) -> list[shapes.FunctionCall]:
     return [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
-        }
+        shapes.FunctionCall(
+            id=call.id,
+            function=shapes.Function(
+                name=call.name, arguments=json.dumps(call.arguments, ensure_ascii=False)
+            ),
+        )
         for call in identified(said.calls, "call_")
     ]
 
 
-def _finish(answer: Answer, said: Said) -> str:
+def _finish(answer: Answer, said: Said) -> shapes.FinishReason:
     cut = answer.stopped == "length"  # a cut answer may lack calls
     return "tool_calls" if said.calls and not cut else finish_reason(answer)
 
@@ -188,37 +195,40 @@ def _finish(answer: Answer, said: Said) -> str:
 async def _chunks(
     running: Running, head: dict[str, Any], usage: bool, request_id: str
 ) -> AsyncIterator[bytes]:
-    def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return event({**head, "object": "chat.completion.chunk", "choices": [choice], **none, **more})
+    def chunk(delta: shapes.ChatDelta, finish: shapes.FinishReason | None = None, **more: Any) -> bytes:
+        choice = shapes.ChatChunkChoice(delta=delta, finish_reason=finish)
+        return event(shapes.ChatCompletionChunk(**head, choices=[choice], usage=none, **more))
 
-    none = {"usage": None} if usage else {}
+    none = None if usage else MISSING
     at_end = bool(running.asked.tools)  # calls can be parsed only at the end
     opening = b""
     try:
         async for step in running.events():
             if isinstance(step, FirstToken):
-                opening = chunk({"role": "assistant", "content": "", "refusal": None})
+                opening = chunk(shapes.ChatDelta(role="assistant", content="", refusal=None))
                 if at_end or not running.text_follows:
                     yield opening
                     opening = b""
             elif isinstance(step, Delta) and step.text and not at_end:
-                yield opening + chunk({"content": step.text})
+                yield opening + chunk(shapes.ChatDelta(content=step.text))
                 opening = b""
             elif isinstance(step, Finished):
                 report, parts = report_if_wanted(running, step.answer), await running.parts(step.answer)
                 if at_end and parts.thought:
-                    yield chunk({"reasoning_content": parts.thought})
+                    yield chunk(shapes.ChatDelta(reasoning_content=parts.thought))
                 if at_end and parts.text:
-                    yield chunk({"content": parts.text})
-                for number, call in enumerate(_told_calls(parts)):
-                    yield chunk({"tool_calls": [{"index": number, **call}]})
-                yield chunk({}, _finish(step.answer, parts), **({} if usage else report))
+                    yield chunk(shapes.ChatDelta(content=parts.text))
+                for number, call in enumerate(_calls_of(parts)):
+                    yield chunk(
+                        shapes.ChatDelta(tool_calls=[shapes.FunctionCallDelta(**vars(call), index=number)])
+                    )
+                finish = _finish(step.answer, parts)
+                yield chunk(shapes.ChatDelta(), finish, prompt_cache=MISSING if usage else report)
                 if usage:
-                    last = usage_json(Usage.of(step.answer))
+                    last = shapes.CompletionUsage.of(Usage.of(step.answer))
                     yield event(
-                        {**head, "object": "chat.completion.chunk", "choices": [], "usage": last, **report}
+                        shapes.ChatCompletionChunk(**head, choices=[], usage=last, prompt_cache=report)
                     )
         yield DONE
     except Exception as error:
-        yield opening + event(error_of(error, request_id).body("openai", request_id))
+        yield opening + event(error_of(error, request_id).in_openai())

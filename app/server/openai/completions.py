@@ -8,24 +8,25 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
-from starlette.responses import Response
+from pydantic import MISSING, Field
 
-from app.server.core.request import Asked, scoped
+from app.server.core.request import Asked, scoped, setting
 from app.server.core.service import Running, Service
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of
+from app.server.http.openapi_responses import errors, stream_of
+from app.server.http.shapes import optional
 from app.server.http.streams import DONE, EventStream, event, gone
-from app.server.openai.bodies import GeneratingBody
-from app.server.openai.chat import StreamOptions, caller_of, report_if_wanted
+from app.server.openai.bodies import STREAM_OPTIONS, GeneratingBody
+from app.server.openai.chat import STREAMED, StreamOptions, caller_of, report_if_wanted
 from app.server.openai.includes import includes_report
+from app.server.openai.shapes import Completion, CompletionChoice, CompletionUsage
 from app.server.openai.wire import (
     finish_reason,
     refuse_what_is_not_built,
     require_stream,
     settings_of_body,
-    usage_json,
 )
 from engine.base.events import Delta, Finished
 
@@ -39,17 +40,22 @@ _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
 class CompletionBody(GeneratingBody):
     """A Completions request."""
 
-    prompt: str | Many[str]
-    max_tokens: Whole | None = None
-    stream_options: StreamOptions | None = None
+    prompt: str | Many[str] = Field(description="The text to continue, without the chat template.")
+    max_tokens: Whole | None = setting("max_new_tokens")
+    stream_options: StreamOptions | None = optional(STREAM_OPTIONS)
 
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoint."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
-    @router.post("/v1/completions")
-    async def create_completion(body: CompletionBody, request: Request) -> Response:
+    @router.post(
+        "/v1/completions",
+        response_model=Completion,
+        response_description=STREAMED,
+        responses=stream_of(Completion) | errors("openai"),
+    )
+    async def create_completion(body: CompletionBody, request: Request) -> Completion | EventStream:
         """Creates a completion."""
         refuse_what_is_not_built(body, service.defaults, _REFUSED)
         require_stream(body)
@@ -70,51 +76,42 @@ def routes(service: Service) -> APIRouter:
             field="prompt",
         )
         running = await service.begin(asked, request.state.noted, gone(request))
-        head = {
+        head: dict[str, Any] = {
             "id": f"cmpl-{secrets.token_hex(12)}",
-            "object": "text_completion",
             "created": int(time.time()),
             "model": body.model,
         }
         if body.stream:
-            usage = bool(body.stream_options and body.stream_options.include_usage)
-            return EventStream(_chunks(running, head, usage, request.state.request_id), running.close)
+            wanted = bool(body.stream_options and body.stream_options.include_usage)
+            return EventStream(_chunks(running, head, wanted, request.state.request_id), running.close)
         try:
             answer = await running.answer(gone(request))
         finally:
             running.close()
+        choice = CompletionChoice(text=answer.text, finish_reason=finish_reason(answer))
+        usage = CompletionUsage.of(Usage.of(answer))
         report = report_if_wanted(running, answer)
-        choices = [_choice(answer.text, finish_reason(answer))]
-        return JSONResponse({**head, "choices": choices, "usage": usage_json(Usage.of(answer)), **report})
+        return Completion(**head, choices=[choice], usage=usage, prompt_cache=report)
 
     return router
-
-
-def _choice(text: str, finish: str | None) -> dict[str, Any]:
-    return {"index": 0, "text": text, "finish_reason": finish, "logprobs": None}
 
 
 async def _chunks(
     running: Running, head: dict[str, Any], usage: bool, request_id: str
 ) -> AsyncIterator[bytes]:
-    none = {"usage": None} if usage else {}
+    none = None if usage else MISSING
     try:
         async for step in running.events():
             if isinstance(step, Delta) and step.text:
-                yield event({**head, "choices": [_choice(step.text, None)], **none})
+                yield event(Completion(**head, choices=[CompletionChoice(text=step.text)], usage=none))
             elif isinstance(step, Finished):
+                choice = CompletionChoice(text="", finish_reason=finish_reason(step.answer))
                 report = report_if_wanted(running, step.answer)
-                yield event(
-                    {
-                        **head,
-                        "choices": [_choice("", finish_reason(step.answer))],
-                        **none,
-                        **({} if usage else report),
-                    }
-                )
+                now = MISSING if usage else report
+                yield event(Completion(**head, choices=[choice], usage=none, prompt_cache=now))
                 if usage:
-                    last = usage_json(Usage.of(step.answer))
-                    yield event({**head, "choices": [], "usage": last, **report})
+                    last = CompletionUsage.of(Usage.of(step.answer))
+                    yield event(Completion(**head, choices=[], usage=last, prompt_cache=report))
         yield DONE
     except Exception as error:
-        yield event(error_of(error, request_id).body("openai", request_id))
+        yield event(error_of(error, request_id).in_openai())

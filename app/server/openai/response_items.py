@@ -10,8 +10,18 @@ from typing import Any
 from app.server.core.tool_use import Said, call_of, identified, tools_of
 from app.server.http.bodies import Many
 from app.server.http.errors import INVALID, ApiError, unsupported
+from app.server.http.shapes import optional
 from app.server.http.truncate import shown
-from app.server.openai.wire import ROLES, Conversation, Part, Wire, require_no_module, require_role
+from app.server.openai.response_shapes import (
+    ItemStatus,
+    OutputFunctionCall,
+    OutputItem,
+    OutputMessage,
+    OutputText,
+    Reasoning,
+    ReasoningText,
+)
+from app.server.openai.wire import CONTENT, ROLES, Conversation, Part, Wire, require_no_module, require_role
 from engine.pml.tree.tree import TurnName
 from engine.prompt.conversation.tools import ToolCall, Tools
 
@@ -22,13 +32,13 @@ _DEFINED = ("name", "description", "parameters")
 class Item(Wire):
     """An input item: a message, a function call, its result, or an unsupported item."""
 
-    type: str = "message"
-    role: str | None = None
-    content: str | Many[Part] | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    output: str | Many[Part] | None = None
+    type: str = optional("The kind of item.", "message")
+    role: str | None = optional("The role of a message.")
+    content: str | Many[Part] | None = optional(CONTENT)
+    call_id: str | None = optional("The id of the call; its result has the same.")
+    name: str | None = optional("The name of the function.")
+    arguments: str | None = optional("The arguments, as a JSON text.")
+    output: str | Many[Part] | None = optional("The result: a text, or parts of text.")
 
 
 def read_items(items: Sequence[Item], conversation: Conversation) -> None:
@@ -102,39 +112,28 @@ def functions_of(tools: Sequence[Mapping[str, Any]]) -> Tools:
     return tools_of(functions)
 
 
-def output_of(said: Said, status: str, message_id: str) -> list[dict[str, Any]]:
+def output_of(said: Said, status: ItemStatus, message_id: str) -> list[OutputItem]:
     """Returns the output items of an answer."""
-    items = []
+    items: list[OutputItem] = []
     if said.thought:
-        items.append(_reasoning(said.thought, status))
+        thought = ReasoningText(text=said.thought)
+        items.append(Reasoning(id=f"rs_{secrets.token_hex(12)}", status=status, content=[thought]))
     if said.text or not said.calls:
         items.append(message_item(message_id, status, said.text))
     return [*items, *(_call_item(call, status) for call in identified(said.calls, "call_"))]
 
 
-def message_item(identity: str, status: str, text: str | None) -> dict[str, Any]:
+def message_item(identity: str, status: ItemStatus, text: str | None) -> OutputMessage:
     """Returns an assistant message; without a text it has no parts yet."""
-    content = [] if text is None else [part_of(text)]
-    return {"id": identity, "type": "message", "role": "assistant", "status": status, "content": content}
+    content = [] if text is None else [OutputText(text=text)]
+    return OutputMessage(id=identity, status=status, content=content)
 
 
-def part_of(text: str) -> dict[str, Any]:
-    """Returns a text as a message part."""
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _reasoning(thought: str, status: str) -> dict[str, Any]:
-    content = [{"type": "reasoning_text", "text": thought}]
-    identity = f"rs_{secrets.token_hex(12)}"
-    return {"id": identity, "type": "reasoning", "status": status, "summary": [], "content": content}
-
-
-def _call_item(call: ToolCall, status: str) -> dict[str, Any]:
-    return {
-        "id": f"fc_{secrets.token_hex(12)}",
-        "type": "function_call",
-        "call_id": call.id,
-        "name": call.name,
-        "arguments": json.dumps(call.arguments, ensure_ascii=False),
-        "status": status,
-    }
+def _call_item(call: ToolCall, status: ItemStatus) -> OutputFunctionCall:
+    return OutputFunctionCall(
+        id=f"fc_{secrets.token_hex(12)}",
+        call_id=call.id,
+        name=call.name,
+        arguments=json.dumps(call.arguments, ensure_ascii=False),
+        status=status,
+    )

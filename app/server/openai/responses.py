@@ -5,27 +5,27 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse
 from pydantic import field_validator
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
 
-from app.server.core.caching import Kept
 from app.server.core.limits import few_messages
-from app.server.core.request import Asked, Caller, Defaults, scoped
+from app.server.core.request import Asked, Caller, Defaults, scoped, setting
 from app.server.core.service import Running, Service
 from app.server.core.tool_use import Said, with_variables
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
+from app.server.http.openapi_responses import errors, stream_of
+from app.server.http.shapes import optional
 from app.server.http.streams import EventStream, event, gone
 from app.server.http.truncate import cut, shown
-from app.server.openai.bodies import ConversingBody
+from app.server.openai import response_shapes as shapes
+from app.server.openai.bodies import STREAM_OPTIONS, ConversingBody
 from app.server.openai.chat import caller_of, report_if_wanted
 from app.server.openai.includes import includes_report
 from app.server.openai.response_items import (
@@ -34,11 +34,9 @@ from app.server.openai.response_items import (
     functions_of,
     message_item,
     output_of,
-    part_of,
     read_items,
 )
 from app.server.openai.wire import (
-    TTL_SECONDS,
     Conversation,
     finish_reason,
     refuse_what_is_not_built,
@@ -58,45 +56,32 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "context_management": (([],), "the server does not edit conversations."),
     "moderation": ((), "the server contacts no other service."),
 }
-USUAL: Mapping[str, Any] = {
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "tool_choice": "auto",
-    **dict.fromkeys(
-        (
-            "instructions",
-            "max_output_tokens",
-            "max_tool_calls",
-            "prompt_cache_key",
-            "prompt_cache_retention",
-            "safety_identifier",
-            "user",
-        )
-    ),
-}
-"""Request fields that a response repeats, with their defaults."""
+ECHOED = (
+    *("metadata", "parallel_tool_calls", "tool_choice", "instructions", "max_output_tokens", "user"),
+    *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
+)
+"""Request fields that a response repeats."""
 
+STREAMED = "The complete answer; with `stream`, events `event: TYPE`, `data: …`."
 COUNTING = "input_tokens"  # a path segment below /v1/responses that is not a response id
-
-Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class ResponsesBody(ConversingBody):
     """A Responses API request."""
 
-    input: str | Many[Item] | None = None
-    instructions: str | None = None
-    max_output_tokens: Whole | None = None
-    stream_options: dict[str, Any] | None = None
-    text: dict[str, Any] | None = None
-    reasoning: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
+    input: str | Many[Item] | None = optional("A user text, or items: messages, function calls and results.")
+    instructions: str | None = optional("A system turn before the input.")
+    max_output_tokens: Whole | None = setting("max_new_tokens")
+    stream_options: dict[str, Any] | None = optional(STREAM_OPTIONS)
+    text: dict[str, Any] | None = optional('`format` must be {"type": "text"}; `verbosity` is ignored.')
+    reasoning: dict[str, Any] | None = optional("`effort` must be `none`; `summary` is ignored.")
+    metadata: dict[str, Any] | None = optional("Ignored, but repeated in the response.")
 
 
 class InputTokensBody(ResponsesBody):
     """A request to count input tokens; the model is optional."""
 
-    model: str = ""
+    model: str = optional("The name of the model. Default: the served model.", "")
 
     @field_validator("model", mode="before")
     @classmethod
@@ -147,28 +132,18 @@ def _refuse_parts_of_fields(body: ResponsesBody) -> None:
             raise ApiError(INVALID, "It must be a text.", f"metadata.{cut(name)}")
 
 
-def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
-    """Returns the usage of a response; written tokens are split by time to live, as in OpenAI's API."""
-    details: dict[str, Any] = {"cached_tokens": usage.read, "cache_write_tokens": usage.written}
-    if kept and {mark.seconds for mark in kept} <= {*TTL_SECONDS.values()}:
-        written = {ttl: usage.written_for.get(seconds, 0) for ttl, seconds in TTL_SECONDS.items()}
-        written[min(TTL_SECONDS, key=TTL_SECONDS.__getitem__)] += usage.written - sum(written.values())
-        details["cache_write_tokens_details"] = {f"ttl_{ttl}_tokens": count for ttl, count in written.items()}
-    return {
-        "input_tokens": usage.prompt,
-        "input_tokens_details": details,
-        "output_tokens": usage.generated,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.prompt + usage.generated,
-    }
-
-
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
-    @router.post("/v1/responses", dependencies=[Depends(few_messages(lambda: service.engine, "input"))])
-    async def create_response(body: ResponsesBody, request: Request) -> Response:
+    @router.post(
+        "/v1/responses",
+        dependencies=[Depends(few_messages(lambda: service.engine, "input"))],
+        response_model=shapes.Response,
+        response_description=STREAMED,
+        responses=stream_of(shapes.ResponseEvent) | errors("openai"),
+    )
+    async def create_response(body: ResponsesBody, request: Request) -> shapes.Response | EventStream:
         """Creates a response."""
         request_id = request.state.request_id
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
@@ -180,23 +155,27 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        return JSONResponse(draft.ended(answer, await running.parts(answer)))
+        return draft.ended(answer, await running.parts(answer))
 
     @router.post(
-        f"/v1/responses/{COUNTING}", dependencies=[Depends(few_messages(lambda: service.engine, "input"))]
+        f"/v1/responses/{COUNTING}",
+        dependencies=[Depends(few_messages(lambda: service.engine, "input"))],
+        responses=errors("openai"),
     )
-    async def count_input_tokens(body: InputTokensBody, request: Request) -> Response:
+    async def count_input_tokens(body: InputTokensBody, request: Request) -> shapes.InputTokens:
         """Counts the tokens of an input, as a response reports them."""
         body.model = body.model or service.names()[0]
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         tokens = await service.counted(asked, request.state.client, gone(request))
-        return JSONResponse({"object": "response.input_tokens", "input_tokens": tokens})
+        return shapes.InputTokens(input_tokens=tokens)
 
-    @router.get("/v1/responses/{response_id}")
-    @router.delete("/v1/responses/{response_id}")
-    @router.post("/v1/responses/{response_id}/cancel")
-    @router.get("/v1/responses/{response_id}/input_items")
-    async def find_response(response_id: str) -> Response:
+    always: Any = {"status_code": 404, "responses": errors("openai", never=(415, 429))}
+
+    @router.get("/v1/responses/{response_id}", **always)
+    @router.delete("/v1/responses/{response_id}", **always)
+    @router.post("/v1/responses/{response_id}/cancel", **always)
+    @router.get("/v1/responses/{response_id}/input_items", **always)
+    async def find_response(response_id: str) -> None:
         """Returns an error, because responses are not stored."""
         if response_id == COUNTING:
             raise HTTPException(405)
@@ -208,31 +187,23 @@ def routes(service: Service) -> APIRouter:
 
 def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
     """The fields of a response that are known before the answer."""
-    fields = body.model_dump(exclude_none=True, include={*USUAL, "reasoning", "text"})
-    cache_fields: dict[str, Any] = {"prompt_cache_options": None}
+    fields = body.model_dump(exclude_none=True, include={*ECHOED, "reasoning", "text"})
     if (options := body.prompt_cache_options) is not None:
-        cache_fields["prompt_cache_options"] = {"mode": options.mode, "ttl": options.ttl}
-        if options.comparison_response_id is not None:
-            cache_fields["prompt_cache_options"]["comparison_response_id"] = options.comparison_response_id
-            cache_fields["prompt_cache_diagnostics"] = {"type": "comparison_response_not_found"}
+        compared = options.comparison_response_id
+        fields["prompt_cache_options"] = {"mode": options.mode, "ttl": options.ttl}
+        if compared is not None:
+            fields["prompt_cache_options"]["comparison_response_id"] = compared
+            fields["prompt_cache_diagnostics"] = {"type": "comparison_response_not_found"}
     return {
+        **fields,
         "id": f"resp_{secrets.token_hex(12)}",
-        "object": "response",
         "created_at": int(time.time()),
         "model": body.model,
-        **{name: fields.get(name, usual) for name, usual in USUAL.items()},
-        "background": False,
-        "previous_response_id": None,
         "reasoning": {"effort": None, "summary": None, **fields.get("reasoning", {})},
-        "service_tier": "default",
-        "store": False,
         "temperature": asked.settings.temperature,
         "text": {"format": {"type": "text"}, **fields.get("text", {})},
         "tools": body.tools or [],
-        "top_logprobs": 0,
         "top_p": asked.settings.top_p,
-        "truncation": "disabled",
-        **cache_fields,
     }
 
 
@@ -244,23 +215,19 @@ class _Draft:
     item: str  # the id of its message
     running: Running  # the running request
 
-    def told(self, status: Status, output: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        """Returns the current state."""
-        unknown = {"completed_at": None, "error": None, "incomplete_details": None, "usage": None}
-        return {**self.head, "status": status, "output": output, **unknown, **more}
-
-    def ended(self, answer: Answer, said: Said) -> dict[str, Any]:
+    def ended(self, answer: Answer, said: Said) -> shapes.Response:
         """Returns the final state; without an answer if the request only warms the cache."""
         warm = self.running.asked.warm
         cut = finish_reason(answer) == "length" and not warm
-        status: Status = "incomplete" if cut else "completed"
-        return self.told(
-            status,
-            [] if warm else output_of(said, status, self.item),
+        status: Literal["incomplete", "completed"] = "incomplete" if cut else "completed"
+        return shapes.Response(
+            **self.head,
+            status=status,
+            output=[] if warm else output_of(said, status, self.item),
             completed_at=None if cut else int(time.time()),
-            incomplete_details={"reason": "max_output_tokens"} if cut else None,
-            usage=usage_json(Usage.of(answer), self.running.kept),
-            **report_if_wanted(self.running, answer),
+            incomplete_details=shapes.IncompleteDetails() if cut else None,
+            usage=shapes.ResponseUsage.of(Usage.of(answer), self.running.kept),
+            prompt_cache=report_if_wanted(self.running, answer),
         )
 
 
@@ -273,63 +240,69 @@ class _Teller:
         self._place = {"item_id": draft.item, "output_index": 0, "content_index": 0}
 
     def begun(self) -> Iterator[bytes]:
+        response = shapes.Response(**self._draft.head, status="in_progress", output=[])
         for kind in ("created", "in_progress"):
-            yield self._told(f"response.{kind}", response=self._draft.told("in_progress", []))
+            yield self._told(f"response.{kind}", response=response)
 
     def opened(self, number: int = 0) -> Iterator[bytes]:
         self._texts = []
         item = message_item(self._draft.item, "in_progress", None)
         place = {**self._place, "output_index": number}
         yield self._told("response.output_item.added", output_index=number, item=item)
-        yield self._told("response.content_part.added", **place, part=part_of(""))
+        yield self._told("response.content_part.added", **place, part=shapes.OutputText(text=""))
 
     def added(self, text: str) -> bytes:
         assert self._texts is not None, "the first token comes before its text"
         self._texts.append(text)
-        return self._told("response.output_text.delta", **self._place, delta=text, logprobs=[])
+        return self._told("response.output_text.delta", **self._place, delta=text)
 
     def ended(self, answer: Answer, said: Said) -> Iterator[bytes]:
         response = self._draft.ended(answer, said)
-        for number, item in enumerate(response["output"]):
+        for number, item in enumerate(response.output):
             yield from self._item(number, item)
-        yield self._told(f"response.{response['status']}", response=response)
+        yield self._told(f"response.{response.status}", response=response)
 
-    def _item(self, number: int, item: dict[str, Any]) -> Iterator[bytes]:
+    def _item(self, number: int, item: shapes.OutputItem) -> Iterator[bytes]:
         """Yields the remaining events of an item."""
-        match item["type"]:
-            case "message":
+        match item:
+            case shapes.OutputMessage():
                 place = {**self._place, "output_index": number}
-                part = item["content"][0]
+                (part,) = item.content
                 if self._texts is None:
                     yield from self.opened(number)
-                    yield self._told("response.output_text.delta", **place, delta=part["text"], logprobs=[])
-                yield self._told("response.output_text.done", **place, text=part["text"], logprobs=[])
+                    yield self._told("response.output_text.delta", **place, delta=part.text)
+                yield self._told("response.output_text.done", **place, text=part.text)
                 yield self._told("response.content_part.done", **place, part=part)
-            case "function_call":
-                started = {**item, "status": "in_progress", "arguments": ""}
-                yield self._told("response.output_item.added", output_index=number, item=started)
-                place, spelled = {"item_id": item["id"], "output_index": number}, item["arguments"]
-                yield self._told("response.function_call_arguments.delta", **place, delta=spelled)
-                function = {"name": item["name"], "arguments": spelled}
-                yield self._told("response.function_call_arguments.done", **place, **function)
+            case shapes.OutputFunctionCall():
+                call = item.model_copy(update={"status": "in_progress", "arguments": ""})
+                yield self._told("response.output_item.added", output_index=number, item=call)
+                place, spelled = {"item_id": item.id, "output_index": number}, item.arguments
+                kind = "response.function_call_arguments"
+                yield self._told(f"{kind}.delta", **place, delta=spelled)
+                yield self._told(f"{kind}.done", **place, name=item.name, arguments=spelled)
             case _:
-                started = {**item, "status": "in_progress"}
+                started = item.model_copy(update={"status": "in_progress"})
                 yield self._told("response.output_item.added", output_index=number, item=started)
         yield self._told("response.output_item.done", output_index=number, item=item)
 
     def failed(self, error: ApiError) -> Iterator[bytes]:
         """Returns the failure event and the `error` object that clients raise."""
-        fields = error.body("openai", "")["error"]
+        fields = error.in_openai().error
         code = "server_error" if error.kind.status >= 500 else "invalid_prompt"
-        details = {"code": "rate_limit_exceeded" if error.kind is FULL else code, "message": error.message}
+        code = "rate_limit_exceeded" if error.kind is FULL else code
         texts = self._texts
-        output = [] if texts is None else [message_item(self._draft.item, "incomplete", "".join(texts))]
-        yield self._told("response.failed", response=self._draft.told("failed", output, error=details))
-        flat = {name: fields[name] for name in ("code", "message", "param")}
-        yield self._told("error", **flat, error=fields)
+        response = shapes.Response(
+            **self._draft.head,
+            status="failed",
+            output=[] if texts is None else [message_item(self._draft.item, "incomplete", "".join(texts))],
+            error=shapes.ResponseError(code=code, message=error.message),
+        )
+        yield self._told("response.failed", response=response)
+        yield self._told("error", code=fields.code, message=fields.message, param=fields.param, error=fields)
 
     def _told(self, kind: str, **fields: Any) -> bytes:
-        return event({"type": kind, **fields, "sequence_number": next(self._numbers)}, kind)
+        fields |= {"type": kind, "sequence_number": next(self._numbers)}
+        return event(shapes.EVENT.validate_python(fields), kind)
 
 
 async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict, Field
 
 from app.server.core.request import Block, Defaults, Mark, Message, named, seed_of, settings_from
-from app.server.core.usage import Usage
 from app.server.http.errors import INVALID, ApiError, unsupported
+from app.server.http.shapes import Shape, optional
 from app.server.http.truncate import shown
 from app.server.openai.unsupported_fields import OTHERS, misnamed
 from engine.base.events import Answer
@@ -20,11 +20,14 @@ from engine.prompt.conversation.tools import ToolCall
 MOST_STOPS = 4
 MOST_WRITES = 4
 TTL_SECONDS = {"30m": 1800.0, "12h": 43200.0}
-USUAL_TTL = "30m"
-FINISHED = {"eos": "stop", "stop": "stop", "length": "length"}
+USUALTTL = "30m"
+TTL = "Minimum time to live; each read restarts it."
+CONTENT = "A text, or blocks of text."
+MODULE = 'A name that makes this block a reusable module; or {"name", "sees"}.'
+FINISHED: Mapping[str, Literal["stop", "length"]] = {"eos": "stop", "stop": "stop", "length": "length"}
 
 
-class Wire(BaseModel):
+class Wire(Shape):
     """A request body, or a part of one.
 
     Ignores unknown fields, because clients add new ones each month. Does not convert types such as true to 1
@@ -44,27 +47,27 @@ def require_no_module(message: Wire, where: str) -> None:
 class Breakpoint(Wire):
     """Marks the end of a prefix to store."""
 
-    mode: Literal["explicit"] = "explicit"
-    ttl: Literal["30m", "12h"] | None = None
+    mode: Literal["explicit"] = optional("The kind of mark.", "explicit")
+    ttl: Literal["30m", "12h"] | None = optional(TTL)
 
 
 class CacheOptions(Wire):
     """Options of the cache."""
 
-    mode: Literal["implicit", "explicit"] = "implicit"
-    ttl: Literal["30m", "12h"] = "30m"
-    prewarm: bool = False
-    comparison_response_id: str | None = None
+    mode: Literal["implicit", "explicit"] = optional("`implicit` stores the whole prompt, too.", "implicit")
+    ttl: Literal["30m", "12h"] = optional(TTL, "30m")
+    prewarm: bool = optional("Whether to compute and store the prompt only, without an answer.", False)
+    comparison_response_id: str | None = optional("Ignored, because responses are not stored.")
 
 
 class Part(Wire):
     """A content part of a message."""
 
-    type: str
-    text: str | None = None
-    refusal: str | None = None
-    prompt_cache_breakpoint: Breakpoint | None = None
-    module: str | dict[str, Any] | None = None
+    type: str = Field(description="The kind of part.")
+    text: str | None = optional("The text.")
+    refusal: str | None = optional("The assistant's refusal.")
+    prompt_cache_breakpoint: Breakpoint | None = optional("Stores the prefix up to the end of this part.")
+    module: str | dict[str, Any] | None = optional(MODULE)
 
 
 TEXTS = frozenset({"text", "input_text", "output_text", "refusal"})
@@ -245,7 +248,7 @@ def marks_of(
         retention: the older field for retention.
         last: index of the prompt's last block, the implicit breakpoint.
     """
-    usual = TTL_SECONDS[options.ttl if options is not None else USUAL_TTL]
+    usual = TTL_SECONDS[options.ttl if options is not None else USUALTTL]
     automatic = [Mark(last, usual, "prompt_cache_options")] if options and options.mode == "implicit" else []
     if not automatic and retention == "24h":
         automatic = [Mark(last, 86400.0, "prompt_cache_retention")]
@@ -275,17 +278,6 @@ def settings_of_body(body: Any, longest: tuple[str, int | None], defaults: Defau
     return settings_from(values, defaults, "openai")
 
 
-def usage_json(usage: Usage) -> dict[str, Any]:
-    """Returns the usage of a completion."""
-    return {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.generated,
-        "total_tokens": usage.prompt + usage.generated,
-        "prompt_tokens_details": {"cached_tokens": usage.read, "cache_write_tokens": usage.written},
-        "completion_tokens_details": {"reasoning_tokens": 0},
-    }
-
-
-def finish_reason(answer: Answer) -> str:
+def finish_reason(answer: Answer) -> Literal["stop", "length"]:
     """Converts a stop reason to OpenAI's."""
     return FINISHED[answer.stopped]

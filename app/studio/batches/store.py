@@ -1,4 +1,4 @@
-"""The database of batches. Each row is written as it ends, so a crash loses none.
+"""The stored batches. Each row is written as it ends, so a crash loses none.
 
 Beyond the limits the oldest batches are deleted, unnamed ones first. Deleted data is overwritten.
 """
@@ -6,33 +6,28 @@ Beyond the limits the oldest batches are deleted, unnamed ones first. Deleted da
 from __future__ import annotations
 
 import contextlib
-import json
-import sqlite3
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
+from sqlite_utils import Database
 from typing_extensions import TypedDict
 
 from app.studio.batches.batch import Batch, BatchMode, RowResult
 from app.studio.batches.batch_locks import Answering
-from app.studio.batches.migrations import MIGRATIONS
-from app.studio.batches.record import (
-    about,
-    batch_of,
-    result_json,
-    result_of,
-    row_json,
-    row_of,
-)
-from app.studio.history.database import KeptFile, plain, put_text, used_bytes
+from app.studio.batches.record import about, batch_of, result_json, result_of, row_json, row_of
+from app.studio.database import UserDatabase, plain
+from app.studio.database.texts import TEXTS, WITH_TEXTS, as_text, delete_unused, make_room, put_text
 from app.studio.history.record import contained, require_label
 from engine.base.errors import PromptCacheError
 
 MOST_BATCHES = 100
 MOST_BYTES = 128 << 20
-FILE = "batches.sqlite"
 KeptState = Literal["working", "done", "stopped", "failed"]
+_LISTED = """
+    select id as key, name, started, state, json_extract(about, '$.schema') as schema,
+    json_extract(about, '$.model') as model, json_extract(about, '$.mode') as mode,
+    rows, answered, failed, judged, passed from batches order by rowid desc
+"""
 _GONE = "That batch no longer exists. It was deleted, or newer batches replaced it."
 _TAKEN = "A batch with this key already exists. Reload the page, then start it again."
 
@@ -72,22 +67,19 @@ class BatchStore:
     """The stored batches. Safe to use from several threads and several studios.
 
     Args:
-        folder: the folder of the database; created if missing, readable by its owner only.
+        database: the user's database.
         most_batches: the maximum number of batches.
-        most_bytes: the maximum bytes in use.
+        most_bytes: the maximum bytes of all batches.
 
     Attributes:
         answering: the running batches, here or in another studio. They are never deleted.
     """
 
-    def __init__(self, folder: Path, most_batches: int = MOST_BATCHES, most_bytes: int = MOST_BYTES) -> None:
-        self._file = KeptFile(folder / FILE, MIGRATIONS, "stored batches")
-        self._most_batches, self._most_bytes = most_batches, most_bytes
-        self.answering = Answering(folder)
-
-    def close(self) -> None:
-        """Closes the database; the next call opens it again."""
-        self._file.close()
+    def __init__(
+        self, database: UserDatabase, most_batches: int = MOST_BATCHES, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self._database, self._most_batches, self._most_bytes = database, most_batches, most_bytes
+        self.answering = Answering(database.folder)
 
     def require_new(self, key: str) -> None:
         """Checks that a batch with a key can start. An unreadable database does not prevent it.
@@ -95,11 +87,11 @@ class BatchStore:
         Raises:
             PromptCacheError: the key is in use, or is not text.
         """
-        if not _is_text(key):
+        if plain(key) != key:
             raise PromptCacheError("The key of a batch must be valid Unicode. Reload the page.")
         known = None
-        with contextlib.suppress(PromptCacheError), self._file.reading() as connection:
-            known = _found(connection, key)
+        with contextlib.suppress(PromptCacheError):
+            known = self.name(key)
         if known is not None:
             raise PromptCacheError(_TAKEN)
 
@@ -110,19 +102,29 @@ class BatchStore:
             PromptCacheError: the batch cannot be written, is too large, or its key is in use.
         """
         whole = contained(batch.plan.schema)
-        with self._file.changing() as connection:
-            if _found(connection, batch.key) is not None:
+        rows = [row_json(row) for row in batch.plan.rows]
+        with self._database.changing() as db:
+            if _find(db, batch.key) is not None:
                 raise PromptCacheError(_TAKEN)
-            texts = (batch.workspace.schema, whole, batch.plan.over or "")
-            digests = [put_text(connection, text) for text in texts]
-            number = connection.execute(
-                "insert into batches (id, name, started, state, fault, about, schema_digest, whole_digest,"
-                " prompt_digest, rows) values (?, ?, ?, 'working', '', ?, ?, ?, ?, ?)",
-                [batch.key, plain(batch.name), batch.started, about(batch), *digests, len(batch.plan.rows)],
-            ).lastrowid
-            rows = ((number, at, row_json(row)) for at, row in enumerate(batch.plan.rows))
-            connection.executemany("insert into rows (batch, number, row) values (?, ?, ?)", rows)
-            self._make_room(connection, batch.key)
+            made: dict[str, object] = {
+                "id": batch.key,
+                "name": plain(batch.name),
+                "started": batch.started,
+                "state": "working",
+                "fault": "",
+                "schema_digest": put_text(db, batch.workspace.schema),
+                "prompt_digest": put_text(db, batch.plan.over or ""),
+                "whole_digest": put_text(db, whole),
+                "rows": len(rows),
+                **dict.fromkeys(("answered", "failed", "judged", "passed"), 0),
+                "bytes": sum(map(len, rows)),
+                "about": about(batch),
+            }
+            db.table("batches").insert(made)
+            db.table("batch_rows").insert_all(
+                {"batch": batch.key, "number": number, "row": row} for number, row in enumerate(rows)
+            )
+            self._make_room(db, batch.key)
 
     def add(self, key: str, results: Sequence[tuple[int, int, RowResult]]) -> None:
         """Writes the results of rows.
@@ -134,23 +136,22 @@ class BatchStore:
         Raises:
             PromptCacheError: the results cannot be written, there is no room, or the batch was deleted.
         """
-        with self._file.changing() as connection:
-            number = _number(connection, key)
-            for at, ended, result in results:
-                connection.execute(
-                    "update rows set result = ?, ended = ? where batch = ? and number = ?",
-                    [result_json(result), ended, number, at],
+        with self._database.changing() as db:
+            _require(db, key)
+            for number, ended, result in results:
+                text = result_json(result)
+                db.execute(
+                    "update batch_rows set result = ?, ended = ? where batch = ? and number = ?",
+                    [text, ended, key, number],
                 )
                 passed = [side.passed for side in result.sides.values() if side.passed is not None]
-                connection.execute(
+                counts = [result.fault is None, result.fault is not None, bool(passed)]
+                db.execute(
                     "update batches set answered = answered + ?, failed = failed + ?, judged = judged + ?,"
-                    " passed = passed + ? where number = ?",
-                    [
-                        *(result.fault is None, result.fault is not None),
-                        *(bool(passed), bool(passed) and all(passed), number),
-                    ],
+                    " passed = passed + ?, bytes = bytes + ? where id = ?",
+                    [*counts, bool(passed) and all(passed), len(text), key],
                 )
-            self._make_room(connection, key)
+            self._make_room(db, key)
 
     def end(self, key: str, state: KeptState, fault: str = "") -> None:
         """Writes how a batch ended.
@@ -158,19 +159,13 @@ class BatchStore:
         Raises:
             PromptCacheError: the database cannot be written.
         """
-        with self._file.changing() as connection:
-            connection.execute(
-                "update batches set state = ?, fault = ? where id = ?", [state, plain(fault), key]
-            )
+        with self._database.changing() as db:
+            db.execute("update batches set state = ?, fault = ? where id = ?", [state, plain(fault), key])
 
     def listed(self) -> list[BatchKept]:
         """Returns all batches, newest first."""
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "select id, name, started, state, about, rows, answered, failed, judged, passed from batches"
-                " order by number desc"
-            ).fetchall()
-        return [_kept(*row) for row in rows]
+        with self._database.reading() as db:
+            return cast(list[BatchKept], list(db.query(_LISTED)))
 
     def load(self, key: str) -> tuple[Batch, KeptState, str]:
         """Returns a batch with its results, its final state and its error.
@@ -181,27 +176,21 @@ class BatchStore:
         Raises:
             PromptCacheError: there is no such batch.
         """
-        if not _is_text(key):
-            raise PromptCacheError(_GONE)
-        with self._file.reading() as connection:
-            row_found = connection.execute(
-                "select b.number, b.id, b.name, b.started, b.state, b.fault, b.about, s.text, w.text, p.text"
-                " from batches b join texts s on s.digest = b.schema_digest"
-                " join texts w on w.digest = b.whole_digest join texts p on p.digest = b.prompt_digest"
-                " where b.id = ? or ? = '' order by b.number desc limit 1",
-                [key, key],
-            ).fetchone()
-            if row_found is None:
+        sql = (
+            f"select batches.*, {TEXTS} from batches {WITH_TEXTS}"
+            " where id = ? or ? = '' order by batches.rowid desc limit 1"
+        )
+        with self._database.reading() as db:
+            found = next(db.query(sql, [plain(key), plain(key)]), None)
+            if found is None:
                 raise PromptCacheError(_GONE)
-            number, known, name, started, state, fault, about, *texts = row_found
-            rows = connection.execute(
-                "select number, row, result, ended from rows where batch = ? order by number", [number]
-            ).fetchall()
-        schema, whole, prompt = (text.decode("utf-8", "surrogatepass") for text in texts)
-        batch = batch_of(known, name, started, about, schema, whole, prompt, [row_of(row[1]) for row in rows])
-        ended = sorted((row for row in rows if row[2] is not None), key=lambda row: row[3])
-        batch.results.update((at, result_of(result)) for at, _, result, _ in ended)
-        return batch, state, fault
+            rows = list(db.table("batch_rows").rows_where("batch = ?", [found["id"]], order_by="number"))
+        schema, whole, prompt = (as_text(found[text]) for text in ("schema", "whole", "prompt"))
+        known = found["id"], found["name"], found["started"], found["about"]
+        batch = batch_of(*known, schema, whole, prompt, [row_of(row["row"]) for row in rows])
+        ended = sorted((row for row in rows if row["result"] is not None), key=lambda row: row["ended"])
+        batch.results.update((row["number"], result_of(row["result"])) for row in ended)
+        return batch, found["state"], found["fault"]
 
     def name(self, key: str) -> str | None:
         """Returns the user's name for a batch; None if there is no such batch.
@@ -209,10 +198,9 @@ class BatchStore:
         Raises:
             PromptCacheError: the database cannot be read.
         """
-        with self._file.reading() as connection:
-            number = _found(connection, key)
-            row = connection.execute("select name from batches where number = ?", [number]).fetchone()
-        return None if row is None else str(row[0])
+        with self._database.reading() as db:
+            found = _find(db, key)
+        return None if found is None else found["name"]
 
     def rename(self, key: str, name: str) -> None:
         """Renames a batch; "" removes its name.
@@ -221,9 +209,9 @@ class BatchStore:
             PromptCacheError: the name is too long, or there is no such batch.
         """
         require_label(name, None)
-        with self._file.changing() as connection:
-            _number(connection, key)
-            connection.execute("update batches set name = ? where id = ?", [plain(name), key])
+        with self._database.changing() as db:
+            _require(db, key)
+            db.table("batches").update(key, {"name": plain(name)})
 
     def delete(self, keys: Sequence[str]) -> int:
         """Deletes batches permanently; returns their number.
@@ -231,109 +219,49 @@ class BatchStore:
         Raises:
             PromptCacheError: one of them is running, or the database cannot be written.
         """
-        with self._file.changing() as connection:
+        with self._database.changing() as db:
+            before = db.table("batches").count
             for key in keys:
-                if self._is_answered(connection, key):
+                if self._is_answered(db, key):
                     raise PromptCacheError(
                         "Another studio is running one of these batches. Stop it there before you delete it."
                     )
-            count = sum(_delete(connection, key) for key in keys)
-        self._file.empty_log()
+                db.table("batches").delete_where("id = ?", [plain(key)])
+            delete_unused(db)
+            count = before - db.table("batches").count
+        self._database.empty_log()
         return count
 
     def held(self) -> BatchesHeld:
         """Returns the size of the database; never fails."""
-        used, warnings = 0, []
-        try:
-            with self._file.reading() as connection:
-                used = used_bytes(connection)
-        except PromptCacheError as error:
-            warnings.append(str(error))
+        _, used, warnings = self._database.usage("batches")
         return {
             "bytes": used,
             "most_batches": self._most_batches,
             "most_bytes": self._most_bytes,
-            "file": str(self._file.path),
-            "warnings": [*self._file.set_aside, *warnings],
+            "file": str(self._database.path),
+            "warnings": warnings,
         }
 
-    def _make_room(self, connection: sqlite3.Connection, newest: str) -> None:
-        oldest = connection.execute(
-            "select id from batches where id != ? order by name != '', number", [newest]
-        ).fetchall()
-        for (key,) in oldest:
-            if _count(connection) <= self._most_batches and used_bytes(connection) <= self._most_bytes:
-                return
-            if not self._is_answered(connection, key):
-                _delete(connection, key)
-        if used_bytes(connection) > self._most_bytes:
+    def _make_room(self, db: Database, newest: str) -> None:
+        def stays(key: str) -> bool:
+            return key == newest or self._is_answered(db, key)
+
+        if not make_room(db, "batches", self._most_batches, self._most_bytes, stays, "name != ''"):
             raise PromptCacheError(
                 f"It is larger than the {self._most_bytes >> 20} MiB limit of all batches together."
             )
 
-    def _is_answered(self, connection: sqlite3.Connection, key: str) -> bool:
-        number = _found(connection, key)
-        row = connection.execute("select state from batches where number = ?", [number]).fetchone()
-        return row is not None and row[0] == "working" and key in self.answering
+    def _is_answered(self, db: Database, key: str) -> bool:
+        found = _find(db, key)
+        return found is not None and found["state"] == "working" and key in self.answering
 
 
-def _is_text(key: str) -> bool:
-    """Whether a key has no lone surrogates."""
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _find(db: Database, key: str) -> dict[str, Any] | None:
+    """Returns the row of a batch; None if there is no such batch."""
+    return next(db.table("batches").rows_where("id = ?", [plain(key)]), None)
 
 
-def _found(connection: sqlite3.Connection, key: str) -> int | None:
-    """Returns the row id of a batch; None if there is no such batch."""
-    if not _is_text(key):
-        return None
-    row = connection.execute("select number from batches where id = ?", [key]).fetchone()
-    return None if row is None else int(row[0])
-
-
-def _number(connection: sqlite3.Connection, key: str) -> int:
-    number = _found(connection, key)
-    if number is None:
+def _require(db: Database, key: str) -> None:
+    if _find(db, key) is None:
         raise PromptCacheError(_GONE)
-    return number
-
-
-def _delete(connection: sqlite3.Connection, key: str) -> int:
-    number = _found(connection, key)
-    if number is None:
-        return 0
-    connection.execute("delete from rows where batch = ?", [number])
-    connection.execute("delete from batches where number = ?", [number])
-    connection.execute(
-        "delete from texts where digest not in (select schema_digest from batches union"
-        " select whole_digest from batches union select prompt_digest from batches)"
-    )
-    return 1
-
-
-def _count(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("select count(*) from batches").fetchone()[0])
-
-
-def _kept(
-    key: str, name: str, started: str, state: KeptState, told: str, rows: int, *counts: int
-) -> BatchKept:
-    stored = json.loads(told)
-    answered, failed, judged, passed = counts
-    return {
-        "key": key,
-        "name": name,
-        "started": started,
-        "state": state,
-        "schema": stored["schema"],
-        "model": stored["model"],
-        "mode": stored["mode"],
-        "rows": rows,
-        "answered": answered,
-        "failed": failed,
-        "judged": judged,
-        "passed": passed,
-    }

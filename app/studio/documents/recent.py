@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import logging
-import threading
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-from app.base.safe_write import write_text
-
-logger = logging.getLogger(__name__)
+from app.studio.database import UserDatabase, put_first
+from engine.base.errors import PromptCacheError
 
 MOST = 30
 
@@ -35,41 +29,32 @@ class RecentDocument:
 
 
 class Recent:
-    """The list of recent documents. Safe to use from several threads.
+    """The list of recent documents. Safe to use from several threads and several studios.
 
     Args:
-        path: the list's file; an unreadable file counts as empty.
+        database: the user's database.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
+    def __init__(self, database: UserDatabase) -> None:
+        self._database = database
 
     def documents(self) -> list[RecentDocument]:
-        """Returns at most `MOST` documents, latest first."""
-        with self._lock:
-            return self._read()
+        """Returns at most `MOST` documents, latest first; none if they cannot be read."""
+        try:
+            with self._database.reading() as db:
+                rows = db.table("recent_documents").rows_where(order_by="rowid desc", limit=MOST)
+                return [RecentDocument(**row) for row in rows]
+        except PromptCacheError:
+            return []
 
     def note(self, origin: str, name: str, kind: str) -> None:
         """Puts a document first. A failed write is only logged."""
         used = datetime.now(UTC).isoformat(timespec="seconds")
-        self._change([RecentDocument(origin, name, kind, used)], {origin})
+        row = {"origin": origin, "name": name, "kind": kind, "used": used}
+        self._database.change_or_log(lambda db: put_first(db.table("recent_documents"), row, MOST))
 
     def forget(self, origin: str) -> None:
-        """Removes a document from the list."""
-        self._change([], {origin})
-
-    def _change(self, first: list[RecentDocument], gone: set[str]) -> None:
-        with self._lock:
-            documents = [*first, *(doc for doc in self._read() if doc.origin not in gone)][:MOST]
-            try:
-                write_text(self._path, json.dumps([asdict(doc) for doc in documents], indent=1))
-            except (OSError, UnicodeEncodeError) as error:
-                logger.warning("The list of recent documents cannot be written: %s", error)
-
-    def _read(self) -> list[RecentDocument]:
-        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
-            documents = [RecentDocument(**doc) for doc in json.loads(self._path.read_text(encoding="utf-8"))]
-            if all(isinstance(value, str) for doc in documents for value in asdict(doc).values()):
-                return documents[:MOST]
-        return []
+        """Removes a document from the list. A failed write is only logged."""
+        self._database.change_or_log(
+            lambda db: db.table("recent_documents").delete_where("origin = ?", [origin])
+        )

@@ -1,4 +1,4 @@
-"""Stored runs: their database, and files to share them."""
+"""Stored runs, and files to share them."""
 
 from __future__ import annotations
 

@@ -138,11 +138,11 @@ def _comparison(sent: object, sides: Sides) -> ComparedSoFar:
 def _payback(
     frame: Mapping[str, Any], sides: Sides, encoding: EncodingFrame, compared: ComparedSoFar
 ) -> Payback | None:
-    """Returns when the cache pays off; early versions used two fields."""
+    """Returns when the cache pays off."""
     payback_sent, cached = as_mapping(frame.get("payback")), sides["cached"]["ttft_ms"]
     if not frame.get("payback") or cached is None:
         return None
-    first = as_time(payback_sent.get("first_ms", frame.get("first_ms")))
+    first = as_time(payback_sent.get("first_ms"))
     if first is not None and first < (cached + (encoding["ms"] or 0)) * (1 - _NEAR):
         first = None
     encode_ms = None if first is None else first - cached
@@ -194,17 +194,13 @@ def _samples(sent: object) -> list[float]:
 
 
 def _settings(frame: Mapping[str, Any]) -> Json:
-    """Returns the settings; frames without a format had three of them at top level."""
+    """Returns the settings."""
     settings: Json = {}
     for name, value in _some(frame.get("settings")):
         if isinstance(value, str | bool) or value is None or as_number(value) is not None:
             settings[as_words(name)] = as_words(value) if isinstance(value, str) else value
         elif isinstance(value, list):
             settings[as_words(name)] = [as_words(value_sent) for value_sent in _list(value)]
-    if "settings" not in frame:
-        for name in ("scope", "repair", "placement"):
-            if isinstance(value := frame.get(name), str):
-                settings[name] = as_words(value)
     return settings
 
 

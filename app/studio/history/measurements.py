@@ -57,14 +57,3 @@ def summary_of(kept: KeptFidelity) -> FidelitySummary:
         "worst": fidelity["worst"],
         "advice": fidelity["advice"],
     }
-
-
-def read_summary_of(sent: object) -> FidelitySummary | None:
-    """Returns the measurement of a list's row; None if it is not valid."""
-    try:
-        return _SUMMARY.validate_python(sent)
-    except ValidationError:
-        return None
-
-
-_SUMMARY: Final = TypeAdapter(FidelitySummary)

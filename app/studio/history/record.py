@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from typing_extensions import TypedDict
 
 from app.studio.documents.samples import gist
-from app.studio.history.frames import as_mapping, as_number, as_time, as_times, as_words, read_frame
-from app.studio.history.measurements import FidelitySummary, read_summary_of, summary_of
+from app.studio.history.frames import read_frame
+from app.studio.history.measurements import FidelitySummary, summary_of
 from app.studio.runs.payback import apart
 from app.studio.runs.run_frame import ModelOfRun, RunFrame
 from engine.base.errors import PromptCacheError
 from engine.pml import Schema
 from engine.pml.edit.writer import WriteError, self_contained, write_schema
-
-_WORDS = ("started", "schema", "model", "state", "scope", "repair", "reuse", "prompt")
-_TIMES = ("cached_ms", "uncached_ms", "encode_ms", "first_ms")
 
 LONGEST_NAME = 200
 LONGEST_NOTE = 4000
@@ -127,28 +125,23 @@ class Record:
         }
 
 
-def read_summary(sent: object, run: str, name: str, note: str) -> RunSummary:
-    """Returns the list form of a run, with every field of its type, or a note that it is unreadable."""
-    fields = as_mapping(sent)
-    words = {field: as_words(fields.get(field)) for field in _WORDS}
-    times = {field: as_time(fields.get(field)) for field in _TIMES}
-    both = times["cached_ms"] and times["uncached_ms"]
-    stages = as_mapping(fields.get("stages"))
-    if not fields:
-        words |= {"state": "failed", "prompt": "This run cannot be read. Delete it."}
-    summary = {
-        "id": run,
-        "name": name,
-        "note": note,
-        **words,
-        **times,
-        "speedup": as_number(fields.get("speedup")) if both else None,
-        "clear": fields.get("clear") is not False,
-        "stages": {side: as_times(stages.get(side)) for side in ("cached", "uncached")},
-        "fidelity": read_summary_of(fields.get("fidelity")),
-        "kl": as_number(fields.get("kl")),
-    }
-    return cast(RunSummary, summary)
+def read_summaries(rows: Iterable[Mapping[str, str]]) -> list[RunSummary]:
+    """Returns the list form of stored runs; an unreadable one says so.
+
+    Args:
+        rows: the id, the name, the note and the summary (JSON) of each run.
+    """
+    usual, summaries = Record("", "", {}).summary(), []
+    for row in rows:
+        try:
+            stored = json.loads(row["summary"])
+        except (ValueError, RecursionError):
+            stored = None
+        if not isinstance(stored, dict) or not stored:
+            stored = {"state": "failed", "prompt": "This run cannot be read. Delete it."}
+        own = {name: row[name] for name in ("id", "name", "note")}
+        summaries.append(cast(RunSummary, {**usual, **stored, **own}))
+    return summaries
 
 
 def model_in_words(model: ModelOfRun) -> str:

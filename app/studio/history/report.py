@@ -43,7 +43,7 @@ def report(records: Sequence[Record], data: str) -> str:
         data: JSON for the studio's import.
     """
     title = _title(records[0]) if len(records) == 1 else f"{len(records)} runs"
-    style = (files("assets") / "studio" / "report.css").read_text(encoding="utf-8")
+    style = (files("assets") / "studio" / "styles" / "report.css").read_text(encoding="utf-8")
     stored = Html(data.replace("<", "\\u003c"))  # cannot end a script or begin a comment
     body = element(
         "main",

@@ -1,37 +1,40 @@
-"""The database of runs: adds, finds, names and deletes runs.
+"""The stored runs: adds, finds, names and deletes them.
 
-Beyond the limits the oldest runs are deleted, those without name and note first. Shared documents are stored
-once. Deleted data is overwritten.
+Beyond the limits the oldest runs are deleted, those without name and note first. Deleted data is overwritten.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+from sqlite_utils import Database
+from sqlite_utils.db import NotFoundError
 from typing_extensions import TypedDict
 
-from app.studio.history.database import KeptFile, plain, put_text, used_bytes
+from app.studio.database import UserDatabase, plain
+from app.studio.database.texts import (
+    TEXTS,
+    WITH_TEXTS,
+    as_text,
+    delete_unused,
+    make_room,
+    put_text,
+    used_bytes,
+)
 from app.studio.history.frames import as_mapping, read_frame
-from app.studio.history.migrations import MIGRATIONS, name_of
-from app.studio.history.record import Record, RunSummary, read_summary, require_label
+from app.studio.history.record import Record, RunSummary, read_summaries, require_label
 from app.studio.runs.run_frame import Belongs, ReuseFrame, RunFrame
 from engine.base.errors import PromptCacheError
 
 MOST_RUNS = 1000
 MOST_BYTES = 128 << 20
-FILE = "runs.sqlite"
-_LEAST_FIRST = "(name != '' or note != ''), number"
-_WITH_TEXTS = (
-    " from runs join texts s on s.digest = schema_digest join texts p on p.digest = prompt_digest"
-    " left join texts c on c.digest = contained_digest"
-)
-_WHOLE = f"select id, name, note, origin, frame, s.text, p.text, c.text{_WITH_TEXTS}"
+_LABELLED = "(name != '' or note != '')"
+_GONE = "That run no longer exists. It was deleted, or newer runs replaced it."
+_WHOLE = f"select id, name, note, origin, frame, {TEXTS} from runs {WITH_TEXTS}"
 
 
 class RunsHeld(TypedDict):
@@ -49,18 +52,15 @@ class RunStore:
     """The stored runs. Safe to use from several threads and several studios.
 
     Args:
-        folder: the folder of the database; created if missing, readable by its owner only.
+        database: the user's database.
         most_runs: the maximum number of runs.
-        most_bytes: the maximum bytes in use.
+        most_bytes: the maximum bytes of all runs.
     """
 
-    def __init__(self, folder: Path, most_runs: int = MOST_RUNS, most_bytes: int = MOST_BYTES) -> None:
-        self._file = KeptFile(folder / FILE, MIGRATIONS, "stored runs")
-        self._most_runs, self._most_bytes = most_runs, most_bytes
-
-    def close(self) -> None:
-        """Closes the database; the next call opens it again."""
-        self._file.close()
+    def __init__(
+        self, database: UserDatabase, most_runs: int = MOST_RUNS, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self._database, self._most_runs, self._most_bytes = database, most_runs, most_bytes
 
     def keep(self, record: Record) -> None:
         """Adds a run with its measurement; deletes the oldest runs to make room.
@@ -68,9 +68,9 @@ class RunStore:
         Raises:
             PromptCacheError: the run cannot be written, or is too large.
         """
-        with self._file.changing() as connection:
-            _insert(connection, _with_measurement(connection, record))
-            self._make_room(connection, record.id)
+        with self._database.changing() as db:
+            _insert(db, _with_measurement(db, record))
+            self._make_room(db, record.id)
 
     def keep_fidelity(self, record: Record) -> None:
         """Stores a measurement with the newest matching run, or as a run of its own.
@@ -81,20 +81,14 @@ class RunStore:
         Raises:
             PromptCacheError: the record cannot be written, or is too large.
         """
-        with self._file.changing() as connection:
-            row = connection.execute(
-                f"{_WHOLE} where belongs != '' and belongs = ? order by number desc limit 1",
-                [name_of(record.frame.get("of"))],
-            ).fetchone()
-            if row is None:
-                _insert(connection, record)
-                newest = record.id
+        with self._database.changing() as db:
+            of = name_of(record.frame.get("of"))
+            known = next(_records(db, "belongs != '' and belongs = ? order by runs.rowid desc", of), None)
+            if known is None:
+                _insert(db, record)
             else:
-                known = _record(row)
-                known = replace(known, frame={**known.frame, "fidelity": record.frame["fidelity"]})
-                _replace(connection, known)
-                newest = known.id
-            self._make_room(connection, newest)
+                _update(db, known, fidelity=record.frame["fidelity"])
+            self._make_room(db, (known or record).id)
 
     def note_reuse(self, run: str, reuse: ReuseFrame) -> None:
         """Adds a check's result to a run, if the run is still stored.
@@ -102,11 +96,9 @@ class RunStore:
         Raises:
             PromptCacheError: the database cannot be written.
         """
-        with self._file.changing() as connection:
-            row = connection.execute(f"{_WHOLE} where id = ?", [run]).fetchone()
-            if row is not None:
-                known = _record(row)
-                _replace(connection, replace(known, frame={**known.frame, "reuse": reuse}))
+        with self._database.changing() as db:
+            for known in _records(db, "id = ?", run):
+                _update(db, known, reuse=reuse)
 
     def measured(self, of: Belongs) -> RunFrame | None:
         """Returns the run with the latest measurement of these texts, settings and model, or None.
@@ -114,11 +106,11 @@ class RunStore:
         Raises:
             PromptCacheError: the database cannot be read.
         """
-        with self._file.reading() as connection:
-            row = _measured(connection, of)
-            return None if row is None else read_frame(_read(row[3]))
+        with self._database.reading() as db:
+            row = _measured(db, of)
+            return None if row is None else read_frame(_read(row["frame"]))
 
-    def bring(self, records: Sequence[Record]) -> int:
+    def import_runs(self, records: Sequence[Record]) -> int:
         """Imports runs, all or none; existing runs are left unchanged.
 
         Returns:
@@ -127,13 +119,13 @@ class RunStore:
         Raises:
             PromptCacheError: there is no room, or the database cannot be written.
         """
-        with self._file.changing() as connection:
-            before = _count(connection)
+        with self._database.changing() as db:
+            before = db.table("runs").count
             for record in records:
-                _insert(connection, record)
-            _drop_orphans(connection)
-            after = _count(connection)
-            if after > self._most_runs or used_bytes(connection) > self._most_bytes:
+                _insert(db, record)
+            delete_unused(db)
+            after = db.table("runs").count
+            if after > self._most_runs or used_bytes(db, "runs") > self._most_bytes:
                 raise PromptCacheError(
                     f"There is no room for {after - before} more runs besides the {before} stored "
                     f"ones: {self._bounds()} Delete some, then import the file again. Nothing was "
@@ -143,9 +135,9 @@ class RunStore:
 
     def summaries(self) -> list[RunSummary]:
         """Returns all runs, newest first."""
-        with self._file.reading() as connection:
-            rows = connection.execute("select id, name, note, summary from runs order by number desc")
-            runs = [_summary(*row) for row in rows]
+        with self._database.reading() as db:
+            rows = db.table("runs").rows_where(select="id, name, note, summary", order_by="rowid desc")
+            runs = read_summaries(rows)
         return sorted(runs, key=lambda run: _moment(run["started"]), reverse=True)
 
     def find(self, ids: Sequence[str]) -> list[Record]:
@@ -154,26 +146,23 @@ class RunStore:
         Raises:
             PromptCacheError: there is no such run.
         """
-        with self._file.reading() as connection:
-            records = []
-            for run in ids:
-                row = connection.execute(
-                    f"{_WHOLE} where id = ?",
-                    [plain(run)],
-                ).fetchone()
-                if row is None:
-                    raise PromptCacheError(
-                        "That run no longer exists. It was deleted, or newer runs replaced it."
-                    )
-                records.append(_record(row))
-            return records
+        with self._database.reading() as db:
+            records = [next(_records(db, "id = ?", plain(run)), None) for run in ids]
+        if None in records:
+            raise PromptCacheError(_GONE)
+        return [record for record in records if record is not None]
 
-    def holding(self, words: Sequence[str]) -> list[str]:
+    def search(self, words: Sequence[str]) -> list[str]:
         """Returns the ids of runs whose documents or answers contain all words, in any case."""
         needles = [word.lower() for word in words if word]
-        with self._file.reading() as connection:
-            rows = connection.execute(f"select id, frame, s.text, p.text, c.text{_WITH_TEXTS}")
-            return [row[0] for row in rows if _holds(needles, *row[1:])]
+        with self._database.reading() as db:
+            ids = [row["id"] for row in db.table("runs").rows_where(select="id")]
+        found = []
+        for run in ids:
+            with self._database.reading() as db:  # each by itself: a draft is saved meanwhile
+                rows = db.query(f"{_WHOLE} where id = ?", [run])
+                found += [row["id"] for row in rows if _holds(needles, row)]
+        return found
 
     def label(self, run: str, *, name: str | None = None, note: str | None = None) -> None:
         """Sets a run's name, note, or both; None leaves the current value.
@@ -182,129 +171,113 @@ class RunStore:
             PromptCacheError: a text is too long, or there is no such run.
         """
         require_label(name, note)
-        with self._file.changing() as connection:
-            changed = connection.execute(
-                "update runs set name = coalesce(?, name), note = coalesce(?, note) where id = ?",
-                [_plain(name), _plain(note), plain(run)],
-            ).rowcount
-        if not changed:
-            raise PromptCacheError("That run no longer exists, so nothing was written.")
+        labels = {field: plain(text) for field, text in (("name", name), ("note", note)) if text is not None}
+        with self._database.changing() as db:
+            try:
+                db.table("runs").update(plain(run), labels)
+            except NotFoundError:
+                raise PromptCacheError("That run no longer exists, so nothing was written.") from None
 
     def delete(self, ids: Sequence[str]) -> int:
         """Deletes runs permanently; returns their number."""
-        with self._file.changing() as connection:
-            cursors = (connection.execute("delete from runs where id = ?", [plain(item)]) for item in ids)
-            count = sum(item.rowcount for item in cursors)
-            _drop_orphans(connection)
-        self._file.empty_log()
+        with self._database.changing() as db:
+            before = db.table("runs").count
+            for run in ids:
+                db.table("runs").delete_where("id = ?", [plain(run)])
+            delete_unused(db)
+            count = before - db.table("runs").count
+        self._database.empty_log()
         return count
 
     def held(self) -> RunsHeld:
         """Returns the size of the database; never fails."""
-        runs, used, warnings = 0, 0, []
-        try:
-            with self._file.reading() as connection:
-                runs, used = _count(connection), used_bytes(connection)
-        except PromptCacheError as error:
-            warnings.append(str(error))
+        runs, used, warnings = self._database.usage("runs")
         return {
             "runs": runs,
             "bytes": used,
             "most_runs": self._most_runs,
             "most_bytes": self._most_bytes,
-            "file": str(self._file.path),
-            "warnings": [*self._file.set_aside, *warnings],
+            "file": str(self._database.path),
+            "warnings": warnings,
         }
 
     def _bounds(self) -> str:
         return f"{self._most_runs} runs and {self._most_bytes >> 20} MiB are stored at most."
 
-    def _make_room(self, connection: sqlite3.Connection, newest: str) -> None:
-        while _count(connection) > self._most_runs or used_bytes(connection) > self._most_bytes:
-            row = connection.execute(
-                f"select id from runs where id != ? order by {_LEAST_FIRST} limit 1", [newest]
-            ).fetchone()
-            if row is None:
-                raise PromptCacheError(f"It is larger than the limit: {self._bounds()}")
-            connection.execute("delete from runs where id = ?", row)
-            _drop_orphans(connection)
+    def _make_room(self, db: Database, newest: str) -> None:
+        if not make_room(db, "runs", self._most_runs, self._most_bytes, newest.__eq__, _LABELLED):
+            raise PromptCacheError(f"It is larger than the limit: {self._bounds()}")
 
 
-def _insert(connection: sqlite3.Connection, record: Record) -> None:
-    digests = [put_text(connection, text) for text in (record.schema, record.prompt)]
-    digests.append(put_text(connection, record.contained) if record.contained else "")
-    connection.execute(
-        "insert or ignore into runs (id, name, note, origin, schema_digest, prompt_digest,"
-        " contained_digest, frame, summary, belongs, measured) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            *(record.id, _plain(record.name), _plain(record.note), _plain(record.origin)),
-            *(*digests, *_told(record)),
-        ],
+def name_of(of: object) -> str:
+    """Returns one name for what a run belongs to; "" if incomplete."""
+    parts = (
+        [of.get(part) for part in ("schema", "prompt", "settings", "model")] if isinstance(of, dict) else []
     )
+    named = [part for part in parts if isinstance(part, str) and part]
+    return plain(" ".join(named)) if len(named) == 4 else ""
 
 
-def _measured(connection: sqlite3.Connection, of: object) -> tuple[Any, ...] | None:
-    """Returns id, name, note and frame of the matching run with the latest measurement."""
-    rows: tuple[Any, ...] | None = connection.execute(
-        "select id, name, note, frame from runs where belongs != '' and belongs = ? and measured != ''"
-        " order by measured desc limit 1",
-        [name_of(of)],
-    ).fetchone()
-    return rows
+def _insert(db: Database, record: Record) -> None:
+    row = {
+        "id": record.id,
+        "name": plain(record.name),
+        "note": plain(record.note),
+        "origin": plain(record.origin),
+        "schema_digest": put_text(db, record.schema),
+        "prompt_digest": put_text(db, record.prompt),
+        "whole_digest": put_text(db, record.contained),
+    }
+    db.table("runs").insert({**row, **_derived(record)}, ignore=True)
 
 
-def _with_measurement(connection: sqlite3.Connection, record: Record) -> Record:
+def _update(db: Database, record: Record, **changed: Any) -> None:
+    """Changes fields of a stored run's frame."""
+    db.table("runs").update(record.id, _derived(replace(record, frame={**record.frame, **changed})))
+
+
+def _derived(record: Record) -> dict[str, str | int]:
+    """Returns the columns of a run that follow from its frame."""
+    summary = record.summary()
+    told = json.dumps({name: value for name, value in record.frame.items() if name != "difference"})
+    listed = json.dumps(summary, allow_nan=False)
+    return {
+        "belongs": name_of(record.frame.get("of")),
+        "measured": summary["fidelity"]["measured"] if summary["fidelity"] else "",
+        "bytes": len(told) + len(listed),
+        "summary": listed,
+        "frame": told,
+    }
+
+
+def _measured(db: Database, of: object) -> dict[str, Any] | None:
+    """Returns the row of the matching run with the latest measurement."""
+    where = "belongs != '' and belongs = ? and measured != ''"
+    return next(db.table("runs").rows_where(where, [name_of(of)], order_by="measured desc", limit=1), None)
+
+
+def _with_measurement(db: Database, record: Record) -> Record:
     """Returns a new run with its stored measurement; a measurement of its own is merged into it."""
-    row = _measured(connection, record.frame.get("of"))
+    row = _measured(db, record.frame.get("of"))
     if row is None or record.frame.get("fidelity"):
         return record
-    run, name, note, frame = row
-    measurement = read_frame(_read(frame))
-    if measurement["state"] == "measured" and not name and not note:
-        connection.execute("delete from runs where id = ?", [run])
+    measurement = read_frame(_read(row["frame"]))
+    if measurement["state"] == "measured" and not row["name"] and not row["note"]:
+        db.table("runs").delete(row["id"])
     return replace(record, frame={**record.frame, "fidelity": measurement["fidelity"]})
 
 
-def _replace(connection: sqlite3.Connection, record: Record) -> None:
-    """Updates a run's row."""
-    connection.execute(
-        "update runs set frame = ?, summary = ?, belongs = ?, measured = ? where id = ?",
-        [*_told(record), record.id],
-    )
+def _records(db: Database, where: str, value: str) -> Iterator[Record]:
+    return map(_record, db.query(f"{_WHOLE} where {where}", [value]))
 
 
-def _told(record: Record) -> list[str]:
-    """Returns a row's values: frame, summary, what it belongs to, and the time of measurement."""
-    summary, frame = record.summary(), dict(record.frame)
-    frame.pop("difference", None)  # derived from the texts
-    measured = summary["fidelity"]["measured"] if summary["fidelity"] else ""
-    return [
-        *(json.dumps(frame), json.dumps(summary, allow_nan=False)),
-        *(plain(name_of(frame.get("of"))), measured),
-    ]
-
-
-def _drop_orphans(connection: sqlite3.Connection) -> None:
-    connection.execute(
-        "delete from texts where not exists (select 1 from runs where schema_digest = digest)"
-        " and not exists (select 1 from runs where prompt_digest = digest)"
-        " and not exists (select 1 from runs where contained_digest = digest)"
-    )
-
-
-def _record(row: tuple[Any, ...]) -> Record:
-    run, name, note, origin, frame, *texts = row
-    content = _read(frame)
+def _record(row: Mapping[str, Any]) -> Record:
+    content = _read(row["frame"])
     if not isinstance(content, dict):
-        raise PromptCacheError(
-            f"The run {name or run!r} was damaged on the disk and cannot be read. Delete it."
-        )
-    schema, prompt, contained = ((text or b"").decode("utf-8", "surrogatepass") for text in texts)
-    return Record(schema, prompt, content, name, note, origin, contained, run)
-
-
-def _summary(run: str, name: str, note: str, summary: str) -> RunSummary:
-    return read_summary(_read(summary), run, name, note)
+        name = row["name"] or repr(row["id"])
+        raise PromptCacheError(f"The run {name} was damaged on the disk and cannot be read. Delete it.")
+    schema, prompt, whole = (as_text(row[text]) for text in ("schema", "prompt", "whole"))
+    return Record(schema, prompt, content, row["name"], row["note"], row["origin"], whole, row["id"])
 
 
 def _read(text: str) -> object:
@@ -315,10 +288,10 @@ def _read(text: str) -> object:
         return None
 
 
-def _holds(words: Sequence[str], frame: str, *documents: bytes | None) -> bool:
-    sides = as_mapping(as_mapping(_read(frame)).get("sides")).values()
+def _holds(words: Sequence[str], row: Mapping[str, Any]) -> bool:
+    sides = as_mapping(as_mapping(_read(row["frame"])).get("sides")).values()
     answers = [str(as_mapping(side).get("text", "")) for side in sides]
-    texts = [(document or b"").decode("utf-8", "replace") for document in documents]
+    texts = [row[text].decode("utf-8", "replace") for text in ("schema", "prompt", "whole")]
     text = "\n".join([*texts, *answers]).lower()
     return all(word in text for word in words)
 
@@ -330,11 +303,3 @@ def _moment(started: str) -> datetime:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return datetime.min.replace(tzinfo=UTC)
-
-
-def _count(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("select count(*) from runs").fetchone()[0])
-
-
-def _plain(text: str | None) -> str | None:
-    return None if text is None else plain(text)

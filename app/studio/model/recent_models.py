@@ -1,46 +1,38 @@
-"""The user's recent models, latest first, in one file of the data folder."""
+"""The user's recent models, latest first, in the user's database."""
 
 from __future__ import annotations
 
 import json
-import logging
-import threading
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from app.models.model_choice import BUNDLED, ModelChoice
+from app.studio.database import UserDatabase, put_first
 from engine.base.choices import DEVICES, QUANTIZATIONS, RANDOM, WEIGHTS
+from engine.base.errors import PromptCacheError
 from engine.checkpoint.checkpoint import local_folder
-from engine.files import atomic
-
-logger = logging.getLogger(__name__)
 
 KEPT = 12
-LARGEST = 256 << 10  # maximum bytes of the file
-_FORMAT = 1
 
 
 class RecentModels:
-    """Folders and ids of recent models. A damaged file counts as empty.
+    """Folders and ids of recent models.
 
     Args:
-        folder: the file's folder.
+        database: the user's database.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._name = folder, "models.json"
-        self._lock = threading.Lock()
+    def __init__(self, database: UserDatabase) -> None:
+        self._database = database
 
     def kept(self) -> tuple[ModelChoice, ...]:
-        """Returns the models, latest first."""
+        """Returns the models, latest first; none if they cannot be read."""
         try:
-            with (self._folder / self._name).open("rb") as file:
-                content: Any = json.loads(file.read(LARGEST))
-            rows = content["models"] if content["format"] == _FORMAT else []
-            return tuple(choice for row in rows if (choice := _read(row)) is not None)[:KEPT]
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            with self._database.reading() as db:
+                rows = list(db.table("recent_models").rows_where(order_by="rowid desc"))
+        except PromptCacheError:
             return ()
+        return tuple(choice for row in rows if (choice := _read(json.loads(row["choice"]))) is not None)
 
     def add(self, choice: ModelChoice) -> None:
         """Puts a model first, unless the studio always offers it."""
@@ -54,21 +46,12 @@ class RecentModels:
             if folder is None
             else replace(choice, name=str(folder.resolve() if folder.is_dir() else folder))
         )
-        with self._lock:
-            self._write([added, *(recent for recent in self.kept() if recent.name != added.name)])
+        row = {"name": added.name, "choice": json.dumps(asdict(added))}
+        self._database.change_or_log(lambda db: put_first(db.table("recent_models"), row, KEPT))
 
     def remove(self, name: str) -> None:
         """Removes a model."""
-        with self._lock:
-            self._write([recent for recent in self.kept() if recent.name != name])
-
-    def _write(self, choices: list[ModelChoice]) -> None:
-        content = {"format": _FORMAT, "models": [asdict(choice) for choice in choices[:KEPT]]}
-        try:
-            with atomic.writing(self._folder, self._name) as file:
-                file.write(json.dumps(content, ensure_ascii=True).encode())
-        except OSError as error:  # the model works without it
-            logger.warning("the model was not remembered in %s: %s", self._folder, error)
+        self._database.change_or_log(lambda db: db.table("recent_models").delete_where("name = ?", [name]))
 
 
 def _read(row: Any) -> ModelChoice | None:

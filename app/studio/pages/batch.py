@@ -230,7 +230,7 @@ class BatchPage(Page):
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._choices: tuple[tuple[str | None, ...], dict[Chosen, str | None]] = (), {}
-        self._book = BatchBook(parts.jobs, BatchStore(parts.drafts.folder))
+        self._book = BatchBook(parts.jobs, BatchStore(parts.database))
 
     @endpoint
     def batch_form(self, _request: Nothing) -> BatchFormKept:

@@ -222,7 +222,7 @@ class BenchmarkPage(Page):
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._jobs = parts, parts.jobs
-        self._kept = Measurements(parts.drafts.folder / "benchmarks")
+        self._kept = Measurements(parts.database)
         self._paces: dict[str, float] = {}  # by fingerprint
         self._lock = threading.Lock()
         self._job: Job | None = None

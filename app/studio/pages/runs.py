@@ -143,7 +143,7 @@ class RunsPage(Page):
     @endpoint
     def find_runs(self, request: FindRuns) -> FoundRuns:
         """Returns the runs whose documents or answers contain all words."""
-        return {"ids": self._kept.holding(request.words.split())}
+        return {"ids": self._kept.search(request.words.split())}
 
     @endpoint
     def label_run(self, request: LabelRun) -> Labelled:
@@ -178,7 +178,7 @@ class RunsPage(Page):
     def import_runs(self, request: ImportRuns) -> ImportedRuns:
         """Imports the runs of a file, all or none."""
         records = from_text(request.text, request.name)
-        return {"read": len(records), "added": self._kept.bring(records)}
+        return {"read": len(records), "added": self._kept.import_runs(records)}
 
     @endpoint
     def restore_run(self, request: RestoreRun) -> Opened:

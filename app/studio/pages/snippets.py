@@ -1,7 +1,4 @@
-"""Generates programs that request a prompt's answer, for four clients.
-
-The request's fields are built once; each client has its own syntax.
-"""
+"""Generates programs that request a prompt's answer, from a template for each client in `assets/programs`."""
 
 from __future__ import annotations
 
@@ -9,8 +6,12 @@ import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+import assets
 from app.studio.web.literals import Name, javascript, javascript_text, json_text, python, python_text
 from engine.base.errors import PromptCacheError
 from engine.inference.run_settings import RunSettings
@@ -32,28 +33,17 @@ _KNOWN: Mapping[str, frozenset[str]] = {
     "anthropic-python": frozenset({"model", "system", "messages", "max_tokens", "stop_sequences"}),
 }
 """Named arguments of Python clients; other fields go into `extra_body`."""
-
-
-_USED: Mapping[Client, Sequence[str]] = {
-    "openai-python": (
-        "used = answer.usage.prompt_tokens_details",
-        'summary = f"{used.cached_tokens} of {answer.usage.prompt_tokens} tokens read"',
-        'print(f"{summary}, {used.cache_write_tokens} written")',
-    ),
-    "anthropic-python": (
-        "used = answer.usage",
-        'summary = f"{used.cache_read_input_tokens} tokens read, {used.cache_creation_input_tokens} written"',
-        'print(f"{summary}, {used.input_tokens} computed")',
-    ),
-    "openai-javascript": (
-        "const { prompt_tokens, prompt_tokens_details: used } = answer.usage;",
-        "const summary = `${used.cached_tokens} of ${prompt_tokens} tokens read`;",
-        "console.log(`${summary}, ${used.cache_write_tokens} written`);",
-    ),
+_KEYS: Mapping[Client, str] = {
+    **dict.fromkeys(("openai-python", "anthropic-python"), f'os.environ["{KEY}"]'),
+    "openai-javascript": f"process.env.{KEY}",
+    "curl": "",
 }
-"""Code that prints the cached tokens."""
-_USAGE_BELOW = """awk '{ sub(/"usage":/, "\\n&") } 1'"""
-"""Puts the token counts on a line of their own; the output remains JSON."""
+_FILTERS: Mapping[Client, Mapping[str, Callable[..., str]]] = {
+    "openai-python": {"text": python_text, "literal": python},
+    "anthropic-python": {"text": python_text, "literal": python},
+    "openai-javascript": {"text": javascript_text, "literal": javascript},
+    "curl": {"literal": json_text},
+}
 
 
 class Folded(TypedDict):
@@ -103,7 +93,25 @@ def snippet(client: Client, sought: Sought) -> str:
     Raises:
         PromptCacheError: the server's address is not valid.
     """
-    return _WRITERS[client](sought)
+    environment = _environment()
+    environment.filters |= _FILTERS[client]
+    by_name = client != "curl" and bool(sought.schema)
+    texts = (Name("schema"), Name("prompt")) if by_name else (sought.schema, sought.prompt)
+    fields = request_of(client, sought, *texts)
+    known = {name: value for name, value in fields.items() if name in _KNOWN.get(client, ())}
+    further = {name: value for name, value in fields.items() if name not in known}
+    return environment.get_template(f"{client}.jinja").render(
+        address=sought.address,
+        url=sought.url_of_schema,
+        schema=sought.schema,
+        prompt=sought.prompt,
+        kept=sought.kept,
+        fields=fields,
+        arguments=known | ({"extra_body": further} if further else {}),
+        keyed=sought.keyed,
+        key_name=KEY,
+        key=_KEYS[client] if sought.keyed else '"none"',
+    )
 
 
 def folded(client: Client, sought: Sought, source: str) -> list[Folded]:
@@ -182,106 +190,12 @@ def notes_on(client: Client, settings: RunSettings) -> list[str]:
     return notes
 
 
-def _openai_python(sought: Sought) -> str:
-    head = ["import httpx"] if sought.kept else []
-    imports = [*head, "from openai import OpenAI"]
-    return _python(sought, "openai-python", "OpenAI", f"{sought.address}/v1", imports)
-
-
-def _anthropic_python(sought: Sought) -> str:
-    head = ["import httpx"] if sought.kept else []
-    imports = ["import anthropic", *head]
-    return _python(sought, "anthropic-python", "anthropic.Anthropic", sought.address, imports)
-
-
-def _python(sought: Sought, client: Client, made: str, base: str, imports: list[str]) -> str:
-    key = f'os.environ["{KEY}"]' if sought.keyed else '"none"'
-    lines = [*(["import os", ""] if sought.keyed else []), *imports, ""]
-    if sought.schema:
-        lines += [f"schema = {python_text(sought.schema)}", f"prompt = {python_text(sought.prompt)}", ""]
-    if sought.kept:
-        headers = f', headers={{"x-api-key": {key}}}' if sought.keyed else ""
-        lines += [
-            "# Once: the server stores it under its name, also across restarts.",
-            f"url = {python_text(sought.url_of_schema)}",
-            f'httpx.put(url, json={{"pml": schema}}{headers}, timeout=60).raise_for_status()',
-            "",
-        ]
-    fields = request_of(client, sought, Name("schema"), Name("prompt"))
-    known = {name: value for name, value in fields.items() if name in _KNOWN[client]}
-    if further := {name: value for name, value in fields.items() if name not in known}:
-        known["extra_body"] = further
-    call = "messages.create" if client == "anthropic-python" else "chat.completions.create"
-    lines += [
-        f"client = {made}(base_url={python_text(base)}, api_key={key})",
-        f"answer = client.{call}(",
-        *(f"    {name}={python(value, 1)}," for name, value in known.items()),
-        ")",
-        "print(answer.content[0].text)"
-        if client == "anthropic-python"
-        else "print(answer.choices[0].message.content)",
-        *_USED[client],
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _javascript(sought: Sought) -> str:
-    key = f"process.env.{KEY}" if sought.keyed else '"none"'
-    lines = ['import OpenAI from "openai";', ""]
-    if sought.schema:
-        lines += [
-            f"const schema = {javascript_text(sought.schema)};",
-            f"const prompt = {javascript_text(sought.prompt)};",
-            "",
-        ]
-    if sought.kept:
-        more = f', "x-api-key": {key}' if sought.keyed else ""
-        lines += [
-            "// Once: the server stores it under its name, also across restarts.",
-            f"const put = await fetch({javascript_text(sought.url_of_schema)}, {{",
-            '  method: "PUT",',
-            f'  headers: {{ "content-type": "application/json"{more} }},',
-            "  body: JSON.stringify({ pml: schema }),",
-            "});",
-            "if (!put.ok) throw new Error(await put.text());",
-            "",
-        ]
-    fields = request_of("openai-javascript", sought, Name("schema"), Name("prompt"))
-    base = javascript_text(f"{sought.address}/v1")
-    lines += [
-        f"const client = new OpenAI({{ baseURL: {base}, apiKey: {key} }});",
-        f"const answer = await client.chat.completions.create({javascript(fields)});",
-        "console.log(answer.choices[0].message.content);",
-        *_USED["openai-javascript"],
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _curl(sought: Sought) -> str:
-    """Writes JSON after a quoted heredoc delimiter, so the shell expands nothing."""
-    lines = list[str]()
-    if sought.kept:
-        lines += ["# Once: the server stores it under its name, also across restarts."]
-        lines += [*_posted(sought, f"-X PUT {sought.url_of_schema}", {"pml": sought.schema}), ""]
-    fields = request_of("curl", sought, sought.schema, sought.prompt)
-    lines += _posted(sought, f"{sought.address}/v1/chat/completions", fields, f" | {_USAGE_BELOW}")
-    return "\n".join(lines) + "\n"
-
-
-def _posted(sought: Sought, where: str, fields: Mapping[str, Any], then: str = "") -> list[str]:
-    return [
-        f"curl -sS -w '\\n' {where} \\",
-        "  -H 'content-type: application/json' \\",
-        *([f'  -H "authorization: Bearer ${KEY}" \\'] if sought.keyed else []),
-        f"  --data-binary @- <<'JSON'{then}",
-        json_text(fields),
-        "JSON",
-    ]
-
-
-_WRITERS: Mapping[Client, Callable[[Sought], str]] = {
-    "openai-python": _openai_python,
-    "anthropic-python": _anthropic_python,
-    "curl": _curl,
-    "openai-javascript": _javascript,
-}
+def _environment() -> Environment:
+    loader = FileSystemLoader(Path(assets.__file__).parent / "programs")
+    return Environment(
+        loader=loader,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )

@@ -332,14 +332,12 @@ def apply(run: Run, event: Event, at: float, clock: Clock) -> None:
                 own = at - event.waited_ms / 1000
                 side.tokens_per_second = clock.rate(event.side, own) or side.tokens_per_second
         case Finished():
-            answer = event.answer.to_json()
-            side = run.sides[event.side]
-            side.state, side.text, side.tokens = "done", answer["text"], dict(answer["tokens"])
-            side.ended = event.answer.stopped
-            run.reuse = event.answer.reuse or run.reuse
-            side.waited_ms = event.answer.waited_ms
-            run.warnings = with_warnings(run.warnings, answer["warnings"])
-            side.tokens_per_second = 1000 / answer["tpot_ms"] if answer.get("tpot_ms") else None
+            side, answer = run.sides[event.side], event.answer
+            side.state, side.text, side.tokens = "done", answer.text, dict(answer.tokens)
+            side.ended, side.waited_ms = answer.stopped, answer.waited_ms
+            side.tokens_per_second = 1000 / answer.tpot_ms if answer.tpot_ms else None
+            run.reuse = answer.reuse or run.reuse
+            run.warnings = with_warnings(run.warnings, answer.warnings)
             run.begin()
         case Compared():
             run.compared.update(cast(ComparedSoFar, event.comparison.to_json()))

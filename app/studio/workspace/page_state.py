@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from app.studio.database import UserDatabase
 from app.studio.documents.documents import Documents
 from app.studio.documents.drafts import Drafts
 from app.studio.documents.recent import Recent
@@ -31,7 +32,8 @@ class Parts:
 
     Attributes:
         opening: the engine, possibly still loading.
-        drafts: the user's workspaces on disk.
+        database: the user's database.
+        drafts: the user's workspaces.
         library: the samples and the user's folder.
         documents: parsed schemas.
         jobs: background jobs.
@@ -45,6 +47,7 @@ class Parts:
     """
 
     opening: Opening
+    database: UserDatabase
     drafts: Drafts
     library: Library
     documents: Documents
@@ -58,13 +61,18 @@ class Parts:
     api: Api
 
     @classmethod
-    def of(cls, opening: Opening, drafts: Drafts, library: Library, api: Api | None = None) -> Parts:
-        """Returns the parts of a studio; without `api`, one that no client can reach."""
-        jobs, tokenizing, store = Jobs(), threading.Lock(), RunStore(drafts.folder)
-        switching = Switching(opening, jobs, tokenizing, RecentModels(drafts.folder))
-        recent = Recent(drafts.folder / "recent.json")
+    def of(cls, opening: Opening, database: UserDatabase, library: Library, api: Api | None = None) -> Parts:
+        """Returns the parts of a studio; without `api`, one that no client can reach.
+
+        Raises:
+            PromptCacheError: the database cannot be used.
+        """
+        jobs, tokenizing, store = Jobs(), threading.Lock(), RunStore(database)
+        switching = Switching(opening, jobs, tokenizing, RecentModels(database))
+        drafts, recent = Drafts(database), Recent(database)
         return cls(
             opening=opening,
+            database=database,
             drafts=drafts,
             library=library,
             documents=Documents(),

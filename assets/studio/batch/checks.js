@@ -1,6 +1,6 @@
 // The checks of every answer: a list, and whether all or any must pass.
-import { h, refill } from "../dom.js"
-import { Emitter } from "../events.js"
+import { h, refill } from "../base/dom.js"
+import { Emitter } from "../base/events.js"
 
 /** @type {Record<string, string>} */
 const PLACEHOLDERS = {

@@ -1,10 +1,10 @@
 // Stored batches: opens, names and deletes them.
-import { when } from "../beside.js"
-import { bytes, count, h, plural } from "../dom.js"
-import { Emitter } from "../events.js"
-import { AWAY } from "../jobs.js"
-import { confirmed } from "../question.js"
-import { Table } from "../table.js"
+import { when } from "../runs/compare.js"
+import { bytes, count, h, plural } from "../base/dom.js"
+import { Emitter } from "../base/events.js"
+import { AWAY } from "../base/jobs.js"
+import { confirmed } from "../base/confirm.js"
+import { Table } from "../base/table.js"
 
 /** @typedef {Api.BatchKept} Kept */
 
@@ -46,7 +46,7 @@ export class Earlier extends Emitter {
   node = h("details", { class: "batch-part batch-earlier", hidden: true }, this.#summary,
     h("div", { class: "earlier-body" }, this.#warnings, h("div", { class: "table-tools" }, this.#delete, this.#status), this.#table.node, this.#held))
 
-  /** @param {import("../server.js").Server} server */
+  /** @param {import("../base/server.js").Server} server */
   constructor(server) {
     super()
     this.#server = server

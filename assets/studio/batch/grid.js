@@ -1,6 +1,6 @@
 // The grid's axes: choices of the schema, arguments, settings and new text, each with its values.
-import { count, h, plural, refill } from "../dom.js"
-import { Emitter } from "../events.js"
+import { count, h, plural, refill } from "../base/dom.js"
+import { Emitter } from "../base/events.js"
 
 const LONGEST = 60
 

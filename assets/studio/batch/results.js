@@ -1,7 +1,7 @@
 // The results of a batch: a summary, its rows, sorted and filtered, and the details of one row.
-import { count, h, milliseconds, nats, plural, refill, times } from "../dom.js"
-import { Emitter } from "../events.js"
-import { Table } from "../table.js"
+import { count, h, milliseconds, nats, plural, refill, times } from "../base/dom.js"
+import { Emitter } from "../base/events.js"
+import { Table } from "../base/table.js"
 import { firstTime, rowDetail } from "./row.js"
 
 /** @type {[string, string, (row: Api.RowShown) => boolean][]} */
@@ -45,7 +45,7 @@ export class Results extends Emitter {
   #place = h("div", { class: "batch-rows" }, this.#table.node)
   node = h("div", { class: "batch-results" }, this.#tiles, h("div", { class: "results-tools" }, this.#filters, this.#words, this.#found), this.#place)
 
-  /** @param {import("../server.js").Server} server */
+  /** @param {import("../base/server.js").Server} server */
   constructor(server) {
     super()
     this.#server = server
@@ -157,7 +157,7 @@ export class Results extends Emitter {
     return h("div", { class: "said" }, mark, same ? h("span", { class: "soft" }, "the same") : text || h("span", { class: "soft" }, "nothing"))
   }
 
-  /** @param {number} number @param {import("../dom.js").Child} detail */
+  /** @param {number} number @param {import("../base/dom.js").Child} detail */
   #expand(number, detail) {
     const button = (/** @type {number | null} */ row) => this.#table.node.querySelector(`[data-key="row ${row}"]`)
     button(this.#opened)?.setAttribute("aria-expanded", "false")

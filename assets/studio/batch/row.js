@@ -1,5 +1,5 @@
 // The details of a row: both answers, their differences, the checks, and the sources of tokens.
-import { count, h, milliseconds, nats, plural, times } from "../dom.js"
+import { count, h, milliseconds, nats, plural, times } from "../base/dom.js"
 
 /** @type {[keyof Pick<Api.RowWhole, "cached" | "uncached">, string][]} */
 const SIDES = [["cached", "Cached"], ["uncached", "Uncached"]]

@@ -1,8 +1,8 @@
 // The source of rows: a pasted, dropped or chosen table, or a grid; and its errors.
-import { count, debounce, h, plural } from "../dom.js"
-import { Emitter } from "../events.js"
-import { decoded } from "../files.js"
-import { AWAY } from "../jobs.js"
+import { count, debounce, h, plural } from "../base/dom.js"
+import { Emitter } from "../base/events.js"
+import { decoded } from "../documents/file_saving.js"
+import { AWAY } from "../base/jobs.js"
 
 const READ_AFTER_MS = 400
 const MOST_BYTES = 5 * 1024 * 1024
@@ -33,8 +33,8 @@ export class Rows extends Emitter {
   #panel
 
   /**
-   * @param {import("../server.js").Server} server
-   * @param {import("../workspace.js").Workspace} workspace
+   * @param {import("../base/server.js").Server} server
+   * @param {import("../documents/workspace.js").Workspace} workspace
    * @param {import("./grid.js").Grid} grid
    */
   constructor(server, workspace, grid) {
@@ -148,7 +148,7 @@ export class Rows extends Emitter {
     this.#table.scrollTop = Math.max(0, line - 3) * (this.#table.scrollHeight / Math.max(1, lines.length))
   }
 
-  /** @param {File} file @param {import("../opener.js").Encoding} [encoding] @returns {Promise<void>} */
+  /** @param {File} file @param {import("../documents/opener.js").Encoding} [encoding] @returns {Promise<void>} */
   async #open(file, encoding) {
     if (file.size > MOST_BYTES) return this.#say(`${file.name} is larger than 5 MB. Use pml run --batch, which has no limit.`, "bad")
     const data = new Uint8Array(await file.arrayBuffer()), found = decoded(data, encoding)

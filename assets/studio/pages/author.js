@@ -1,22 +1,22 @@
 // The Author page: modules, schema and prompt, the layout, a run of both sides, and fidelity.
-import { AnswerCost } from "../answercost.js"
-import { when } from "../beside.js"
-import { h, pause, plural } from "../dom.js"
-import { Drawer } from "../drawer.js"
-import { Explanation } from "../fidelity.js"
-import { History } from "../history.js"
-import { tellSizes } from "../hovering.js"
-import { Owing } from "../owing.js"
-import { Panes } from "../panes.js"
-import { Picker } from "../picker.js"
-import { Problems } from "../problems.js"
-import { Reads } from "../reads.js"
-import { RunBar, cutOff } from "../runbar.js"
-import { CHOICES } from "../runmenu.js"
-import { inEditor, keysOf } from "../shortcuts.js"
-import { separator } from "../splits.js"
-import { Strip } from "../strip.js"
-import { Tabs } from "../tabs.js"
+import { AnswerCost } from "../runs/answer_cost.js"
+import { when } from "../runs/compare.js"
+import { h, pause, plural } from "../base/dom.js"
+import { Drawer } from "../shell/settings_drawer.js"
+import { Explanation } from "../runs/fidelity.js"
+import { History } from "../runs/run_history.js"
+import { tellSizes } from "../prompt/hover.js"
+import { Owing } from "../runs/influence.js"
+import { Panes } from "../runs/panes.js"
+import { Picker } from "../prompt/picker.js"
+import { Problems } from "../documents/problems.js"
+import { Reads } from "../prompt/prompt_view.js"
+import { RunBar, cutOff } from "../runs/run_bar.js"
+import { CHOICES } from "../runs/run_menu.js"
+import { inEditor, keysOf } from "../shell/shortcuts.js"
+import { separator } from "../base/splits.js"
+import { Strip } from "../prompt/layout_bar.js"
+import { Tabs } from "../base/tabs.js"
 
 /** @type {[Kind, Kind]} */
 const KINDS = ["schema", "prompt"]
@@ -28,8 +28,8 @@ const CHECK_LOOKS = 120
 const ROOM_FOR_BOTH = 560  // minimum pixels to show schema and prompt side by side
 
 /**
- * @typedef {import("../workspace.js").Kind} Kind
- * @typedef {import("../workspace.js").Workspace} Workspace
+ * @typedef {import("../documents/workspace.js").Kind} Kind
+ * @typedef {import("../documents/workspace.js").Workspace} Workspace
  */
 
 /** @param {Workspace} workspace @param {Kind} kind @param {Record<string, () => unknown>} keys */
@@ -102,7 +102,7 @@ export function mount(studio) {
   })
   studio.commands.add(
     { title: "Run the prompt", group: "Run", keys: keysOf("run"), run: () => runBar.start(), when: () => !runBar.running },
-    ...Object.entries(CHOICES).map(([name, choice]) => ({ title: `Run: ${choice.title}`, group: "Run", words: choice.about, run: () => runBar.choose(/** @type {import("../runmenu.js").Choice} */ (name)), when: () => !runBar.running })),
+    ...Object.entries(CHOICES).map(([name, choice]) => ({ title: `Run: ${choice.title}`, group: "Run", words: choice.about, run: () => runBar.choose(/** @type {import("../runs/run_menu.js").Choice} */ (name)), when: () => !runBar.running })),
     { title: "Stop the run", group: "Run", keys: keysOf("stop"), run: () => runBar.stop(), when: () => runBar.running },
     { title: "Settings of the run", group: "Run", words: "temperature scope repair seed", run: () => drawer.enter() },
     ...KINDS.map(kind => ({ title: `Go to the ${kind}`, group: "Editor", run: () => { documents.show(kind); workspace.editors[kind].view.focus() } })),

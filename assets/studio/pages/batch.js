@@ -4,10 +4,10 @@ import { Earlier } from "../batch/earlier.js"
 import { Grid } from "../batch/grid.js"
 import { Results } from "../batch/results.js"
 import { Rows } from "../batch/source.js"
-import { count, debounce, h, moment, newKey, pause, plural } from "../dom.js"
-import { AWAY } from "../jobs.js"
-import { keysOf, pressed } from "../shortcuts.js"
-import { download, fileName } from "../saving.js"
+import { count, debounce, h, moment, newKey, pause, plural } from "../base/dom.js"
+import { AWAY } from "../base/jobs.js"
+import { keysOf, pressed } from "../shell/shortcuts.js"
+import { download, fileName } from "../base/download.js"
 
 const KEEP_AFTER_MS = 400
 const ASK_AGAIN_MS = 400

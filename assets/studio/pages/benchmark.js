@@ -1,10 +1,10 @@
 // Sweeps: measures how one variable affects the time to first token.
-import { Chart } from "../chart.js"
-import { count, h, milliseconds, moment, nats, plural } from "../dom.js"
-import { AWAY, Job, STOPPED } from "../jobs.js"
-import { confirmed } from "../question.js"
-import { download } from "../saving.js"
-import { Table } from "../table.js"
+import { Chart } from "../base/chart.js"
+import { count, h, milliseconds, moment, nats, plural } from "../base/dom.js"
+import { AWAY, Job, STOPPED } from "../base/jobs.js"
+import { confirmed } from "../base/confirm.js"
+import { download } from "../base/download.js"
+import { Table } from "../base/table.js"
 
 export const hosts = ["sweep-table"]
 
@@ -14,7 +14,7 @@ export const hosts = ["sweep-table"]
  * @typedef {Api.WantedSweep["axis"]} Axis
  * @typedef {"cached" | "modules" | "new" | "repeats"} Fixed
  * @typedef {Result & {key: string, order: number, base: number | undefined}} Row `base`: the uncached median at that point
- * @typedef {import("../table.js").Column<Row>} Column
+ * @typedef {import("../base/table.js").Column<Row>} Column
  */
 
 const ASK_MS = 400  // delay before an estimate
@@ -176,9 +176,9 @@ class BenchmarkPage {
     this.#expect()
   }
 
-  /** @param {string} key @returns {Promise<import("../jobs.js").JobReply<Api.MeasuredSweep>>} */
+  /** @param {string} key @returns {Promise<import("../base/jobs.js").JobReply<Api.MeasuredSweep>>} */
   async #resumed(key) {
-    return /** @type {import("../jobs.js").JobReply<Api.MeasuredSweep>} */ (await this.#server.ask("job_state", { key }))
+    return /** @type {import("../base/jobs.js").JobReply<Api.MeasuredSweep>} */ (await this.#server.ask("job_state", { key }))
   }
 
   /** @param {Api.ShapeWords[]} models */
@@ -266,7 +266,7 @@ class BenchmarkPage {
     this.#follow(job, this.#server.ask("start_sweep", { key: job.key, ...this.#wanted() }))
   }
 
-  /** @param {Job<Api.MeasuredSweep>} job @param {Promise<import("../jobs.js").JobReply<Api.MeasuredSweep>>} begun */
+  /** @param {Job<Api.MeasuredSweep>} job @param {Promise<import("../base/jobs.js").JobReply<Api.MeasuredSweep>>} begun */
   async #follow(job, begun) {
     const focused = document.activeElement === this.#start
     this.#job = job

@@ -1,16 +1,16 @@
 // The store: its segments, size and evictions, and actions on them.
-import { bytes, count, debounce, h, plural, refill, unfocused } from "../dom.js"
-import { AWAY, Job, STOPPED } from "../jobs.js"
-import { computing, date, gone, missed, module, nextOut } from "../comings.js"
-import { confirmed } from "../question.js"
-import { Treemap, swatch } from "../treemap.js"
+import { bytes, count, debounce, h, plural, refill, unfocused } from "../base/dom.js"
+import { AWAY, Job, STOPPED } from "../base/jobs.js"
+import { computing, date, gone, missed, module, nextOut } from "../store/activity.js"
+import { confirmed } from "../base/confirm.js"
+import { Treemap, swatch } from "../base/treemap.js"
 
 /** @type {Record<string, number>} */
 const UNITS = { MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 }
 /**
  * @typedef {Api.SegmentRow} Row
  * @typedef {NonNullable<Api.SegmentPage["order"]>} Column
- * @typedef {import("../treemap.js").Place} Place
+ * @typedef {import("../base/treemap.js").Place} Place
  * @typedef {Event & {target: HTMLInputElement}} ChangeEvent
  */
 
@@ -78,7 +78,7 @@ class CachePage {
   #table
   #empty = h("p", { class: "empty" })
 
-  /** @param {HTMLElement} host @param {import("../server.js").Server} server */
+  /** @param {HTMLElement} host @param {import("../base/server.js").Server} server */
   constructor(host, server) {
     this.#host = host
     this.#server = server
@@ -317,7 +317,7 @@ class CachePage {
     this.#bounded("The budget is set", await this.#server.ask("cache_budget", { bytes: size }))
   }
 
-  /** @param {string} done description @param {import("../server.js").Reply<Api.Gone>} answer */
+  /** @param {string} done description @param {import("../base/server.js").Reply<Api.Gone>} answer */
   #bounded(done, { removed, error }) {
     const size = removed?.bytes ? `, ${bytes(removed.bytes)},` : ""
     this.#say(error ?? (removed ? `${done}; ${plural(removed.segments, "segment")}${size} evicted.` : AWAY), removed ? "" : "bad")

@@ -1,5 +1,5 @@
 // The samples as cards, ready to run.
-import { h } from "../dom.js"
+import { h } from "../base/dom.js"
 
 const MOST_PICKED = 6
 

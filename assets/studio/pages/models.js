@@ -1,8 +1,8 @@
 // The loaded model, and the switch to another: facts, memory, loading progress, and the schema's size.
-import { bytes, count, debounce, h, plural, refill } from "../dom.js"
-import { AWAY, Job, STOPPED } from "../jobs.js"
-import { distinct, knownTable, loadedFacts, lookFacts, schemaFacts, shortName } from "../modelfacts.js"
-import { confirmed } from "../question.js"
+import { bytes, count, debounce, h, plural, refill } from "../base/dom.js"
+import { AWAY, Job, STOPPED } from "../base/jobs.js"
+import { distinct, knownTable, loadedFacts, lookFacts, schemaFacts, shortName } from "../shell/model_facts.js"
+import { confirmed } from "../base/confirm.js"
 
 const LOOK_AFTER_MS = 300
 const WINDOW_MS = 10_000  // window for measuring a rate
@@ -222,7 +222,7 @@ class ModelsPage {
     this.#follow(job, this.#server.ask("switch_model", { key: job.key, ...this.#wanted, running, apart, fetch: found.kind === "hub" }))
   }
 
-  /** @param {Job<Api.Switched>} job @param {Promise<import("../jobs.js").JobReply<Api.Switched>>} begun */
+  /** @param {Job<Api.Switched>} job @param {Promise<import("../base/jobs.js").JobReply<Api.Switched>>} begun */
   async #follow(job, begun) {
     const focused = document.activeElement === this.#load
     this.#job = job

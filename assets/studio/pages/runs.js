@@ -1,12 +1,12 @@
 // All runs of this user: finds, names, compares, shares and opens them.
-import { besideTable, called, ratioWords, when } from "../beside.js"
-import { Chart } from "../chart.js"
-import { bytes, count, debounce, h, milliseconds, nats, plural } from "../dom.js"
-import { AWAY } from "../jobs.js"
-import { confirmed } from "../question.js"
-import { kept } from "../runfiles.js"
-import { download, downloadCsv } from "../saving.js"
-import { Table } from "../table.js"
+import { besideTable, called, ratioWords, when } from "../runs/compare.js"
+import { Chart } from "../base/chart.js"
+import { bytes, count, debounce, h, milliseconds, nats, plural } from "../base/dom.js"
+import { AWAY } from "../base/jobs.js"
+import { confirmed } from "../base/confirm.js"
+import { kept } from "../runs/run_files.js"
+import { download, downloadCsv } from "../base/download.js"
+import { Table } from "../base/table.js"
 
 const FIND_AFTER_MS = 200
 const DRAW_AFTER_MS = 150

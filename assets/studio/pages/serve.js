@@ -1,6 +1,6 @@
 // The Serve page: the API's address, code for clients, and recent requests.
-import { h, pause } from "../dom.js"
-import { AWAY } from "../jobs.js"
+import { h, pause } from "../base/dom.js"
+import { AWAY } from "../base/jobs.js"
 import { Address } from "../serve/address.js"
 import { Requests } from "../serve/requests.js"
 import { Snippets } from "../serve/snippets.js"

@@ -1,7 +1,7 @@
 // The API's address, the model's name, and access.
-import { Copier } from "../copying.js"
-import { h } from "../dom.js"
-import { AWAY } from "../jobs.js"
+import { Copier } from "../base/copy_button.js"
+import { h } from "../base/dom.js"
+import { AWAY } from "../base/jobs.js"
 
 /** @type {Record<Api.ServedNow["state"], [string, string, string]>} a word, a mood, and what becomes of requests */
 const STATES = {
@@ -28,7 +28,7 @@ export class Address {
   /** The copy buttons of both base URLs, by name. */
   copiers
 
-  /** @param {import("../server.js").Server} server @param {(now: Api.ServedNow) => unknown} told called with the state after a switch */
+  /** @param {import("../base/server.js").Server} server @param {(now: Api.ServedNow) => unknown} told called with the state after a switch */
   constructor(server, told) {
     this.#server = server
     this.#told = told

@@ -1,8 +1,8 @@
 // API requests, newest first, and the cached share of each.
-import { Chart } from "../chart.js"
-import { count, h, milliseconds, moment, plural } from "../dom.js"
-import { downloadCsv } from "../saving.js"
-import { Table } from "../table.js"
+import { Chart } from "../base/chart.js"
+import { count, h, milliseconds, moment, plural } from "../base/dom.js"
+import { downloadCsv } from "../base/download.js"
+import { Table } from "../base/table.js"
 
 const MOST = 500  // the server's limit
 const KEY = "The key of the request"
@@ -46,7 +46,7 @@ export class Requests {
   /** @type {Api.ServedNow["state"]} */
   #state = "ok"
 
-  /** @param {import("../server.js").Server} server */
+  /** @param {import("../base/server.js").Server} server */
   constructor(server) {
     this.#server = server
     this.#table = this.#made()

@@ -1,8 +1,8 @@
 // Code that requests the open prompt: for four clients, in three ways.
-import { Copier } from "../copying.js"
-import { debounce, h, plural } from "../dom.js"
-import { AWAY } from "../jobs.js"
-import { remembered } from "../remembering.js"
+import { Copier } from "../base/copy_button.js"
+import { debounce, h, plural } from "../base/dom.js"
+import { AWAY } from "../base/jobs.js"
+import { remembered } from "../base/layout_settings.js"
 import { address } from "./address.js"
 
 const ASK_AFTER_MS = 60
@@ -43,7 +43,7 @@ export class Snippets {
   #soon = debounce(ASK_AFTER_MS, () => this.#ask())
   copier = new Copier("Copy the program", () => this.#shown)
 
-  /** @param {import("../server.js").Server} server @param {import("../workspace.js").Workspace} workspace @param {() => boolean} wanted whether it is visible */
+  /** @param {import("../base/server.js").Server} server @param {import("../documents/workspace.js").Workspace} workspace @param {() => boolean} wanted whether it is visible */
   constructor(server, workspace, wanted) {
     this.#server = server
     this.#workspace = workspace

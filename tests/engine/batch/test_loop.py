@@ -16,7 +16,6 @@ from torch import Tensor
 from engine.base.errors import CancelledError, ModelError
 from engine.base.events import Answer, FirstToken
 from engine.base.segment import Placement, Segment
-from engine.batch import loop as loops
 from engine.batch import run as runs
 from engine.batch import scheduler
 from engine.batch.loop import BatchLoop
@@ -425,5 +424,4 @@ def test_with_determinism_prompts_are_computed_one_by_one(tmp_path: Path) -> Non
         found = [engine.submit(one, max_new_tokens=5) for one in prompts]
         for ticket, answer in zip(found, wanted, strict=True):
             assert torch.equal(ticket.result(WAIT).first_logits, answer.first_logits)
-    assert loops.BatchLoop is not type(engine.answerer)
     assert "the same bits" in engine.answerer.alone

@@ -21,7 +21,6 @@ from engine.batch.loop import BatchLoop
 from engine.batch.passes import Passes
 from engine.batch.run import Run
 from engine.batch.scheduler import Need
-from engine.batch.submission import Submission
 from engine.batch.ticket import Reply
 from engine.engine import Engine
 from engine.inference.generate import Answering
@@ -29,6 +28,7 @@ from engine.inference.generation import Sequence
 from engine.inference.run_settings import RunSettings
 from engine.inference.sampler import Sampler
 from engine.inference.step_lock import WAITING
+from engine.inference.submission import Submission
 from engine.kv_cache.batched_kv_cache import Member
 from engine.kv_cache.protocol import KVCache, Rows, Rowwise
 from engine.model.network import Network

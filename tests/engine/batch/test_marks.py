@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from engine.base.errors import SettingsError
 from engine.base.events import Answer, Finished, FirstToken
-from engine.batch.submission import Mark
 from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
+from engine.inference.submission import Mark
 from engine.prompt.conversation.messages import Message
 from engine.prompt.trail import CHUNK
 from engine.store import Store

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.base.events import Answer, FirstToken
-from engine.batch.submission import Mark
 from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
+from engine.inference.submission import Mark
 from engine.prompt.conversation.messages import Message
 from engine.prompt.conversation.named_blocks import Block, Named
 from engine.store.blobs.local_files import LocalBlobs

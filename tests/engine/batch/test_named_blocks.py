@@ -15,9 +15,9 @@ from engine.base.errors import SettingsError
 from engine.base.events import Answer
 from engine.batch.loop import BatchLoop
 from engine.batch.passes import Pass
-from engine.batch.submission import Mark
 from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
+from engine.inference.submission import Mark
 from engine.prompt.conversation.messages import Message
 from engine.prompt.conversation.named_blocks import Block, Named
 from engine.prompt.recipe import Recipe

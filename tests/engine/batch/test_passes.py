@@ -9,7 +9,7 @@ import torch
 
 from engine.base.errors import ModelError
 from engine.base.segment import Placement, Segment
-from engine.batch.passes import Failed, Passes
+from engine.batch.passes import Passes
 from engine.checkpoint.synthetic import byte_tokenizer
 from engine.inference.generation import Sequence
 from engine.inference.prefill import Prefill
@@ -51,10 +51,20 @@ def alone(model: Model, prompt: Prefill, settings: RunSettings = GREEDY) -> list
     return sequence.token_ids
 
 
+def step(passes: Passes, sequences: list[Sequence]) -> None:
+    """Gives each the next token; those that do not know it yet share a pass."""
+    computing = [one for one in sequences if not one.ahead]
+    rows = [one.wanted() for one in computing]
+    members = [Member(one.kv, row) for one, row in zip(computing, rows, strict=True) if one.kv is not None]
+    for one, logits in zip(computing, passes.run(members) if members else [], strict=True):
+        one.take(logits)
+    for one in sequences:
+        one.given(0.0)
+
+
 def finish(passes: Passes, sequences: list[Sequence]) -> None:
     while running := [one for one in sequences if one.ending is None]:
-        for step in passes.steps(running):
-            assert not isinstance(step, Failed), step
+        step(passes, running)
 
 
 def test_what_is_drawn_and_what_is_guessed_is_what_it_is_alone() -> None:
@@ -79,7 +89,7 @@ def test_one_by_itself_is_computed_to_the_bit_as_without_passes(dtype: torch.dty
         passes = Passes(model)
         while by_itself.ending is None:
             by_itself.step()
-            passes.steps([passed])
+            step(passes, [passed])
             assert by_itself.logits is not None
             assert passed.logits is not None
             assert torch.equal(by_itself.logits, passed.logits)
@@ -90,8 +100,8 @@ def test_a_pass_that_fails_counts_nothing_and_can_be_made_again(monkeypatch: pyt
     prompts = prompts_over(model, moved=True)
     sequences, passes = [Sequence(model, one, GREEDY) for one in prompts], Passes(model)
     for _ in range(2):
-        passes.steps(sequences)
-    rows = [one.wanted(fold=False) for one in sequences]
+        step(passes, sequences)
+    rows = [one.wanted() for one in sequences]
     members = [Member(one.kv, row) for one, row in zip(sequences, rows, strict=True) if one.kv is not None]
     lengths = [one.kv.length for one in members]
 
@@ -119,7 +129,7 @@ def test_a_model_that_takes_one_at_a_time_says_why(family: str) -> None:
     prompt = prefill([], 4, 1)
     sequences = [Sequence(model, prompt, GREEDY) for _ in range(2)]
     with pytest.raises(ModelError, match="one by one: the model has its own attention code"):
-        passes.steps(sequences)
+        step(passes, sequences)
     finish(passes, sequences[:1])
     assert sequences[0].token_ids == alone(model, prompt)
 
@@ -130,7 +140,7 @@ def reads(
     """Tokens of each part that a step of decoding reads for rows together, and its calls over tails."""
     sequences, passes = [Sequence(model, one, GREEDY) for one in prompts], Passes(model)
     for _ in range(2):
-        passes.steps(sequences)
+        step(passes, sequences)
     tokens, own = list[int](), [0]
     read, read_own = batched_kv_cache.read, batched_kv_cache.read_own
 
@@ -145,7 +155,7 @@ def reads(
     with monkeypatch.context() as patched:
         patched.setattr(batched_kv_cache, "read", counted)
         patched.setattr(batched_kv_cache, "read_own", counted_own)
-        passes.steps(sequences)
+        step(passes, sequences)
     return tokens, own[0], sequences
 
 
@@ -204,7 +214,7 @@ def test_what_a_waiting_prompt_will_read_is_not_copied() -> None:
     for others, left in ((), 0), (([placed[1]],), 1):
         sequence, passes = Sequence(model, prefill(placed, 2, 0), GREEDY), Passes(model)
         for _ in range(2):
-            rows = sequence.wanted(fold=False)
+            rows = sequence.wanted()
             assert sequence.kv is not None
             (logits,) = passes.run([Member(sequence.kv, rows)], others)
             sequence.take(logits)

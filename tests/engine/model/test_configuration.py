@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from engine.base.errors import ModelError
 from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.loading import load
 from engine.model.model import Model
+from tests.drawing import each
 
 LLAMA = {
     "hidden_size": 32,
@@ -91,18 +94,35 @@ def logits(model: Model) -> torch.Tensor:
     return model.network.forward(tokens, range(len(tokens)), kv, len(tokens))
 
 
-def made(folder: Path, network: Callable[[], Any]) -> Path:
-    with torch.random.fork_rng():
+@cache
+def kept(network: Callable[[], Any]) -> dict[str, bytes]:
+    """The files of a model, by their names."""
+    with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
         torch.manual_seed(0)
         network().save_pretrained(folder)
-    byte_tokenizer().save_pretrained(folder)
+        byte_tokenizer().save_pretrained(folder)
+        return {one.name: one.read_bytes() for one in Path(folder).iterdir()}
+
+
+def made(folder: Path, network: Callable[[], Any]) -> Path:
+    """Writes a model's folder."""
+    folder.mkdir()
+    for name, content in kept(network).items():
+        (folder / name).write_bytes(content)
     return folder
+
+
+@cache
+def plain_logits(network: Callable[[], Any]) -> torch.Tensor:
+    """The logits of a model as it was saved."""
+    with tempfile.TemporaryDirectory() as folder:
+        return logits(load(str(made(Path(folder) / "m", network))))
 
 
 KERNELS = ("owner/kernel", "kernels-community/flash-attn@v1:run", "paged|owner/kernel", "flash_attention_2")
 
 
-@pytest.mark.parametrize("network", [llama, mixtral, gemma3])
+@pytest.mark.parametrize("network", each([llama, mixtral, gemma3], llama))
 @pytest.mark.parametrize(
     "fields",
     [
@@ -123,7 +143,7 @@ def test_fields_that_name_code_are_not_followed(
     network: Callable[[], Any], fields: dict[str, Any], tmp_path: Path, fetched: list[str]
 ) -> None:
     folder = made(tmp_path / "m", network)
-    plain = load(str(folder))
+    plain = plain_logits(network)
     nested = {"text_config": json.loads((folder / "config.json").read_text()).get("text_config", {}) | fields}
     told(folder, "config.json", fields | (nested if len(nested["text_config"]) > len(fields) else {}))
     told(folder, "generation_config.json", {"custom_generate": "owner/code", "trust_remote_code": True})
@@ -131,15 +151,20 @@ def test_fields_that_name_code_are_not_followed(
     (folder / "custom_generate").mkdir()
     (folder / "custom_generate" / "generate.py").write_text("raise SystemExit('this ran')")
     model = load(str(folder))
-    assert torch.equal(logits(model), logits(plain))
+    assert torch.equal(logits(model), plain)
     assert fetched == []
+
+
+def test_fields_of_a_model_within_a_model_are_not_followed(tmp_path: Path, fetched: list[str]) -> None:
+    fields = {"_attn_implementation": {"": "owner/kernel", "text_config": "owner/kernel"}}
+    test_fields_that_name_code_are_not_followed(gemma3, fields, tmp_path, fetched)
 
 
 @pytest.mark.parametrize(
     "method", ["mxfp4", "fp8", "gptq", "awq", "bitsandbytes", "compressed-tensors", "unheard-of"]
 )
 @pytest.mark.parametrize("field", ["quantization_config", "compression_config"])
-@pytest.mark.parametrize("network", [llama, gemma3])
+@pytest.mark.parametrize("network", each([llama, gemma3], gemma3))
 def test_quantized_weights_are_refused_in_words(
     network: Callable[[], Any], field: str, method: str, tmp_path: Path, fetched: list[str]
 ) -> None:

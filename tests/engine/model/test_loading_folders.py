@@ -23,6 +23,7 @@ from engine.engine import Engine
 from engine.model import loading
 from engine.model.loading import load
 from engine.model.model_info import look
+from tests.drawing import each
 from tests.engine.model.test_checkpoint import identity, saved
 from tests.engine.tiny import FAMILIES, tiny_network
 
@@ -70,7 +71,7 @@ ROTARIES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ROTARIES)
+@pytest.mark.parametrize("name", each(ROTARIES, "phi3", "yarn"))
 def test_tables_of_rotary_embeddings_are_loaded_as_transformers_makes_them(name: str, tmp_path: Path) -> None:
     t.AutoModelForCausalLM.from_config(ROTARIES[name]()).save_pretrained(tmp_path)
     byte_tokenizer().save_pretrained(tmp_path)
@@ -111,7 +112,7 @@ def require_transformers_own(loaded: Any, folder: Path) -> None:
         assert torch.equal(dict(loaded.named_buffers())[name], buffer), name
 
 
-@pytest.mark.parametrize("dtype", ["auto", "fp32", "bf16"])
+@pytest.mark.parametrize("dtype", each(["auto", "fp32", "bf16"], "fp32"))
 def test_weights_that_are_overwritten_under_a_running_engine_change_nothing(
     dtype: str, tmp_path: Path
 ) -> None:
@@ -208,6 +209,7 @@ def test_stamps_that_change_by_themselves_are_no_reason_to_refuse(
     assert load(str(folder)).fingerprint == identity(folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["in place", "renamed"])
 def test_weights_and_fingerprint_belong_together_while_somebody_writes(way: str, tmp_path: Path) -> None:
     folder = saved(tmp_path / "m")

@@ -19,7 +19,8 @@ from engine.checkpoint.synthetic import byte_tokenizer
 from engine.model import probe_cache
 from engine.model.model import Model
 from engine.model.probe import Probe
-from engine.model.probe_cache import KEPT, VALID_SECONDS, Memory
+from engine.model.probe_cache import VALID_SECONDS, Memory
+from tests.drawing import each
 from tests.engine.tiny import FAMILIES, tiny_network
 
 
@@ -32,9 +33,10 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(tmp_path / "home" / "probes.json")
 
 
-def measurements(act: Callable[[], object]) -> int:
-    """How often a model is measured meanwhile."""
-    with mock.patch.object(probe_cache, "probe", wraps=probe_cache.probe) as probe:
+def measurements(act: Callable[[], object], found: Probe | None = None) -> int:
+    """Returns how often a model is measured meanwhile, always with the result `found` if it is given."""
+    known = {"side_effect": None, "return_value": found} if found else {}
+    with mock.patch.object(probe_cache, "probe", wraps=probe_cache.probe, **known) as probe:
         act()
     return probe.call_count
 
@@ -44,7 +46,7 @@ def logits(model: Model) -> torch.Tensor:
     return model.network.forward(range(9), range(9), kv, keep=9)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", each(FAMILIES, "llama-gqa", "gpt-oss", "gpt2", "bloom"))
 def test_a_known_model_is_set_up_as_a_measured_one(family: str, memory: Memory) -> None:
     measured = loaded(memory, tiny_network(family))
     known: list[Model] = []
@@ -65,16 +67,16 @@ def test_a_known_model_is_set_up_as_a_measured_one(family: str, memory: Memory) 
 
 
 def test_what_it_depends_on_is_measured_anew(memory: Memory) -> None:
-    loaded(memory)
+    found = loaded(memory).probe
     assert measurements(lambda: loaded(memory)) == 0
-    assert measurements(lambda: loaded(memory, fingerprint="other")) == 1
+    assert measurements(lambda: loaded(memory, fingerprint="other"), found) == 1
     assert measurements(lambda: loaded(memory, tiny_network().bfloat16())) == 1
     with mock.patch.object(probe_cache, "version", return_value="0.1"):
         assert measurements(lambda: loaded(memory)) == 1
-    for name, value in (("cpu_name", "another"), ("amx_bf16", "another"), ("avx512_bf16", "another")):
-        told = {**torch.cpu.get_capabilities(), name: value}
+    for name in ("cpu_name", "amx_bf16", "avx512_bf16"):
+        told = {**torch.cpu.get_capabilities(), name: "another"}
         with mock.patch.object(torch.cpu, "get_capabilities", return_value=told):
-            assert measurements(lambda: loaded(memory)) == 1, name
+            assert measurements(lambda: loaded(memory), found) == 1, name
 
 
 def test_after_a_month_it_is_measured_again(memory: Memory) -> None:
@@ -103,12 +105,13 @@ def damaged(text: str) -> list[str]:
 
 
 def test_a_damaged_memory_is_an_empty_one_and_is_replaced(memory: Memory) -> None:
-    loaded(memory)
-    sound = memory.path.read_text()
-    for text in damaged(sound):
+    found = loaded(memory).probe
+    valid = memory.path.read_text()
+    for text in damaged(valid):
         memory.path.write_text(text)
-        assert measurements(lambda: loaded(memory)) == 1
-        assert measurements(lambda: loaded(memory)) == 0
+        assert measurements(lambda: loaded(memory), found) == 1
+        assert memory.path.read_text() != text
+    assert measurements(lambda: loaded(memory)) == 0
     assert memory.path.stat().st_mode & 0o777 == 0o600
     assert memory.path.parent.stat().st_mode & 0o777 == 0o700
 
@@ -152,11 +155,12 @@ def test_a_model_that_is_refused_is_remembered_by_nobody(memory: Memory) -> None
     assert not memory.path.exists()
 
 
-def test_so_many_models_are_remembered_and_no_more(memory: Memory) -> None:
-    for number in range(KEPT + 3):
-        with mock.patch.object(probe_cache, "probe", return_value=loaded(memory).probe):
+def test_so_many_models_are_remembered_and_no_more(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_cache, "KEPT", 3)
+    with mock.patch.object(probe_cache, "probe", return_value=loaded(memory).probe):
+        for number in range(5):
             loaded(memory, fingerprint=str(number))
-    assert len(json.loads(memory.path.read_text())["probes"]) == KEPT
+    assert len(json.loads(memory.path.read_text())["probes"]) == 3
 
 
 def test_a_folder_that_cannot_be_written_costs_a_measurement(tmp_path: Path) -> None:

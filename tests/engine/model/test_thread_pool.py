@@ -1,4 +1,4 @@
-"""Whoever computes no more keeps no threads: with more of them than processors, all others are slow."""
+"""A thread that stops computing releases its pool: too many threads slow all others down."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ import pytest
 
 from tests.test_architecture import ROOT
 
-PROGRAM = """
+PRODUCT = """
 import json, os, sys, threading, time
-from pathlib import Path
 import torch
-from engine.store import Store
-from engine.engine import Engine
 from engine.model import thread_pool
-from engine.model.loading import load
 
 told = {}
 
@@ -41,6 +37,15 @@ def kept(name, work):
 product = torch.randn(512, 512)
 kept("warm", lambda: product @ product)
 kept("a product", lambda: product @ product)
+thread_pool.release_thread_pool()
+kept("a released product", lambda: (product @ product, thread_pool.release_thread_pool()))
+"""
+ANSWERS = """
+from pathlib import Path
+from engine.engine import Engine
+from engine.model.loading import load
+from engine.store import Store
+
 model = load("demo")
 kept("loading", lambda: load("demo"))
 engine = Engine(model, Store.open(Path(sys.argv[1])))
@@ -101,6 +106,8 @@ def turns():
     told["most at once"] = sorted(most)[len(most) * 9 // 10] - base
 base = count()
 kept("two answers at once", turns)
+"""
+END = """
 print(json.dumps(told))
 os._exit(0)
 """
@@ -110,10 +117,10 @@ PATIENT = {"OMP_WAIT_POLICY": "passive"}
 """How threads wait for more does not matter here; by themselves they take a processor each while they do."""
 
 
-def run(folder: Path) -> dict[str, Any]:
+def run(program: str, folder: Path) -> dict[str, Any]:
     """What the program says of itself, with two threads in each pool."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)],
+        [sys.executable, "-c", program + END, str(folder)],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"} | PATIENT,
         capture_output=True,
@@ -125,9 +132,21 @@ def run(folder: Path) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them")
-def test_threads_are_given_up_where_nothing_is_computed(tmp_path: Path) -> None:
-    told = run(tmp_path)
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="threads are counted as Linux shows them"
+)
+
+
+def test_a_released_pool_has_no_threads(tmp_path: Path) -> None:
+    told = run(PRODUCT, tmp_path)
+    if told["a product"] != 1:
+        pytest.skip("torch computes with another library of threads")
+    assert told["a released product"] == 0
+
+
+@pytest.mark.long
+def test_threads_are_released_when_nothing_is_computed(tmp_path: Path) -> None:
+    told = run(PRODUCT + ANSWERS, tmp_path)
     if told["a product"] != 1:
         pytest.skip("torch computes with another library of threads")
     assert told["loading"] == told["an answer"] == told["an answer in a thread that lives on"] == 0
@@ -136,4 +155,4 @@ def test_threads_are_given_up_where_nothing_is_computed(tmp_path: Path) -> None:
     assert told["a child goes on"]
     assert told["waits for more"] == [True]
     assert told["answers together"] == told["two answers at once"] == 0
-    assert told["most at once"] <= 1, "whoever waits for its turn keeps none"
+    assert told["most at once"] <= 1, "a thread that waits for its turn has none"

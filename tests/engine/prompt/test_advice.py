@@ -16,6 +16,7 @@ from engine.prompt.template.chat_template import ChatFormat
 from engine.store import Store
 from tests.engine.cases import plan_of
 from tests.engine.tiny import CHATML, DATED, save_tiny, tiny_network
+from tests.pml.documents import schema_tree
 
 SCHEMA = (
     '<schema name="s"><system>Be <module name="a">very</module> brief.</system><user>Look.</user></schema>'
@@ -29,8 +30,7 @@ def opened(template: str, folder: Path) -> Engine:
 
 
 def of_schema(engine: Engine, source: str = SCHEMA) -> tuple[Diagnostic, ...]:
-    tree = parse_schema(source).tree
-    assert tree is not None
+    tree = schema_tree(source)
     return engine.check(tree)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
 
-from engine.pml import bind, parse_prompt, parse_schema
+from engine.pml import bind
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
+from tests.pml.documents import prompt_tree, schema_tree
 
 SYSTEM = "You are a planner of trips. Be brief."
 MAP = "Look at the map of Rome."
@@ -106,13 +108,12 @@ MODULES = {
 }
 
 
+@cache
 def planned(name: str, case: Case) -> tuple[list[int], list[int], list[Any]]:
     """The tokens of the prompt, those of the template, and what the check says."""
     made = tokenizer(FAMILIES[name])
     chat = ChatFormat(made)
-    schema, prompt = parse_schema(case.schema).tree, parse_prompt(case.prompt).tree
-    assert schema is not None
-    assert prompt is not None
+    schema, prompt = schema_tree(case.schema), prompt_tree(case.prompt)
     bound = bind(schema, prompt)
     assert bound.ok
     spec = ModelSpec("tiny", made, chat, made.unk_token_id, 4096, Identity("f", "float32", True))
@@ -160,17 +161,12 @@ def test_dates_are_told_where_they_are_written() -> None:
 
 
 def test_what_becomes_of_system_text_is_told_where_it_is_not_kept() -> None:
-    told = {
-        name: one.severity
+    found = {
+        (name, one.code, one.severity)
         for name in FAMILIES
         for one in planned(name, WHOLE["an earlier answer"])[2]
-        if one.code == "W610"
+        if one.code in ("W610", "W612")
     }
-    assert told == {"mistral-1": "info", "gemma-2": "info"}
-    moved = {
-        name
-        for name in FAMILIES
-        for one in planned(name, WHOLE["an earlier answer"])[2]
-        if one.code == "W612"
-    }
-    assert moved == {"mixtral", "mistral-3", "mistral-tekken"}
+    assert {one[:2] for one in found if one[2] == "info"} >= {("mistral-1", "W610"), ("gemma-2", "W610")}
+    assert {one[0] for one in found if one[1] == "W610"} == {"mistral-1", "gemma-2"}
+    assert {one[0] for one in found if one[1] == "W612"} == {"mixtral", "mistral-3", "mistral-tekken"}

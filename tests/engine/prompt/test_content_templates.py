@@ -18,7 +18,7 @@ from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
-from tests.drawing import draws
+from tests.drawing import EVERY, draws
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import FAMILIES, Family, tokenizer
 
@@ -180,23 +180,16 @@ def written(of: ModelSpec, messages: list[tuple[str, str]]) -> tuple[list[int], 
     return prompt.planned().plan.token_ids, prompt.check()
 
 
-@pytest.mark.parametrize("title", CONVERSATIONS)
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_conversation_has_the_tokens_of_the_template(name: str, title: str) -> None:
-    of, messages = spec(TEMPLATES[name]), CONVERSATIONS[title]
-    assert conversed(of, messages) == wanted(of, messages)
-
-
-@pytest.mark.parametrize("title", CONVERSATIONS)
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_a_prompt_over_a_schema_has_the_text_of_the_template(name: str, title: str) -> None:
-    of, messages = spec(TEMPLATES[name]), CONVERSATIONS[title]
-    if not all(text for _, text in messages):
-        pytest.skip("a turn without text does not exist in a document")
-    ours, told = written(of, messages)
-    want = wanted(of, messages)
-    assert of.tokenizer.decode(ours) == of.tokenizer.decode(want)
-    assert (ours != want) == any(one.code == "W611" for one in told)
+def test_conversations_have_the_tokens_of_the_template_and_prompts_its_text(name: str) -> None:
+    of = spec(TEMPLATES[name])
+    for title, messages in CONVERSATIONS.items():
+        want = wanted(of, messages)
+        assert conversed(of, messages) == want, title
+        if all(text for _, text in messages):  # a turn without text does not exist in a document
+            ours, told = written(of, messages)
+            assert of.tokenizer.decode(ours) == of.tokenizer.decode(want), title
+            assert (ours != want) == any(one.code == "W611" for one in told), title
 
 
 ROLES = st.sampled_from([["user"], ["system", "user"], ["user", "assistant", "user"],
@@ -405,7 +398,7 @@ def drawn() -> Any:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@settings(max_examples=draws(25))
+@settings(max_examples=25 if EVERY else 4)
 @given(conversations())
 def test_drawn_conversations(name: str, messages: list[tuple[str, str]]) -> None:
     of = spec(TEMPLATES[name])

@@ -22,7 +22,7 @@ from engine.prompt.spec import ModelSpec
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
 from engine.prompt.trail import CHUNK, Trail
-from tests.drawing import draws
+from tests.drawing import draws, each
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 from tests.engine.tiny import tiny_model
@@ -125,7 +125,7 @@ def growing(draw: Any) -> tuple[list[Message], list[Message]]:
     return first, [*first, *more]
 
 
-@pytest.mark.parametrize("family", ["tiny", *FAMILIES])
+@pytest.mark.parametrize("family", each(["tiny", *FAMILIES], "tiny", "llama-3", "qwen-3"))
 @settings(max_examples=draws(15))
 @given(pair=growing())
 def test_who_begins_with_the_same_blocks_has_the_same_edges(
@@ -205,11 +205,7 @@ def test_results_without_ids_are_those_of_the_calls_in_their_order() -> None:
 
 @pytest.mark.parametrize(
     ("ids", "words"),
-    [
-        ("ax", "'x' is no call of the turn"),
-        ("aab", "'a' is no call of the turn"),
-        ("b", "'a' has no result"),
-    ],
+    [("ax", "'x' is no call of the turn"), ("aab", "'a' is no call of the turn"), ("b", "'a' has no result")],
 )
 def test_results_of_several_calls_are_one_for_each(ids: str, words: str) -> None:
     with pytest.raises(SettingsError, match=f"calls 2 tools at once, and {words}"):

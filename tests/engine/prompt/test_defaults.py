@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from engine.engine import Engine
-from engine.pml import Diagnostic, apply_edits
+from engine.pml import apply_edits
 from engine.store import Store
 from tests.engine.cases import model_of, schema_of
+from tests.pml.documents import errors
 
 SCHEMA = (
     '<schema name="s"><module name="m">I go for <param name="d" len="2" default="one two three four five"/>'
     ' and <param name="e" len="40" default="a day"/> or <param name="f" len="1"/>.</module></schema>'
 )
-
-
-def errors(found: Sequence[Diagnostic]) -> list[Diagnostic]:
-    return [diagnostic for diagnostic in found if diagnostic.severity == "error"]
 
 
 def test_a_default_longer_than_its_len_is_found_and_mended(tmp_path: Path) -> None:

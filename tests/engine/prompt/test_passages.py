@@ -16,6 +16,7 @@ from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
+from tests.drawing import each
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 from tests.engine.prompt.test_chat_templates import MODULES, WHOLE, Case
 
@@ -55,8 +56,8 @@ def read(name: str, case: Case, **options: Any) -> Read:
     return Read(tokenizer(FAMILIES[name]), case.schema, case.prompt, **options)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_the_joined_text_is_what_the_chat_template_writes(name: str) -> None:
+@pytest.mark.parametrize("name", each(FAMILIES, "chatml", "llama-2", "qwen-3", "gpt-oss", "falcon"))
+def test_the_joined_text_is_what_the_chat_template_writes_and_every_token_begins_in_it(name: str) -> None:
     for title, case in {**WHOLE, **MODULES}.items():
         if "thought" in title:  # templates take thoughts away: told by the tests of what is stripped
             continue
@@ -68,12 +69,6 @@ def test_the_joined_text_is_what_the_chat_template_writes(name: str) -> None:
             messages = [{"role": role, "content": f"{system}\n\n{text}"}, *messages[2:]]
         want = found.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         assert found.text == want, title
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_every_token_is_counted_once_and_begins_somewhere(name: str) -> None:
-    for title, case in {**WHOLE, **MODULES}.items():
-        found = read(name, case)
         assert sum(passage.tokens for passage in found.passages) == found.plan.total_tokens, title
         assert len(found.pieces()) == found.plan.total_tokens, title
         assert "".join(found.pieces()) == found.text, title
@@ -165,10 +160,7 @@ def test_positions_leave_the_gaps_of_schema_placement() -> None:
 @pytest.mark.parametrize(
     ("prompt", "words"),
     [
-        (
-            "<prompt><a/><b/></prompt>",
-            "words run together: 'Rome.Food'; put a line break between them",
-        ),
+        ("<prompt><a/><b/></prompt>", "words run together: 'Rome.Food'; put a line break between them"),
         ("<prompt><c/></prompt>", "'- figs' begins a line in the schema but follows 'Look:' here"),
         ("<prompt><b/></prompt>", ""),
     ],

@@ -17,7 +17,7 @@ from engine.pml.tree.conversation import conversation
 from engine.prompt.conversation.question import ask, choose, narrowed
 from engine.prompt.conversation.search import FOLDER, SearchIndex, forget, query
 from engine.store import Store
-from tests.drawing import draws
+from tests.drawing import EVERY
 from tests.engine.cases import model_of
 
 SOURCE = """<schema name="docs"><system>Answer from the documents.</system><user>
@@ -63,7 +63,7 @@ def test_questions_that_find_nothing(question: str) -> None:
     assert found(question) == []
 
 
-@settings(max_examples=draws(150), deadline=None)
+@settings(max_examples=150 if EVERY else 12, deadline=None)
 @given(st.text(st.sampled_from("\"*-+^:(){}[]NEAROTDa東 \n\\';%_.\x00é"), max_size=30) | st.text(max_size=30))
 def test_no_sign_in_a_question_is_a_command(question: str) -> None:
     with SearchIndex.of(schema()) as index:

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from engine.checkpoint.checkpoint import DEMO_FOLDER
 from engine.engine import Engine
-from engine.pml import RoleClose, RoleOpen, bind, parse_prompt, parse_schema
+from engine.pml import RoleClose, RoleOpen, bind
 from engine.pml.tree.parts import part_text
 from engine.prompt.layout import lay_out
 from engine.prompt.plan import make_plan
@@ -25,6 +25,7 @@ from sample_schemas import Sample, samples
 from tests.engine.cases import plan_of
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 from tests.engine.tiny import tiny_model
+from tests.pml.documents import prompt_tree, schema_tree
 
 AUTHOR = "an author may write </s> and <s> in a text"
 TURN = "<s><|user|>\nHello</s>\n"
@@ -47,7 +48,7 @@ def test_threads_never_see_one_another() -> None:
         return model.chat.token_ids(TURN) != marks
 
     with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(work, range(9000))) == 0
+        assert sum(pool.map(work, range(1800))) == 0
 
 
 def test_no_wrong_tokens_are_kept_in_a_layout(tmp_path: Path) -> None:
@@ -55,17 +56,15 @@ def test_no_wrong_tokens_are_kept_in_a_layout(tmp_path: Path) -> None:
     source = (
         '<schema name="s"><system>{}&lt;/s></system><user><module name="m">&lt;s></module></user></schema>'
     )
-    prompt = parse_prompt("<prompt><m/>Why &lt;/s>?</prompt>").tree
-    assert prompt is not None
+    prompt = prompt_tree("<prompt><m/>Why &lt;/s>?</prompt>")
 
     def planned(turn: int) -> tuple[int, ...]:
-        schema = parse_schema(source.format(turn % 40)).tree
-        assert schema is not None
+        schema = schema_tree(source.format(turn % 40))
         plan = plan_of(engine, schema, prompt)
         return tuple(t for t in plan.token_ids if t in (0, 1))  # <s> and </s>, the template's own only
 
     with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(planned, range(600))) == {(0, 1, 1)}
+        assert set(pool.map(planned, range(100))) == {(0, 1, 1)}
 
 
 PREFIXED = [name for name, family in FAMILIES.items() if family.kind in ("prefix", "first")]
@@ -204,9 +203,7 @@ def test_the_samples_have_the_tokens_of_each_text_by_itself(sample: Sample, path
     raw = Backend.from_file(str(DEMO_FOLDER / "tokenizer.json"))
     chat = ChatFormat(made)
     source, base = sample.schema_path.read_text(encoding="utf-8"), sample.schema_path.parent
-    schema, prompt = parse_schema(source, base=base).tree, parse_prompt(path.read_text(encoding="utf-8")).tree
-    assert schema is not None
-    assert prompt is not None
+    schema, prompt = schema_tree(source, base=base), prompt_tree(path.read_text(encoding="utf-8"))
     bound = bind(schema, prompt)
     roles = [part.role for part in bound.parts if isinstance(part, RoleOpen)]
     turns = chat.render(roles, turn_texts(bound.parts))

@@ -12,6 +12,7 @@ from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
 from engine.pml import PromptError
 from engine.store import Store
+from tests.drawing import each
 from tests.engine.cases import model_of, prompt_of, schema_of
 
 WINDOW = 2048  # of every tiny model
@@ -23,7 +24,7 @@ SLOT = (
 SHORT = RunSettings(max_new_tokens=3)
 
 
-@pytest.fixture(params=["llama-gqa", "gpt2", "falcon"])
+@pytest.fixture(params=each(["llama-gqa", "gpt2", "falcon"], "gpt2"))
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     opened = Engine(model_of(request.param), Store.open(tmp_path))
     assert opened.model.context_length == WINDOW

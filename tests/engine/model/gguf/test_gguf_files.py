@@ -133,11 +133,7 @@ def test_a_file_is_known_by_its_first_bytes(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        (
-            "note.gguf",
-            b"some text",
-            r"'note\.gguf' is not a GGUF file: its first bytes differ\. Give a GGUF",
-        ),
+        ("note.gguf", b"some text", r"'note\.gguf' is not a GGUF file: its first bytes differ\. Give a GGUF"),
         ("empty.gguf", b"", r"'empty\.gguf' is empty\. Fetch it again"),
         ("note.txt", b"some text", r"is not a GGUF file\. Give a GGUF file, or a folder"),
         ("empty", b"", r"is not a GGUF file\. Give"),

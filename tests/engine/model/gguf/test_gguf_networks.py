@@ -20,6 +20,7 @@ from engine.checkpoint.configuration import usable
 from engine.gguf.model import GgufModel
 from engine.model.loading import read_gguf
 from engine.quantize.quantized_weights import FourBitLinear
+from tests.drawing import each
 from tests.engine.model.gguf.written import Stored, plain, rounded, write
 from tests.engine.tiny import sharpened
 
@@ -190,10 +191,11 @@ def dequantized(twin: Any, path: Path, dtype: torch.dtype) -> Any:
 
 WIDE = {**SIZES, "hidden_size": 256, "intermediate_size": 512}
 OF_THE_PACKAGE = [Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0, Kind.F16, Kind.BF16]
+FAST = [Kind.Q4_0, Kind.Q4_K, Kind.Q6_K]
 OF_BYTES = [Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K]
 
 
-@pytest.mark.parametrize("kind", [*OF_THE_PACKAGE, *OF_BYTES], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", each([*OF_THE_PACKAGE, *OF_BYTES], *FAST), ids=lambda kind: kind.name)
 def test_quantized_weights_are_those_of_the_package(kind: Kind, tmp_path: Path) -> None:
     torch.manual_seed(0)
     twin = t.AutoModelForCausalLM.from_config(t.Qwen2Config(**WIDE)).eval()

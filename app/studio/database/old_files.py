@@ -1,0 +1,109 @@
+"""Copies rows into a new database: once from the files of a former version, or from a damaged database."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from app.studio.database.texts import put_text
+
+_OLD = {  # by file and version: the rows of each table
+    ("runs.sqlite", 3): {
+        "texts": "select digest, text from texts",
+        "runs": """select id, name, note, origin, schema_digest, prompt_digest, belongs, measured, summary,
+            contained_digest as whole_digest, frame, length(frame) + length(summary) as bytes
+            from runs order by number""",
+    },
+    ("batches.sqlite", 1): {
+        "texts": "select digest, text from texts",
+        "batches": """select id, name, started, state, fault, schema_digest, prompt_digest, whole_digest,
+            rows, answered, failed, judged, passed, about, (select total(length(row) +
+            coalesce(length(result), 0)) from rows where batch = batches.number) as bytes
+            from batches order by number""",
+        "batch_rows": """select b.id as batch, r.number, r.row, r.result, r.ended
+            from rows r join batches b on b.number = r.batch""",
+    },
+}
+_OF_THE_NEW = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM}
+
+
+def copy_old_files(db: Database, folder: Path) -> list[str]:
+    """Copies the old files of a data folder and leaves them unchanged.
+
+    Returns:
+        A message for each file that could not be copied.
+
+    Raises:
+        sqlite3.Error: the disk is full or fails; nothing was copied.
+    """
+    told: list[str] = []
+    for (name, version), tables in _OLD.items():
+        with _told(folder / name, told), db.atomic(), _opened(folder / name) as old:
+            if old.execute("pragma user_version").fetchone()[0] != version:
+                raise ValueError("another version wrote it")
+            for table, rows in tables.items():
+                db.table(table).insert_all(map(dict, old.execute(rows)), ignore=table == "texts")
+    db.execute("update runs set whole_digest = ? where whole_digest = ''", [put_text(db, "")])
+    for number, path in enumerate([folder / "workspace.json", *sorted((folder / "shelf").glob("*.json"))]):
+        with _told(path, told):
+            db.table("workspaces").insert({"number": number, "workspace": json.dumps(_json(path, dict))})
+    for table, paths in (("forms", "form-*.json"), ("sweeps", "benchmarks/[0-9]*T[0-9]*-*.json")):
+        for path in sorted(folder.glob(paths)):
+            with _told(path, told):
+                row = path.stem.removeprefix("form-"), json.dumps(_json(path, dict))
+                db.execute(f"insert into {table} values (?, ?)", row)
+    with _told(folder / "models.json", told), db.atomic():
+        for choice in reversed(_json(folder / "models.json", dict)["models"]):
+            db.table("recent_models").insert({"name": choice["name"], "choice": json.dumps(choice)})
+    with _told(folder / "recent.json", told), db.atomic():
+        db.table("recent_documents").insert_all(reversed(_json(folder / "recent.json", list)))
+    return told
+
+
+def copy_readable(db: Database, damaged: Path) -> None:
+    """Copies the readable rows of a damaged database, except runs and batches."""
+    for table in ("workspaces", "forms", "sweeps", "recent_models", "recent_documents"):
+        rows: list[dict[str, Any]] = []
+        with suppress(sqlite3.Error), _opened(damaged) as old:
+            rows.extend(map(dict, old.execute(f"select * from {table}")))
+        db.table(table).insert_all(rows, ignore=True)
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """Opens a database without writing to its folder, unless a crash left a log that must be read."""
+    logs = [path.with_name(path.name + ending) for ending in ("-wal", "-journal")]
+    options = "mode=ro" if any(log.exists() and log.stat().st_size for log in logs) else "mode=ro&immutable=1"
+    uri = f"{path.absolute().as_uri()}?{options}"
+    return sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(read_only(path)) as old:
+        old.row_factory = sqlite3.Row
+        yield old
+
+
+@contextmanager
+def _told(path: Path, told: list[str]) -> Iterator[None]:
+    """Adds a message for an error, unless the file is missing or the new database cannot be written."""
+    try:
+        yield
+    except (OSError, sqlite3.Error, ValueError, LookupError, TypeError, RecursionError) as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_NEW:
+            raise
+        if path.exists():
+            told.append(f"{str(path)!r} of a former version was not copied: {error}. The file is unchanged.")
+
+
+def _json(path: Path, kind: type) -> Any:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, kind):
+        raise ValueError("it has other content")
+    return content

@@ -1,0 +1,64 @@
+// A document's problems: their number in its header, and a list with fixes below its editor.
+import { h, plural, refill } from "../base/dom.js"
+
+const SIGNS = { error: "✕", warning: "!", info: "i" }
+const MOST_PROBLEMS = 100
+
+/** @typedef {import("./workspace.js").Kind} Kind */
+
+export class Problems {
+  #workspace
+  #kind
+  status = h("span", { class: "status", role: "status" })
+  list
+
+  /** @param {import("./workspace.js").Workspace} workspace @param {Kind} kind */
+  constructor(workspace, kind) {
+    this.#workspace = workspace
+    this.#kind = kind
+    this.list = h("ul", { class: "problems", "aria-label": `Problems of the ${kind}`, hidden: true })
+    this.list.addEventListener("keydown", event => this.#walk(event))
+    workspace.on("problems", one => { if (one.kind === kind) this.#show(one.list) })
+    workspace.on("choice", one => { if (one.kind === kind) this.#choose(one.mark) })
+  }
+
+  /** @param {Api.Mark[]} marks */
+  #show(marks) {
+    const errors = marks.filter(({ severity }) => severity === "error").length
+    const warnings = marks.filter(({ severity }) => severity === "warning").length
+    this.status.textContent = [errors && plural(errors, "error"), warnings && plural(warnings, "warning")].filter(Boolean).join(", ") || "no problems"
+    this.status.dataset.mood = errors ? "bad" : warnings ? "warn" : "good"
+    this.list.hidden = marks.length === 0
+    const more = marks.length - MOST_PROBLEMS
+    refill(this.list, ...marks.slice(0, MOST_PROBLEMS).map((mark, place) => this.#row(mark, place)),
+      more > 0 ? h("li", { class: "more soft" }, `${plural(more, "more problem")} below in the text.`) : null)
+  }
+
+  /** @param {Api.Mark} mark @param {number} place */
+  #row(mark, place) {
+    const { severity, code, message, line, column, from, fixes } = mark
+    return h("li", { class: fixes.length > 1 ? `${severity} choice` : severity, "data-mark": `${code} ${from}` },
+      h("button", { type: "button", class: "problem", "data-key": `problem ${place}`, onclick: () => this.#workspace.editors[this.#kind].reveal(from) },
+        h("span", { class: "sign", "aria-label": severity }, SIGNS[severity]), h("span", { class: "place" }, `${line}:${column}`),
+        h("span", {}, `${code}: ${message}`)),
+      ...fixes.map((fix, number) => h("button", { type: "button", class: "fix", "data-key": `fix ${place} ${number}`, "aria-label": `${fix}: fixes ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark, fix) }, fix)))
+  }
+
+  /** Lets the user choose among several fixes. @param {Api.Mark} mark */
+  #choose({ code, from }) {
+    const row = this.list.querySelector(`[data-mark="${code} ${from}"]`), first = row?.querySelector("button.fix")
+    if (first instanceof HTMLElement) first.focus()
+  }
+
+  // Up and down move between problems; F8 goes to the text.
+  /** @param {KeyboardEvent} event */
+  #walk(event) {
+    const all = /** @type {HTMLElement[]} */ ([...this.list.querySelectorAll("button.problem")])
+    const row = event.target instanceof HTMLElement ? event.target.closest("li") : null, at = all.findIndex(one => row?.contains(one))
+    const step = event.key === "ArrowDown" || event.key === "F8" ? 1 : event.key === "ArrowUp" ? -1 : 0
+    if (!step || at < 0) return
+    event.preventDefault()
+    const next = all[event.key === "F8" ? (at + step) % all.length : Math.max(0, Math.min(at + step, all.length - 1))]
+    next.focus()
+  }
+}

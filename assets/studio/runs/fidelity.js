@@ -1,0 +1,191 @@
+// Measures on demand how reuse changes an answer, by module, and how to fix it.
+import { originOf } from "./staleness.js"
+import { count, debounce, h, moment, nats, plural } from "../base/dom.js"
+import { Emitter } from "../base/events.js"
+import { AWAY, Job, STOPPED } from "../base/jobs.js"
+
+const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`
+/** @type {[string, string, (m: Api.ModuleFidelity) => string][]} */
+const COLUMNS = [
+  ["Module", "", m => m.path || "fixed text"],
+  ["Tokens", "Read from the cache", m => count(m.tokens)],
+  ["Answer depends", "KL of the answer without this module, in nats per token", m => nats(m.dependence)],
+  ["Keys deviate", "Relative distance from the keys of a full pass", m => percent(m.key_deviation)],
+  ["Values deviate", "Relative distance from the values of a full pass", m => percent(m.value_deviation)],
+  ["Harm", "Share of the answer's KL that this module causes, in nats per token", m => nats(m.harm)],
+  ["Flips", "Flipped tokens that this module causes", m => count(m.mends)],
+]
+/** A difference in computed tokens, with sign. @param {number} tokens */
+const signed = tokens => `${tokens > 0 ? "+" : tokens < 0 ? "−" : ""}${count(Math.abs(tokens))}`
+const MOST_FLIPS = 8
+const FIND_AFTER_MS = 200
+
+/**
+ * "setting": a name and value to set; "scaffold": modules to encode together; "found": a measurement.
+ * @extends {Emitter<{setting: [string, string], scaffold: string[], found: Api.MeasuredFidelity}>}
+ */
+export class Explanation extends Emitter {
+  #workspace
+  #server
+  #drawer
+  #belonging
+  /** @type {Job<Api.MeasuredFidelity> | null} */
+  #job = null
+  /** @type {import("./staleness.js").Origin | null} */
+  #origin = null
+  #age = ""
+  /** The texts of the last rejected measurement. */
+  #refused = ""
+  #asked = 0
+  #findSoon = debounce(FIND_AFTER_MS, () => this.#find())
+  #measure = h("button", { type: "button", id: "explain", onclick: () => this.start() }, "Measure")
+  #stop = h("button", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop")
+  #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
+  #meter = h("progress", { hidden: true, "aria-label": "Progress of the measurement" })
+  #body = h("div", { class: "explained" })
+
+  /**
+   * @param {HTMLElement} host
+   * @param {import("../documents/workspace.js").Workspace} workspace
+   * @param {import("../base/server.js").Server} server
+   * @param {import("../shell/settings_drawer.js").Drawer} drawer
+   * @param {import("./staleness.js").Belonging} belonging
+   */
+  constructor(host, workspace, server, drawer, belonging) {
+    super()
+    this.#workspace = workspace
+    this.#server = server
+    this.#drawer = drawer
+    this.#belonging = belonging
+    host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
+    this.#body.append(h("p", { class: "empty" }, "Measure whether caching changed the answer, which module causes it, and how to fix it."))
+    belonging.on("changed", () => { this.#showAge(); this.#findSoon() })
+    drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.say("") })
+  }
+
+  async start() {
+    const refusal = this.#drawer.refusal()
+    if (refusal) return this.say(`Nothing was measured. ${refusal}`, "bad")
+    /** @type {Job<Api.MeasuredFidelity>} */
+    const job = new Job(this.#server), { origin, settings } = this.#workspace
+    return this.#follow(job, this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
+  }
+
+  // Shows the stored measurement of the open texts, settings and model, or follows a running one.
+  async #find() {
+    const { texts, modelDigest } = this.#belonging, { settings } = this.#workspace
+    if (this.#job || !texts || !modelDigest || this.#holds()) return
+    const number = ++this.#asked, known = await this.#server.ask("find_fidelity", { ...texts, settings })
+    if (this.#job || number !== this.#asked || known.away || known.error != null) return
+    if (known.kept) return this.#take(known.kept)
+    if (!known.under_way) return
+    /** @type {Job<Api.MeasuredFidelity>} */
+    const job = new Job(this.#server, known.under_way)
+    return this.#follow(job, /** @type {Promise<import("../base/jobs.js").JobReply<Api.MeasuredFidelity>>} */ (this.#server.ask("job_state", { key: job.key })))
+  }
+
+  /** Whether the shown measurement is up to date. */
+  #holds() { return this.#origin !== null && this.#belonging.differences(this.#origin).length === 0 }
+
+  /** @param {Job<Api.MeasuredFidelity>} job @param {Promise<import("../base/jobs.js").JobReply<Api.MeasuredFidelity>>} begun */
+  async #follow(job, begun) {
+    this.#job = job
+    this.#buttons()
+    const texts = JSON.stringify(this.#workspace.texts())
+    job.on("state", state => this.#progress(state))
+    const end = await job.asked(begun)
+    this.#job = null
+    this.#buttons()
+    if (end.result) return this.#take(end.result)
+    this.#refused = texts
+    this.say((end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
+  }
+
+  /** @param {Api.MeasuredFidelity} result */
+  #take(result) {
+    this.#origin = originOf(result)
+    this.#show(result.found, result.measured)
+    this.#showAge()
+    if (result.unkept) this.say(result.unkept, "bad")
+    this.emit("found", result)
+  }
+
+  stop() {
+    this.say("Stopping…")
+    this.#job?.stop()
+  }
+
+  /** @param {Api.JobState<Api.MeasuredFidelity>} state */
+  #progress({ what, done, total }) {
+    this.#meter.hidden = !total
+    Object.assign(this.#meter, { max: total || 1, value: done })
+    if (what) this.say(`${what[0].toUpperCase()}${what.slice(1)}…`)
+  }
+
+  /** @param {Api.Fidelity} found @param {string} measured the time */
+  #show(found, measured) {
+    this.say("")
+    const rows = found.modules.map(m => h("tr", { "data-worst": m.path === found.worst && found.remedies.length > 0 ? "yes" : null },
+      ...COLUMNS.map(([, , cell], index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, cell(m)))))
+    const agrees = found.first_token_agrees ? "the same first token" : "a different first token"
+    this.#body.replaceChildren(
+      h("p", { class: "advice" }, found.advice),
+      h("p", { class: "soft" }, `The cached side predicts ${agrees} (KL ${nats(found.kl_first_token)}). It read the uncached answer ${found.read_to_end ? "to its end" : "up to the maximum length"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).`, measured ? ` Measured ${moment(measured)}.` : ""),
+      found.flips.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Flipped tokens" }, this.#flips(found.flips)) : "",
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fidelity by module" }, h("table", {},
+        h("thead", {}, h("tr", {}, ...COLUMNS.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)))), h("tbody", {}, ...rows))),
+      found.remedies.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fixes tried" }, this.#remedies(found.remedies)) : "")
+  }
+
+  /** @param {Api.Flip[]} flips */
+  #flips(flips) {
+    const rows = flips.slice(0, MOST_FLIPS).map(f => h("tr", {},
+      h("th", { scope: "row" }, count(f.position + 1)), h("td", {}, JSON.stringify(f.uncached)), h("td", {}, JSON.stringify(f.cached)),
+      h("td", {}, nats(f.kl)), h("td", { class: "words" }, `…${f.before}`)))
+    const more = flips.length - MOST_FLIPS
+    return [
+      h("table", {}, h("thead", {}, h("tr", {}, ...["Token", "Uncached", "Cached", "KL", "After"].map(name => h("th", { scope: "col", class: name === "After" ? "words" : null }, name)))), h("tbody", {}, ...rows)),
+      more > 0 ? h("p", { class: "soft" }, `And ${plural(more, "token")} more.`) : "",
+    ]
+  }
+
+  /** @param {Api.Remedy[]} remedies */
+  #remedies(remedies) {
+    const rows = remedies.map(r => h("tr", {},
+      h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : r.scope ? `Scope ${r.scope}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
+      h("td", {}, count(r.flips)), h("td", {}, nats(r.kl_worst)), h("td", {}, nats(r.kl_mean)), h("td", {}, percent(r.answer_agreement)), h("td", {}, signed(r.computed)),
+      h("td", {}, h("button", { type: "button", class: "quiet", onclick: () => this.#use(r) }, r.scaffold.length ? "Add to schema" : "Use"))))
+    return h("table", {}, h("thead", {}, h("tr", {}, ...["Tried", "Flips left", "Worst KL", "Mean KL", "Agrees", "Computed", ""].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows))
+  }
+
+  /** @param {Api.Remedy} remedy */
+  #use({ repair, scope, scaffold }) {
+    if (scaffold.length) return this.emit("scaffold", scaffold)
+    this.emit("setting", scope ? ["scope", scope] : ["repair", repair])
+    this.say(`${scope ? `Scope ${scope}` : `Repair ${repair}`} is set for the next run.`)
+  }
+
+  // An outdated measurement stays with a note; undo makes it current again.
+  #showAge() {
+    const differs = this.#origin ? this.#belonging.sentence(this.#origin) : "", before = this.#age
+    this.#body.toggleAttribute("data-old", differs !== "")
+    if (this.#job) return
+    this.#age = differs && `Measured ${differs}. Measure again.`
+    const bad = this.#status.dataset.mood === "bad"
+    if (bad && this.#refused === JSON.stringify(this.#workspace.texts())) return
+    if (this.#age) this.say(this.#age)
+    else if (bad || this.#status.textContent === before) this.say("")
+  }
+
+  /** @param {string} words */
+  say(words, mood = "") {
+    this.#status.dataset.mood = mood
+    this.#status.textContent = words
+  }
+
+  #buttons() {
+    this.#measure.disabled = this.#job !== null
+    this.#stop.hidden = this.#job === null
+    if (!this.#job) this.#meter.hidden = true
+  }
+}

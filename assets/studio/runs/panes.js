@@ -1,0 +1,277 @@
+// The two answers side by side, and what caching changed.
+import { originOf } from "./staleness.js"
+import { count, h, milliseconds, nats, overlapping, plural, times, timesRange } from "../base/dom.js"
+import { Copier } from "../base/copy_button.js"
+import { Scale } from "./time_scale.js"
+
+export const WAITING = "Waits for a run in another tab."
+
+/** @type {Record<Api.SideFrame["state"], string>} */
+const STATES = {
+  waiting: "waiting", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", measured: "measured", failed: "failed",
+}
+const WAITS = "waits for another run"
+const WAITED = "Time spent waiting for other work. No measurement counts it."
+
+const WORTH_SAYING_MS = 100
+
+const GUESSES = "Speculative tokens guessed from the prompt and the answer, and how many the model accepted. Accepted tokens need no pass of their own."
+
+const COLD = "These runs computed evicted segments again. The median and the ratio leave them out."
+
+/** Why an answer ended. @param {Api.SideFrame} side @param {Record<string, any>} settings @param {string} message the run's message */
+export function endingWords({ state, ended, tokens }, { max_new_tokens: most, stop = [] }, message = "") {
+  if (state === "stopped") return message || "Stopped by you."
+  if (state !== "done") return ""
+  if (ended === "stop") return stop.length === 1 ? `Met the stop text ${JSON.stringify(stop[0])}.` : "Met one of the stop texts."
+  if (ended !== "length") return ended ? "Finished." : ""
+  return tokens.generated < most ? `Cut at ${plural(tokens.generated ?? 0, "token")}: the window is full.` : `Cut at Max answer length, ${count(most)}.`
+}
+
+/** The time of the whole answer from its first token and rate; null if there is none. @param {Api.SideFrame} side */
+function wholeAnswer({ ttft_ms: first, tokens: { generated }, tokens_per_second: rate }) {
+  return first == null || !generated ? null : first + (rate ? 1000 * (generated - 1) / rate : 0)
+}
+
+class Pane {
+  #ttft = h("strong", { class: "ttft" }, "–")
+  #state = h("span", { class: "state" })
+  #facts = h("dl", { class: "facts", tabindex: "0" })
+  #bar = h("div", { class: "timeline", role: "img" })
+  #parts = h("ul", { class: "parts" })
+  #answer = h("div", { class: "answer", tabindex: "0", role: "region" })
+  #copier
+  #text = ""
+  #empty
+  #stages
+
+  /** @param {string} title @param {string} empty text before the first run @param {Record<string, string>} stages labels of a timeline */
+  constructor(title, empty, stages) {
+    this.#stages = stages
+    this.#empty = empty
+    this.#answer.setAttribute("aria-label", `${title} answer`)
+    this.#copier = new Copier(`Copy the ${title.toLowerCase()} answer`, () => this.#text)
+    this.node = h("section", { class: "pane", "aria-label": title },
+      h("header", { class: "bar" }, h("h2", {}, title), this.#copier.node, h("span", { class: "sr" }, "first token after"), this.#ttft, this.#state),
+      h("div", { class: "measures" }, this.#facts, this.#bar, this.#parts),
+      this.#answer)
+  }
+
+  /**
+   * @param {Api.SideFrame | undefined} side
+   * @param {number} longest the time of a full-width bar
+   * @param {[string, boolean][] | undefined} difference
+   * @param {Api.RunFrame | null} run
+   */
+  show(side, longest, difference, run) {
+    this.node.dataset.state = side?.state ?? "empty"
+    this.#state.textContent = this.#state.title = side ? (side.waits ? WAITS : (run && endingWords(side, run.settings, run.message)) || STATES[side.state]) : ""
+    this.#ttft.textContent = milliseconds(side?.ttft_ms)
+    this.#showFacts(side)
+    this.#showTimeline(side, longest)
+    this.#showAnswer(side, difference, run)
+    this.#text = side?.text ?? ""
+    this.#copier.button.disabled = !this.#text
+  }
+
+  /** @param {Api.SideFrame | undefined} side */
+  #showFacts(side) {
+    const tokens = side?.tokens ?? {}
+    const rate = side?.tokens_per_second
+    const facts = [
+      ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache)],
+      ["computed", tokens.computed == null ? "–" : count(tokens.computed), "Prompt tokens that the model computed for this answer"],
+      ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–", "Answer tokens per second after the first one"],
+    ]
+    if (tokens.drafted) facts.push(["guesses accepted", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
+    const whole = side ? wholeAnswer(side) : null
+    if (side && whole !== null) {
+      const waited = side.waited_ms > WORTH_SAYING_MS ? `+${milliseconds(side.waited_ms)} waiting for other runs` : ""
+      facts.push(["whole answer", milliseconds(whole), `${count(tokens.generated)} tokens, including the first one. ${waited && WAITED}`, waited])
+    }
+    if (side?.cold_ms.length) facts.push(["including encoding", side.cold_ms.map(milliseconds).join(", "), COLD])
+    this.#facts.replaceChildren(...facts.map(([name, value, about, more]) =>
+      h("div", { title: about ?? "" }, h("dt", {}, name), h("dd", {}, value), more && h("dd", { class: "soft" }, more))))
+  }
+
+  /** @param {Api.SideFrame | undefined} side @param {number} longest */
+  #showTimeline(side, longest) {
+    const timeline = side?.timeline_ms ?? {}
+    const parts = Object.keys(this.#stages).filter(part => timeline[part] != null)
+    this.#bar.replaceChildren(...parts.map(part => {
+      const piece = h("i", { class: `part ${part}`, title: `${part}, ${this.#stages[part]}: ${milliseconds(timeline[part])}` })
+      piece.style.width = `${100 * timeline[part] / (longest || 1)}%`
+      return piece
+    }))
+    const words = parts.map(part => `${part} ${milliseconds(timeline[part])}`)
+    this.#bar.setAttribute("aria-label", words.length ? `Time to first token: ${words.join(", ")}` : "No times yet")
+    this.#parts.replaceChildren(...parts.map((part, index) => h("li", {}, h("i", { class: `swatch ${part}` }), words[index])))
+  }
+
+  /** @param {Api.SideFrame | undefined} side @param {[string, boolean][] | undefined} difference @param {Api.RunFrame | null} run */
+  #showAnswer(side, difference, run) {
+    const box = this.#answer
+    const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 24
+    if (!side) box.replaceChildren(h("p", { class: "empty" }, this.#empty))
+    else if (!side.text) box.replaceChildren(this.#progress(side, run))
+    else if (difference) box.replaceChildren(...difference.map(([text, differs]) => differs ? h("mark", {}, text) : text))
+    else if (box.firstChild instanceof Text && box.childNodes.length === 1) box.firstChild.data = side.text
+    else box.replaceChildren(side.text)
+    if (atEnd && side?.state === "streaming") box.scrollTop = box.scrollHeight
+  }
+
+  /** Scrolls to the first line. */
+  toTop() { this.#answer.scrollTop = 0 }
+
+  /** Scrolls with another pane while `when` is true. @param {Pane} other @param {() => boolean} when */
+  follow(other, when) {
+    this.#answer.addEventListener("scroll", () => { if (when()) other.#answer.scrollTop = this.#answer.scrollTop })
+  }
+
+  /** @param {Api.SideFrame} side @param {Api.RunFrame | null} run */
+  #progress(side, run) {
+    const ahead = run?.encoding.state === "working", alone = run?.mode !== "both" ? "Not run: this run used the other side only." : "Not run."
+    /** @type {Partial<Record<Api.SideFrame["state"], string>>} */
+    const all = {
+      waiting: run?.state !== "working" ? "" : ahead ? "Runs after missing modules are encoded." : run.mode === "both" ? "Runs after the other side, so that timings do not affect each other." : alone,
+      working: side.waits ? WAITING : side.working ? `${side.working[0].toUpperCase()}${side.working.slice(1)}` : "Working…",
+      streaming: "", done: "The model generated no text.", stopped: "Stopped before the first token.", "not run": alone,
+    }
+    const words = all[side.state] ?? ""
+    const counted = side.state === "working" && !side.waits && side.total
+    const meter = counted
+      ? h("progress", { max: side.total, value: side.done, "aria-label": "Progress" }) : null
+    const of = counted ? ` (${side.done} of ${side.total})` : ""
+    return h("p", { class: "empty" }, words + of, meter)
+  }
+}
+
+export class Panes {
+  #cached
+  #uncached
+  #ratio = h("strong", { class: "ratio" }, "–")
+  #ratioWords = h("span", { class: "soft" })
+  #range = h("span", { class: "soft ratio-range" })
+  #whole = h("p", { class: "soft" })
+  #payback = h("span", { class: "payback" })
+  #scale = new Scale()
+  #agrees = h("dd", {}, "–")
+  #divergence = h("dd", {}, "–")
+  #texts = h("dd", {}, "–")
+  #mark = h("input", { type: "checkbox", checked: true })
+  #age = h("p", { class: "age", role: "status" })
+  #panes
+  /** @type {Api.RunFrame | null} */
+  #run = null
+  #then = ""
+  #belonging
+  /** The reuse settings of the cached answer, and the reason. */
+  #reuse = h("p", { class: "soft reuse-taken", role: "status", hidden: true })
+  /** @type {string[]} */
+  #faulty = []
+
+  /** @param {HTMLElement} host @param {Record<string, string>} stages labels of a timeline @param {import("./staleness.js").Belonging} belonging */
+  constructor(host, stages, belonging) {
+    this.#belonging = belonging
+    belonging.on("changed", () => this.#showAge())
+    this.#cached = new Pane("Cached", "Run the prompt: modules that are not stored yet are computed first, and this answer reads them instead of computing them again.", stages)
+    this.#uncached = new Pane("Uncached", "The same tokens, all computed afresh, for comparison.", stages)
+    const meaning = "How much caching changed the probabilities of the first token (Kullback-Leibler divergence); 0 means no change"
+    const comparison = h("section", { class: "comparison", "aria-label": "Comparison" },
+      h("div", { class: "headline" }, this.#ratio, h("div", { class: "ratio-words" }, h("p", {}, this.#ratioWords, this.#range), this.#whole), this.#payback),
+      this.#scale.node, this.#reuse, this.#age,
+      h("div", { class: "verdict" },
+        h("dl", { class: "verdicts" },
+          h("div", { title: "The most probable token after the prompt, cached and uncached" }, h("dt", {}, "First token"), this.#agrees),
+          h("div", { title: meaning }, h("dt", {}, "Its KL"), this.#divergence),
+          h("div", { title: "Whether both answers have the same words" }, h("dt", {}, "Words"), this.#texts)),
+        h("label", { class: "check" }, this.#mark, "Mark differences")))
+    this.#panes = h("div", { class: "panes" }, comparison, this.#cached.node, this.#uncached.node)
+    host.append(this.#panes)
+    this.#mark.addEventListener("change", () => this.#paint())
+    const over = () => this.#run?.state !== "working"
+    this.#cached.follow(this.#uncached, over)
+    this.#uncached.follow(this.#cached, over)
+    this.#paint()
+  }
+
+  /** @param {Api.RunFrame} run @param {string} then the time of a stored run */
+  show(run, then = "") {
+    const over = run.state !== "working", begun = this.#run?.state === "working"
+    this.#run = run
+    this.#then = then
+    this.#paint()
+    if (over && begun) for (const pane of [this.#cached, this.#uncached]) pane.toTop()
+  }
+
+  /** Shows which documents have errors that prevent a run. @param {string[]} kinds */
+  hindered(kinds) {
+    this.#faulty = kinds
+    this.#showAge()
+  }
+
+  #showAge() {
+    const run = this.#run, differs = run ? this.#belonging.sentence(originOf(run)) : ""
+    this.#panes.toggleAttribute("data-old", differs !== "")
+    const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then ? `A stored run of ${this.#then}.` : ""
+    const next = this.#faulty.length ? `Fix the errors in the ${this.#faulty.join(" and the ")}, then run again.` : "Run again."
+    const words = [kept, differs && `${which} is ${differs}. ${next}`].filter(Boolean).join(" ")
+    if (this.#age.textContent !== words) this.#age.textContent = this.#age.title = words
+  }
+
+  #paint() {
+    this.#showAge()
+    const run = this.#run, drawn = (run?.settings.temperature ?? 0) > 0
+    const difference = this.#mark.checked && !drawn ? run?.difference : null
+    const longest = Math.max(0, ...Object.values(run?.sides ?? {}).map(side => side.ttft_ms ?? 0))
+    this.#cached.show(run?.sides.cached, longest, difference?.cached, run)
+    this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run)
+    const { scope, repair, reuse: chosen } = run?.settings ?? {}, reuse = run?.reuse, own = !reuse && chosen !== "auto"
+    const how = [own && scope, own && repair !== "none" && repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
+    this.#reuse.hidden = !reuse
+    this.#reuse.textContent = this.#reuse.title = reuse ? `${reuse.why}${reuse.follows && reuse.kl == null ? "; a check follows" : ""}.` : ""
+    this.#reuse.dataset.mood = reuse?.broken ? "warn" : ""
+    this.#scale.show(run, run?.number ? [`Run ${run.number}`, ...how].join(" · ") : "")
+    this.#showRatio(run)
+    /** @type {Api.ComparedSoFar} */
+    const { first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
+    this.#verdict(this.#agrees, agrees ?? null, agrees == null ? "–" : agrees ? "the same" : "differs")
+    this.#divergence.textContent = divergence == null ? "–" : nats(divergence)
+    const differing = run?.difference?.differing
+    if (drawn && differing != null) this.#verdict(this.#texts, null, differing ? "sampled, differ" : "sampled, the same")
+    else this.#verdict(this.#texts, differing == null ? null : differing === 0, differing == null ? "–" : differing === 0 ? "the same" : `${count(differing)} differ`)
+    this.#texts.title = drawn ? `At temperature ${run?.settings.temperature} tokens are sampled: compare the logits of the first one.` : ""
+    this.#mark.disabled = drawn
+  }
+
+  /** @param {Api.RunFrame | null} run */
+  #showRatio(run) {
+    const { ttft_speedup: ratio, least_speedup: least, most_speedup: most } = /** @type {Api.ComparedSoFar} */ (run?.comparison ?? {})
+    const [figure, way] = ratio == null ? ["–", ""] : times(ratio), alone = run && run.mode !== "both"
+    this.#ratio.textContent = figure
+    const unclear = overlapping(run?.comparison ?? {}), computed = run?.reuse?.scope === ""
+    this.#ratioWords.textContent = computed ? "first token: not read from the cache" : unclear ? "first token: no clear difference" : way ? `${way} first token` : (alone ? `${run.mode} side only` : "not timed yet")
+    this.#ratio.dataset.verdict = ratio == null || unclear || computed ? "" : ratio >= 1 ? "good" : "warn"
+    this.#range.textContent = least == null || most == null ? "" : ` (${timesRange(least, most)})`
+    this.#showWhole(run)
+    this.#payback.textContent = this.#payback.title = run?.payback?.words ?? ""
+    this.#range.title = "From slowest cached over fastest uncached timing, to fastest cached over slowest uncached"
+  }
+
+  // The first token may be faster although a longer answer takes more time overall.
+  /** @param {Api.RunFrame | null} run */
+  #showWhole(run) {
+    const { cached, uncached } = run?.sides ?? {}, both = [cached, uncached].every(side => side?.state === "done")
+    const took = both && cached ? wholeAnswer(cached) : null, without = both && uncached ? wholeAnswer(uncached) : null
+    if (!took || !without) return this.#whole.replaceChildren()
+    const [figure, way] = times(without / took)
+    this.#whole.textContent = `whole answer ${figure}${figure === "1.0×" ? "" : ` ${way}`}`
+    this.#whole.title = `Cached: ${plural(cached?.tokens.generated ?? 0, "token")} in ${milliseconds(took)}, uncached: ${plural(uncached?.tokens.generated ?? 0, "token")} in ${milliseconds(without)}`
+  }
+
+  /** @param {HTMLElement} node @param {boolean | null} good @param {string} words */
+  #verdict(node, good, words) {
+    node.textContent = words
+    node.dataset.verdict = good == null ? "" : good ? "good" : "warn"
+  }
+}
