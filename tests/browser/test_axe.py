@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
@@ -52,7 +51,6 @@ def test_every_page_keeps_the_rules(watched: Watched) -> None:
     assert broken == [], "\n".join(broken)
 
 
-@pytest.mark.long
 def test_every_dialog_and_state_keeps_the_rules(author: Page, tmp_path: Path) -> None:
     broken: list[str] = []
     dialog = author.locator("dialog[open]")

@@ -140,7 +140,6 @@ def test_the_map_narrows_the_list_and_what_is_pinned_is_asked_about_twice(author
     expect(author.locator("tbody .pill")).to_have_count(0)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("bounded")
 def test_a_budget_that_evicts_is_asked_about_first(author: Page) -> None:
     run(author)

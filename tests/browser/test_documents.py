@@ -148,7 +148,6 @@ def test_a_quick_fix_mends_both_tags_and_loses_nothing(author: Page) -> None:
     expect(problems).to_be_hidden()
 
 
-@pytest.mark.long
 def test_of_several_repairs_a_person_chooses_and_each_can_be_undone(author: Page) -> None:
     rewrite(author, "schema", '<schema name="a"><user><module name="tone">Be brief.</module></user></schema>')
     source = '<prompt schema="a"><tone>Where?</prompt>'

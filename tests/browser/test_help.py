@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Watched, becomes
@@ -80,7 +79,6 @@ def told_twice(route: Route) -> None:
     )
 
 
-@pytest.mark.long
 def test_the_first_steps_are_shown_once_and_cover_nothing(author: Page, watched: Watched) -> None:
     card = author.locator(".coach")
     expect(card).to_be_hidden()

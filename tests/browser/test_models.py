@@ -102,7 +102,6 @@ def test_files_of_one_name_are_told_apart(models: Page) -> None:
     unrouted(models)
 
 
-@pytest.mark.long
 def test_a_name_is_judged_as_it_is_typed_and_a_failure_keeps_the_model(
     models: Page, tiny: str, tmp_path: Path
 ) -> None:

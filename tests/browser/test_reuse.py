@@ -39,7 +39,6 @@ def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001)$"))
 
 
-@pytest.mark.long
 def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     # asked for what no picked note says, the cached side reads the notes otherwise
     author.evaluate("location.hash = '#/gallery'")

@@ -91,7 +91,6 @@ def test_a_run_that_is_asked_for_while_a_sample_is_opened_is_of_that_sample(auth
     expect(author.locator("#stop")).to_be_disabled(timeout=LONG_RUN_MS)
 
 
-@pytest.mark.long
 def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of(author: Page) -> None:
     rewrite(author, "prompt", text_of(author, "prompt").replace("<tokyo/>", "<maldives/>"))
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2})")
@@ -177,7 +176,6 @@ def test_what_is_encoded_is_shown_while_the_run_goes_on(author: Page) -> None:
     status(author, "Stopped")
 
 
-@pytest.mark.long
 def test_run_does_one_side_or_encodes_all(author: Page) -> None:
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2, repeats: 2})")
     rewrite(author, "schema", OWN)

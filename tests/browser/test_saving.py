@@ -200,7 +200,6 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
     )
 
 
-@pytest.mark.long
 def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     (documents / "far").mkdir(exist_ok=True)
     (documents / "far" / "city.pml").write_text(SCHEMA.replace("mine", "city"), encoding="utf-8")

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import QUESTIONS, Watched, becomes, reloaded, settled, unrouted
+from tests.browser.conftest import QUESTIONS, Server, Watched, becomes, reloaded, settled, unrouted
 from tests.browser.test_author import few_tokens, rewrite, text_of
 
 FAULTY = f'<schema name="a"><{"b" * 300}/></schema>'
@@ -259,8 +259,9 @@ def test_nothing_but_rows_moves_while_requests_come(
 
 
 def test_the_first_screen_has_the_address_the_program_and_what_was_asked(
-    watched: Watched, faked: Callable[..., None]
+    watched: Watched, studio: Server, faked: Callable[..., None]
 ) -> None:
+    studio.open_sample("travel")  # its program is long
     hello(watched.url)  # for the chart, which is drawn of what was asked
     faked(requests=[request(number) for number in range(1, 101)], change=1)
     page = watched.page

@@ -87,6 +87,7 @@ def test_a_value_out_of_its_range_is_said_at_its_field_until_it_is_valid(author:
     rule = "Top-p must be a number, above 0 and at most 1."
     expect(field).to_have_accessible_description(re.compile(f"^{rule} Draw from"))
     author.get_by_role("button", name="Settings").click()
+    expect(field).to_be_hidden()
     author.locator("#run").click()
     expect(field).to_be_focused()
     status = author.locator(".run-status")

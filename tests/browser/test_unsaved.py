@@ -90,6 +90,7 @@ def test_a_closed_tabs_text_comes_back_and_leaves_the_browser(
     page.goto("about:blank")
     context.unroute_all(behavior="ignoreErrors")
     page.goto(studio.url)
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
     wait_for_text(page, "prompt", "in haste")
     expect(page.locator(".workspace-name .saved")).to_contain_text("Draft saved")
 
