@@ -19,7 +19,7 @@ from engine.exchange.to_messages import MAX_BREAKPOINTS
 from engine.pml import NewText, Prompt, PromptError, Schema, bind, parse_schema
 from engine.pml.tree.conversation import conversation
 from engine.programs import compile_source
-from tests.drawing import draws, each
+from tests.drawing import EVERY, each
 from tests.pml.documents import prompt_tree as asked
 from tests.pml.documents import schema_tree
 from tests.pml.documents import schema_tree as tree
@@ -28,7 +28,8 @@ from tests.programs.sources import load
 
 SAMPLES = Path(__file__).parents[2] / "sample_schemas"
 slow = settings(
-    max_examples=draws(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=150 if EVERY else 10,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 pairs = schemas().flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema)))
 set_apart = seamed(schemas()).flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema)))

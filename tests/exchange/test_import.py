@@ -20,12 +20,13 @@ from engine.pml.edit.writer import write_prompt, write_schema
 from engine.pml.tree.conversation import conversation
 from engine.pml.whitespace.rules import SPACE
 from engine.programs import ProgramError
-from tests.drawing import draws
+from tests.drawing import EVERY
 from tests.pml.documents import prompt_tree, schema_tree
 from tests.pml.trees import TEXTS, prompts, schemas
 
 slow = settings(
-    max_examples=draws(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=120 if EVERY else 10,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 ROLES = ("system", "user", "assistant")
 TURNS = st.lists(

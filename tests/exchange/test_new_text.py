@@ -16,13 +16,14 @@ from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.edit.writer import written_alike
 from engine.pml.tree.conversation import Message, conversation
 from engine.programs import compile_source
-from tests.drawing import draws
+from tests.drawing import EVERY
 from tests.pml.documents import schema_tree
 from tests.pml.trees import prompts, schemas, seamed, text
 from tests.programs.sources import load
 
 slow = settings(
-    max_examples=draws(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=150 if EVERY else 10,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 asked_more = seamed(schemas()).flatmap(
     lambda schema: st.tuples(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from engine.pml import PromptError, bind, document_kind, parse_prompt, parse_schema
 from engine.pml.edit.formatter import FormatError, format_source
-from tests.drawing import draws
+from tests.drawing import EVERY
 from tests.pml.documents import prompt_tree, schema_tree
 from tests.pml.test_fuzz import ANY, PROMPT, SCHEMA
 
@@ -38,7 +38,7 @@ def test_the_samples_are_in_canonical_form(path: Path) -> None:
     assert format_source(source) == source
 
 
-@settings(max_examples=draws(600))
+@settings(max_examples=600 if EVERY else 40)
 @given(source=ANY)
 def test_any_document_is_formatted_whole_or_refused(source: str) -> None:
     faulty = any(found.code.startswith("E1") for found in parse_schema(source).diagnostics)

@@ -12,12 +12,12 @@ from engine.pml import Module, Parsed, Prompt, Schema, Text, bind, parse_prompt,
 from engine.pml.edit import formatter, writer
 from engine.pml.edit.formatter import format_source
 from engine.pml.edit.writer import WriteError, write_prompt, write_schema
-from tests.drawing import draws
+from tests.drawing import EVERY
 from tests.pml.documents import schema_tree
 from tests.pml.trees import NOWHERE, prompts, schemas, text
 
 
-@settings(max_examples=draws(150))
+@settings(max_examples=150 if EVERY else 12)
 @given(schemas())
 def test_a_schema_survives(schema: Schema) -> None:
     source = write_schema(schema)
@@ -27,7 +27,7 @@ def test_a_schema_survives(schema: Schema) -> None:
     assert format_source(source) == source
 
 
-@settings(max_examples=draws(200))
+@settings(max_examples=200 if EVERY else 12)
 @given(st.data())
 def test_a_prompt_survives(data: st.DataObject) -> None:
     schema = data.draw(schemas())

@@ -38,12 +38,13 @@ from engine.programs import compile_source, to_program
 from engine.programs.program import Program
 from engine.programs.writer import PromptCallError
 from engine.programs.writer_api import Recorder
-from tests.drawing import draws, each
+from tests.drawing import EVERY, each
 from tests.pml.trees import prompts, schemas
 from tests.programs.sources import arguments, load, programs, run
 
 slow = settings(
-    max_examples=draws(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=120 if EVERY else 10,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 SAMPLES = Path(__file__).parents[2] / "sample_schemas"
 

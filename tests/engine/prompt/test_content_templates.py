@@ -373,7 +373,7 @@ def test_rewritten_text_of_the_schema_is_computed_and_the_plan_says_why() -> Non
     assert "every request computes" in told.message
 
 
-@settings(max_examples=draws(300))
+@settings(max_examples=300 if EVERY else 25)
 @given(templates(), conversations())
 def test_drawn_templates_and_conversations(template: str, messages: list[tuple[str, str]]) -> None:
     made = drawn()
