@@ -24,7 +24,8 @@ def fixed(mistake: Mistake) -> str:
         assert fault is not None, (source, left)
         assert fault.hint or fault.choices
         changed = mended(source, fault, mistake.diagnose, fault.fixes[0])
-        assert changed not in (None, source), (source, fault)
+        assert changed is not None, (source, fault)
+        assert changed != source, fault
         assert len(errors(mistake.diagnose(changed))) <= len(left)
         source = changed
     return source

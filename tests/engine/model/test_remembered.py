@@ -35,7 +35,7 @@ def memory(tmp_path: Path) -> Memory:
 
 def measurements(act: Callable[[], object], found: Probe | None = None) -> int:
     """Returns how often a model is measured meanwhile, always with the result `found` if it is given."""
-    known = {"side_effect": None, "return_value": found} if found else {}
+    known: dict[str, Any] = {"side_effect": None, "return_value": found} if found else {}
     with mock.patch.object(probe_cache, "probe", wraps=probe_cache.probe, **known) as probe:
         act()
     return probe.call_count
