@@ -355,6 +355,6 @@ def watched(tab: Tab, studio: Server) -> Iterator[Watched]:
 def author(watched: Watched, studio: Server) -> Page:
     """The Author page with the travel sample and its first prompt."""
     studio.open_sample("travel")
-    page = watched.open()
+    page = watched.open("/#/author")
     expect(page.locator(".workspace-name")).to_contain_text("Travel")
     return page
