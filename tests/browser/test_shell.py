@@ -208,3 +208,13 @@ def test_a_card_says_how_many_more_modules_are_picked_and_shows_them(watched: Wa
     assert page.evaluate("document.documentElement.dataset.page") == "gallery"
     more.click()
     expect(chips.filter(visible=True)).to_have_count(shown)
+
+
+def test_a_run_at_the_bare_address_leaves_the_focus_where_it_is(watched: Watched) -> None:
+    page = watched.open()
+    page.get_by_role("button", name="Settings").click()
+    field = page.locator(".drawer input").first
+    field.fill("")
+    page.keyboard.press("Control+Enter")
+    expect(page).to_have_url(f"{watched.url}/#/author")
+    expect(field).to_be_focused()

@@ -43,7 +43,10 @@ export class Rail extends Emitter {
   }
 
   /** @param {string} page @param {string} [place] in the page */
-  go(page, place) { location.hash = place ? `#/${page}/${place}` : `#/${page}` }
+  go(page, place = "") {
+    if (page === this.#page && place === this.#place) history.replaceState(history.state, "", place ? `#/${page}/${place}` : `#/${page}`)
+    else location.hash = place ? `#/${page}/${place}` : `#/${page}`
+  }
 
   /** @param {string} page whether the page exists */
   has(page) { return this.#pages.has(page) }
