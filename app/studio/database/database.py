@@ -168,14 +168,21 @@ class UserDatabase:
         """Creates the tables, and copies the rows of a damaged file or of an earlier version."""
         if self._damaged is None and is_current(db):
             return
-        first = not any(self.folder.glob(f"{FILE}.damaged-*"))
+        notes: list[str] = []
         with _transaction(db):
-            if apply_migrations(db, str(self.path)) and first:
-                for note in copy_old_files(db, self.folder):
-                    self.notes.append(note)
-                    logger.warning("%s", note)
+            new, copied = apply_migrations(db, str(self.path)), 0
             if self._damaged is not None:
-                copy_readable(db, self._damaged)
+                copied = copy_readable(db, self._damaged)
+                notes.append(
+                    "The new database has the drafts and versions that could be read from it."
+                    if copied
+                    else "No draft and no version could be read from it."
+                )
+            if new and not copied:  # never copied, or lost with the damaged file
+                notes += copy_old_files(db, self.folder)
+        for note in notes:
+            self.notes.append(note)
+            logger.warning("%s", note)
         self._damaged = None
 
     def _read_only(self, why: Exception) -> Database:
@@ -199,8 +206,7 @@ class UserDatabase:
                 self.path.with_name(FILE + ending).replace(self.path.with_name(aside + ending))
         self._damaged = self.path.with_name(aside)
         self.notes.append(
-            f"The studio's database was damaged. It was renamed to {aside} in {str(self.folder)!r}. A new "
-            "one has the drafts and versions that could be read."
+            f"The studio's database was damaged. It was renamed to {aside} in {str(self.folder)!r}."
         )
         logger.warning("%s", self.notes[-1])
 
@@ -210,6 +216,8 @@ class UserDatabase:
             return f"The database {where} was damaged and is set aside. Try again."
         if code == sqlite3.SQLITE_FULL:
             return f"The disk is full, so {where} was not written. Free some space."
+        if code == sqlite3.SQLITE_TOOBIG:
+            return f"The text is too large for {where}: at most 1 GB. Shorten it."
         if code == sqlite3.SQLITE_BUSY:
             return f"Another program has locked {where}. Try again."
         why = getattr(error, "strerror", None) or error

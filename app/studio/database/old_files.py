@@ -13,15 +13,16 @@ from sqlite_utils import Database
 
 from app.studio.database.texts import put_text
 
+_TEXTS = "select digest, cast(text as blob) as text from texts"
 _OLD = {  # by file and version: the rows of each table
     ("runs.sqlite", 3): {
-        "texts": "select digest, text from texts",
+        "texts": _TEXTS,
         "runs": """select id, name, note, origin, schema_digest, prompt_digest, belongs, measured, summary,
             contained_digest as whole_digest, frame, length(frame) + length(summary) as bytes
             from runs order by number""",
     },
     ("batches.sqlite", 1): {
-        "texts": "select digest, text from texts",
+        "texts": _TEXTS,
         "batches": """select id, name, started, state, fault, schema_digest, prompt_digest, whole_digest,
             rows, answered, failed, judged, passed, about, (select total(length(row) +
             coalesce(length(result), 0)) from rows where batch = batches.number) as bytes
@@ -31,6 +32,7 @@ _OLD = {  # by file and version: the rows of each table
     },
 }
 _OF_THE_NEW = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM}
+_DOCUMENT = {"origin", "name", "kind", "used"}
 
 
 def copy_old_files(db: Database, folder: Path) -> list[str]:
@@ -45,11 +47,17 @@ def copy_old_files(db: Database, folder: Path) -> list[str]:
     told: list[str] = []
     for (name, version), tables in _OLD.items():
         with _told(folder / name, told), db.atomic(), _opened(folder / name) as old:
-            if old.execute("pragma user_version").fetchone()[0] != version:
+            if next(_rows(old, "pragma user_version"))["user_version"] != version:
                 raise ValueError("another version wrote it")
             for table, rows in tables.items():
-                db.table(table).insert_all(map(dict, old.execute(rows)), ignore=table == "texts")
+                db.table(table).insert_all(_rows(old, rows), ignore=table == "texts")
     db.execute("update runs set whole_digest = ? where whole_digest = ''", [put_text(db, "")])
+    lost = {table: _without_texts(db, table) for table in ("runs", "batches")}
+    told += [
+        f"Not copied, because their texts are missing: {count} of the {table} of a former version."
+        for table, count in lost.items()
+        if count
+    ]
     for number, path in enumerate([folder / "workspace.json", *sorted((folder / "shelf").glob("*.json"))]):
         with _told(path, told):
             db.table("workspaces").insert({"number": number, "workspace": json.dumps(_json(path, dict))})
@@ -62,17 +70,42 @@ def copy_old_files(db: Database, folder: Path) -> list[str]:
         for choice in reversed(_json(folder / "models.json", dict)["models"]):
             db.table("recent_models").insert({"name": choice["name"], "choice": json.dumps(choice)})
     with _told(folder / "recent.json", told), db.atomic():
-        db.table("recent_documents").insert_all(reversed(_json(folder / "recent.json", list)))
+        documents = reversed(_json(folder / "recent.json", list))
+        db.table("recent_documents").insert_all(filter(_is_document, documents))
     return told
 
 
-def copy_readable(db: Database, damaged: Path) -> None:
-    """Copies the readable rows of a damaged database, except runs and batches."""
+def _rows(old: sqlite3.Connection, sql: str) -> Iterator[dict[str, Any]]:
+    """Yields rows of an old file; its errors are ValueErrors, unlike those of the new database."""
+    try:
+        yield from map(dict, old.execute(sql))
+    except sqlite3.Error as error:
+        raise ValueError(error) from error
+
+
+def _without_texts(db: Database, table: str) -> int:
+    """Deletes rows that no page could show; returns their number."""
+    missing = " or ".join(
+        f"{digest} not in (select digest from texts)"
+        for digest in ("schema_digest", "prompt_digest", "whole_digest")
+    )
+    return int(db.execute(f"delete from {table} where {missing}").rowcount)
+
+
+def _is_document(row: object) -> bool:
+    return isinstance(row, dict) and row.keys() == _DOCUMENT and all(isinstance(x, str) for x in row.values())
+
+
+def copy_readable(db: Database, damaged: Path) -> int:
+    """Copies the readable rows of a damaged database, except runs and batches; returns their number."""
+    copied = 0
     for table in ("workspaces", "forms", "sweeps", "recent_models", "recent_documents"):
         rows: list[dict[str, Any]] = []
-        with suppress(sqlite3.Error), _opened(damaged) as old:
+        with suppress(sqlite3.Error, ValueError), _opened(damaged) as old:
             rows.extend(map(dict, old.execute(f"select * from {table}")))
         db.table(table).insert_all(rows, ignore=True)
+        copied += len(rows)
+    return copied
 
 
 def read_only(path: Path) -> sqlite3.Connection:
@@ -85,20 +118,24 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(read_only(path)) as old:
+    try:
+        opened = read_only(path)
+    except sqlite3.Error as error:
+        raise ValueError(error) from error
+    with closing(opened) as old:
         old.row_factory = sqlite3.Row
         yield old
 
 
 @contextmanager
 def _told(path: Path, told: list[str]) -> Iterator[None]:
-    """Adds a message for an error, unless the file is missing or the new database cannot be written."""
+    """Adds a message for any error of an old file, unless it is missing or empty."""
     try:
         yield
-    except (OSError, sqlite3.Error, ValueError, LookupError, TypeError, RecursionError) as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_NEW:
+    except Exception as error:  # a file of any content must not stop the studio
+        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode & 0xFF in _OF_THE_NEW:
             raise
-        if path.exists():
+        if path.is_dir() or (path.exists() and path.stat().st_size):
             told.append(f"{str(path)!r} of a former version was not copied: {error}. The file is unchanged.")
 
 

@@ -90,7 +90,17 @@ class Measurements:
     def _reports(self) -> Iterator[tuple[str, Report]]:
         with self._database.reading() as db:
             rows = list(db.table("sweeps").rows_where(order_by="rowid desc"))
-        return ((row["name"], json.loads(row["report"])) for row in rows)
+        reports = ((row["name"], json.loads(row["report"])) for row in rows)
+        return ((name, report) for name, report in reports if _is_valid(report))
+
+
+def _is_valid(report: Report) -> bool:
+    """Whether a report has what the page lists; one of an older version may lack it."""
+    try:
+        _line("", report)
+        return bool(report["model"]["device"]) and report["units"] + report["seconds"] >= 0
+    except (KeyError, TypeError):
+        return False
 
 
 def _line(name: str, report: Report) -> KeptReport:

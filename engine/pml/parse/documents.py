@@ -15,7 +15,9 @@ from engine.pml.parse.schema_parser import build_schema
 from engine.pml.tree.tree import Parsed, Prompt, Schema
 from engine.pml.xml.reader import read
 
-_CACHED: Final = 4_000_000  # characters of schemas, and of prompts, whose trees are cached: about 30 MB
+_CACHED: Final = 64_000_000  # estimated bytes of the trees of schemas, and of those of prompts, in the cache
+_TAG_BYTES: Final = 1000
+_DIAGNOSTIC_BYTES: Final = 2000
 _VERSIONS: Final = 64
 _READS_FILES: Final = re.compile(r"\bsrc\s*=")
 
@@ -78,7 +80,9 @@ def _prompt(source: str | bytes) -> Parsed[Prompt]:
 
 
 def _size(parsed: Parsed[Schema] | Parsed[Prompt]) -> int:
-    return len(parsed.source)
+    """Estimates the bytes of a tree."""
+    tags, text = parsed.source.count("<"), 4 * len(parsed.source)
+    return text + _TAG_BYTES * tags + _DIAGNOSTIC_BYTES * len(parsed.diagnostics)
 
 
 @cached(LRUCache(_CACHED, getsizeof=_size), lock=threading.Lock())

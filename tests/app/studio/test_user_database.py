@@ -295,8 +295,10 @@ def test_older_files_that_have_no_room_are_copied_later(tmp_path: Path) -> None:
         ("runs.sqlite", damage),
         ("batches.sqlite", lambda path: change(path, "pragma user_version = 2")),
         ("workspace.json", lambda path: path.write_text("[1]")),
-        ("recent.json", lambda path: path.write_text('[{"origin": "a"}]')),
+        ("runs.sqlite", lambda path: (path.unlink(), path.mkdir())),
+        ("recent.json", lambda path: path.write_text("{}")),
         ("models.json", lambda path: path.write_text('{"models": [3]}')),
+        ("models.json", lambda path: path.write_text(f'{{"models": [{{"name": {10**30}}}]}}')),
     ],
 )
 def test_an_older_file_that_cannot_be_copied_is_named(tmp_path: Path, name: str, spoil: Any) -> None:
@@ -313,6 +315,52 @@ def test_an_older_file_that_cannot_be_copied_is_named(tmp_path: Path, name: str,
     assert (Drafts(database).load() == MINE) == (name != "workspace.json")
 
 
+@pytest.mark.parametrize(
+    "odd", ["1", "null", "1" + 30 * "0", '{"origin": "a"}', '{"origin": [], "name": ""}']
+)
+def test_odd_entries_of_an_older_list_are_left_out(tmp_path: Path, odd: str) -> None:
+    good = {"origin": "file:/a", "name": "a", "kind": "schema", "used": ""}
+    (tmp_path / "recent.json").write_text(f"[{odd}, {json.dumps(good)}]")
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "20260101T000000-scope.json").write_text("{}")
+    database = UserDatabase(tmp_path)
+    assert [document.name for document in Recent(database).documents()] == ["a"]
+    assert Measurements(database).listed() == []
+    assert Measurements(database).pace("demo") is None
+
+
+def test_older_texts_are_read_in_each_form_and_a_run_without_its_text_is_named(tmp_path: Path) -> None:
+    first, second = record(), record(1, schema="<schema name='other'/>")
+    write_old_files(tmp_path, first)
+    made = RunStore(UserDatabase(tmp_path / "made"))
+    made.keep(second)
+    change(tmp_path / "runs.sqlite", "update texts set text = cast(text as text)")
+    with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as file:
+        file.execute("attach ? as made", [str(tmp_path / "made" / FILE)])
+        file.execute(
+            """insert into runs select 5, id, name, note, origin, schema_digest, prompt_digest, frame,
+            summary, '', belongs, measured from made.runs where id = ?""",
+            [second.id],
+        )
+        file.commit()
+    store = RunStore(UserDatabase(tmp_path))
+    (found,) = store.find([first.id])
+    assert (found.schema, found.prompt) == (first.schema, first.prompt)
+    assert store.held()["warnings"] == [
+        "Not copied, because their texts are missing: 1 of the runs of a former version."
+    ]
+
+
+def test_older_files_are_copied_also_where_the_database_is_garbage(tmp_path: Path) -> None:
+    write_old_files(tmp_path, record())
+    damage(tmp_path / FILE)
+    database = UserDatabase(tmp_path)
+    assert Drafts(database).load() == MINE
+    assert RunStore(database).held()["runs"] == 1
+    assert database.notes[1] == "No draft and no version could be read from it."
+
+
 def change(path: Path, sql: str) -> None:
     with closing(sqlite3.connect(path)) as file:
         file.execute(sql)
+        file.commit()
