@@ -13,37 +13,37 @@ DESCRIPTIONS: tuple[tuple[str, str, str], ...] = (
         "travel",
         "Travel",
         "A trip plan with a duration, and ten places to go: pick one and ask for a plan. "
-        "Another place is another module, and all that stands round it comes from the cache.",
+        "Another place is another module. The rest of the prompt comes from the cache.",
     ),
     (
         "personalization",
         "Personalization",
         "A learner described by six traits, each chosen from a few: the plan follows what was picked. "
-        "Every profile is another mix of the same modules, so soon nothing is computed but the question.",
+        "Every profile mixes the same modules, so soon only the question is computed.",
     ),
     (
         "code-generation",
         "Code generation",
         "Five source files of a small game: pick those that a program needs and ask for a main. "
-        "Each file is computed once, whichever others stand beside it and in whatever order.",
+        "Each file is computed once, for every choice and order of files.",
     ),
     (
         "documents",
         "Documents",
         "Eight notes about the people, towns and things of a valley: pick some and ask a question. "
-        "The more is read for one question, the more the cache saves, and you see whether the answers agree.",
+        "The longer the documents, the more the cache saves. Compare the two answers.",
     ),
     (
         "few-shot",
         "Few-shot examples",
-        "Documents, and fifteen answered questions, each a module of two turns that a prompt may show. "
-        "Examples that were tried once are free to try again, in another choice and another order.",
+        "Documents, and fifteen answered questions. Each is a module of two turns. "
+        "Examples from the cache can be tried in any choice and order.",
     ),
     (
         "citybreak",
         "From a Python program",
         "A function whose branches became modules and whose arguments became parameters; see it below. "
-        "Both ways of an if are computed ahead, so a prompt that takes the other one is as fast.",
+        "Both branches of an if are cached, so a prompt is fast with either.",
     ),
 )
 

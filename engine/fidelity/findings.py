@@ -143,7 +143,7 @@ class Fidelity:
 
     @property
     def faithful(self) -> bool:
-        """Whether there is nothing to mend: no token flips, and none differs by much, nor all by a little."""
+        """Whether there is nothing to fix: no token flips, and none differs by much, nor all by a little."""
         return not self.flips and self.kl_worst <= FAITHFUL_WORST and self.kl_mean <= FAITHFUL_MEAN
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The ladder of remedies: which of them a prompt takes, so that its answer keeps a promise.
+"""Chooses the cheapest level of reuse that stays within the user's limit of KL.
 
-A remedy is taken for what was measured of the very segments that a prompt reads together. What nobody has
-measured begins at a repair, and the check behind the answer says whether less would do, or more is needed.
+The choice uses measurements of the same combination of segments. A combination without a measurement starts
+with a repair. A check after the answer measures it, and later answers use a cheaper or a stronger level.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def advice(found: Fidelity, *, scope: str) -> str:
         far = "" if found.read_to_end else f" in its first {found.tokens_read} tokens, as far as it was read"
         return (
             f"The cached answer is as good as the uncached one{far}: no token flips, and the KL is "
-            f"{nats(found.kl_worst)} at worst. There is nothing to mend."
+            f"{nats(found.kl_worst)} at worst. There is nothing to fix."
         )
     return f"{_difference(found)} {_remedy(found, scope)}"
 

@@ -126,7 +126,7 @@ class Behind:
             self._changed.notify_all()
 
     def _do(self, number: int, work: Callable[[], None]) -> None:
-        """Does a piece that was not forgotten; waits for one that its caller does itself."""
+        """Does a piece of work unless it was dropped. Waits if another thread is doing it."""
         with self._changed:
             if number in self._begun:
                 self._changed.wait_for(lambda: number not in self._undone)

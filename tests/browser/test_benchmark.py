@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -56,11 +58,11 @@ def test_a_sweep_is_measured_drawn_listed_saved_and_shown_again(author: Page, st
         author.get_by_role("button", name="Save as CSV").click()
     table = list(csv.DictReader(Path(saved.value.path()).read_text(encoding="utf-8").splitlines()))
     assert len(table) == 12
-    (kept,) = (studio.folder / "data").rglob("benchmarks/*.json")
-    alike = json.loads(kept.read_text(encoding="utf-8"))
-    for one in alike["results"]:
+    for one in report["results"]:
         one["samples_ms"] = [0.1, 60_000.0]
-    kept.write_text(json.dumps(alike), encoding="utf-8")
+    with closing(sqlite3.connect(studio.folder / "data" / "studio.sqlite")) as file:
+        assert file.execute("update sweeps set report = ?", [json.dumps(report)]).rowcount == 1
+        file.commit()
     author.reload()
     expect(author.locator(".conclusion")).to_contain_text("the ranges overlap: no clear difference")
     author.get_by_role("button", name="Delete").click()

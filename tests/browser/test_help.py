@@ -60,10 +60,10 @@ def test_the_palette_does_things_and_the_help_has_the_documents(author: Page) ->
     shown.get_by_role("button", name="Glossary").click()
     expect(shown.get_by_role("cell", name="TTFT", exact=True)).to_be_visible()
     shown.get_by_role("button", name="From a plain prompt").click()
-    expect(shown.get_by_role("heading", level=1)).to_contain_text("From a plain prompt")
+    expect(shown.get_by_role("heading", level=1)).to_contain_text("Tutorial: from a plain prompt")
     link = shown.locator("article a").first
     link.click()
-    expect(shown.locator("nav [aria-current]")).not_to_contain_text("From a plain prompt")
+    expect(shown.locator("nav [aria-current]")).not_to_contain_text("Tutorial: from a plain prompt")
     shown.get_by_role("button", name="PML, the").click()
     expect(shown.locator("article pre").first).to_contain_text("<schema")
     page.keyboard.press("Escape")

@@ -78,7 +78,7 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     settings.click()
     author.get_by_role("combobox", name="Scope").select_option("scaffold")
     author.locator("#explain").press("Enter")
-    expect(author.locator(".explained .advice")).to_contain_text("nothing to mend", timeout=120_000)
+    expect(author.locator(".explained .advice")).to_contain_text("nothing to fix", timeout=120_000)
     expect(owes).not_to_have_attribute("data-empty", "")
     author.evaluate("""() => { for (const editor of Object.values(window.promptCacheStudio.workspace.editors))
         editor.replace(editor.text().replace(/"documents"/g, '"others"')) }""")

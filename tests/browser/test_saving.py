@@ -262,7 +262,7 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
 def test_a_sample_says_that_it_has_no_file(author: Page) -> None:
     rewrite(author, "prompt", "<prompt>mine</prompt>")
     author.keyboard.press("Control+s")
-    expect(author.locator(".notices")).to_contain_text("the prompt is a sample, so no file was written")
+    expect(author.locator(".notices")).to_contain_text("the prompt is a sample")
     expect(author.locator(".workspace-name .saved")).to_contain_text("Draft saved")
     author.get_by_role("button", name="File").click()
     expect(author.locator(".menu-hint")).to_have_text(re.compile(r"start the studio with --schemas DIR\.$"))

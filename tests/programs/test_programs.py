@@ -216,7 +216,7 @@ def test_what_cannot_be_a_parameter(parameters: str, says: str) -> None:
     [
         ("p.text(words)\nif flag: p.text('x')", "only text can follow"),
         ("if flag: p.text(words)", "modules cannot contain"),
-        ("with p.user(): p.text('x')\np.text(words)", "outside of turns"),
+        ("with p.user(): p.text('x')\np.text(words)", "outside a turn"),
         ("with p.system(): p.text('x', words)", "in the user's turn"),
         (
             "with p.user(): p.text('x', words)\nwith p.assistant(): p.text('y')",

@@ -25,7 +25,7 @@ class Request:
 
     Attributes:
         number: its number, from 1 on; 0 if it is not listed.
-        changed: the number of its last change, among those of all requests.
+        changed: counts the changes of all requests, up to its last one.
         at: arrival time, in seconds since 1970.
         client: a digest of its API key; "" before the key is checked.
         model: the requested model name; "" if unknown.

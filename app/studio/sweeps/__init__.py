@@ -1,1 +1,1 @@
-"""Sweeps of the Benchmark page: times of several sides that take turns, by one thing that changes."""
+"""Sweeps of the Benchmark page: how one variable changes the times of both sides."""

@@ -17,7 +17,7 @@ Value: TypeAlias = int | str
 AXES: Final[Mapping[Axis, str]] = MappingProxyType(
     {
         "cached": "tokens in stored modules",
-        "new": "new tokens behind them",
+        "new": "new tokens after them",
         "modules": "modules that the same tokens are split over",
         "scope": "what a module sees while it is encoded",
         "repair": "cached tokens that are computed again",

@@ -113,7 +113,7 @@ export class Results extends Emitter {
     const tiles = [["Answered", of(found.answered, found.rows), found.failed ? `${plural(found.failed, "row")} failed` : ""]]
     if (found.checked) {
       tiles.push(["Passed, cached", of(found.passed_cached, found.checked), ""])
-      if (this.#both) tiles.push(["Passed, uncached", of(found.passed_uncached, found.checked), found.verdicts_changed ? `caching changed ${plural(found.verdicts_changed, "verdict")}` : "caching changed no verdict"])
+      if (this.#both) tiles.push(["Passed, uncached", of(found.passed_uncached, found.checked), found.verdicts_changed ? `caching changed ${plural(found.verdicts_changed, "result")}` : "no check has another result with caching"])
     }
     if (this.#both) {
       tiles.push(["Same first token", of(found.same_first_token, found.compared), found.kl_mean == null ? "" : `mean KL ${nats(found.kl_mean)}`])

@@ -47,7 +47,7 @@ export class Rows extends Emitter {
       h("div", { class: "table-tools" },
         h("button", { type: "button", onclick: () => this.#chooser.click() }, "Choose a file…"),
         h("button", { type: "button", onclick: () => this.#example() }, "Write an example"),
-        h("span", { class: "soft" }, "or drop one here. Columns: ", ...["picks", "text", "module/parameter", "set temperature", "expect contains"].flatMap(name => [h("code", {}, name), " "]))), this.#chooser)
+        h("span", { class: "soft" }, "or drop one here. Columns: ", ...["picks", "text", "module/parameter", "set temperature", "expect contains"].flatMap((name, at) => [at ? ", " : "", h("code", {}, name)]), ".")), this.#chooser)
     this.node = h("section", { class: "batch-part rows-part", "aria-label": "Rows" },
       h("header", {}, h("h3", {}, "Rows"), h("div", { class: "segmented", role: "radiogroup", "aria-label": "Rows from" },
         h("label", {}, this.#source.table, "Table"), h("label", {}, this.#source.grid, "Grid")), h("span", { class: "grow" }),

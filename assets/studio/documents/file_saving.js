@@ -214,7 +214,7 @@ export class Files {
     const origins = kinds.map(kind => kind === "schema" ? this.#workspace.origin : this.#workspace.promptOrigin)
     const where = kinds.map((kind, index) => `the ${TITLES[kind]} ${whence(origins[index])}`)
     const none = origins.every(origin => !origin)
-    const words = none ? "Saved as a draft in the studio. It has no file yet." : `Saved as a draft in the studio; ${list.format(where)}, so no file was written.`
+    const words = none ? "Saved as a draft in the studio. It has no file yet." : `Saved as a draft in the studio. No file was written: ${list.format(where)}.`
     this.#shell.notice(words, { key: "save", mood: "info", actions: kinds.flatMap(kind => this.#ways(kind)) })
   }
 

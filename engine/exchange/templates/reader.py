@@ -396,7 +396,7 @@ def _refs(body: list[Node]) -> Iterator[Ref]:
 
 
 def _seam(call: nodes.Call) -> Iterator[Seam]:
-    """The separator that a macro call adds; other calls write white space that is known already."""
+    """The separator that a macro call adds; nothing for other calls."""
     match call:
         case nodes.Call(node=nodes.Name(name=name), args=[nodes.Const(value=str(text)), *_]) if name == SEAM:
             yield Seam(text)

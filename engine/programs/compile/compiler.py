@@ -263,13 +263,13 @@ class _Compiler:
             message = f"{name} is text of any length, which must be in the user's turn; {remedy}"
             raise frame.fault(node, message)
         if frame.place == "schema" and self._turns:
-            message = f"{name} is outside of turns; write it under with {frame.recorder}.user():"
+            message = f"{name} is outside a turn. Move it into the block `with {frame.recorder}.user():`"
             raise frame.fault(node, message)
 
     def _more_new_words(self, node: ast.AST, parts: list[Expr], frame: Frame) -> None:
         if frame.place == "schema" and self._turns:
             raise frame.fault(
-                node, f"this text is outside of turns; write it under with {frame.recorder}.user():"
+                node, f"this text is outside a turn. Move it into the block `with {frame.recorder}.user():`"
             )
         last = self.tail[-1]
         self.tail[-1] = NewTurn(last.role, last.parts + tuple(parts))

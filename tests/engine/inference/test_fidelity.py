@@ -162,7 +162,7 @@ def test_where_there_is_nothing_to_mend_it_says_so(engine: Engine) -> None:
         found = measured(engine, settings)
         assert found.kl_mean < 1e-6
         assert found.remedies == ()
-        assert "nothing to mend" in found.advice
+        assert "nothing to fix" in found.advice
     whole = measured(engine, RunSettings(max_new_tokens=8, scope="scaffold"))
     assert max(module.key_deviation for module in whole.modules) < 1e-5
 

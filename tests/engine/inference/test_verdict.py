@@ -63,7 +63,7 @@ def test_a_trip_whose_late_token_flips_is_not_called_as_good(tmp_path: Path) -> 
     assert first.before
     assert decode(runs["uncached"][: first.position]).endswith(first.before)
     assert (found.worst_position, found.kl_worst) == (first.position, pytest.approx(first.kl))
-    assert "nothing to mend" not in found.advice
+    assert "nothing to fix" not in found.advice
     assert f"token {first.position + 1}" in found.advice
     left = [(remedy.flips, remedy.kl_worst) for remedy in found.remedies]
     assert left == sorted(left)
@@ -119,7 +119,7 @@ def test_what_a_module_mends_is_what_flips_without_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (GOOD, ["as good as the uncached one", "nothing to mend", "< 0.001 at worst"]),
+        (GOOD, ["as good as the uncached one", "nothing to fix", "< 0.001 at worst"]),
         (
             replace(LATE, remedies=(BLEND,)),
             ["token 100", "' Oslo' likelier than ' Rome'", "Module 'b' suffers"],
@@ -142,7 +142,7 @@ def test_the_verdict_in_words(found: Fidelity, words: list[str]) -> None:
     said = advice(found, scope="anchored")
     for part in words:
         assert part in said, said
-    assert ("nothing to mend" in said) == found.faithful == (found is GOOD)
+    assert ("nothing to fix" in said) == found.faithful == (found is GOOD)
 
 
 @pytest.mark.parametrize(
