@@ -13,7 +13,7 @@ DESCRIPTIONS: tuple[tuple[str, str, str], ...] = (
         "travel",
         "Travel",
         "A trip plan with a duration, and ten places to go: pick one and ask for a plan. "
-        "Another place is another module. The rest of the prompt comes from the cache.",
+        "Another place is another module, and the rest of the prompt comes from the cache.",
     ),
     (
         "personalization",
@@ -31,12 +31,12 @@ DESCRIPTIONS: tuple[tuple[str, str, str], ...] = (
         "documents",
         "Documents",
         "Eight notes about the people, towns and things of a valley: pick some and ask a question. "
-        "The longer the documents, the more the cache saves. Compare the two answers.",
+        "The longer the documents, the more the cache saves.",
     ),
     (
         "few-shot",
         "Few-shot examples",
-        "Documents, and fifteen answered questions. Each is a module of two turns. "
+        "Documents, and fifteen answered questions, each a module of two turns. "
         "Examples from the cache can be tried in any choice and order.",
     ),
     (

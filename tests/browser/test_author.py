@@ -170,6 +170,7 @@ def test_both_sides_run_and_are_compared(author: Page) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_run_that_another_tab_follows_is_stopped_and_keeps_what_came(
     author: Page, watched: Watched
 ) -> None:

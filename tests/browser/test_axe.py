@@ -51,6 +51,7 @@ def test_every_page_keeps_the_rules(watched: Watched) -> None:
     assert broken == [], "\n".join(broken)
 
 
+@pytest.mark.long
 def test_every_dialog_and_state_keeps_the_rules(author: Page, tmp_path: Path) -> None:
     broken: list[str] = []
     dialog = author.locator("dialog[open]")

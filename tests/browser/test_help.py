@@ -79,6 +79,7 @@ def told_twice(route: Route) -> None:
     )
 
 
+@pytest.mark.long
 def test_the_first_steps_are_shown_once_and_cover_nothing(author: Page, watched: Watched) -> None:
     card = author.locator(".coach")
     expect(card).to_be_hidden()

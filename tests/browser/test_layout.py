@@ -64,6 +64,7 @@ def fills(page: Page) -> None:
     becomes(page, f"({LINES})().map(lines => lines >= 8)", [True, True])
 
 
+@pytest.mark.long
 def test_the_page_fills_the_window_and_nothing_shifts_while_it_answers(author: Page) -> None:
     author.set_viewport_size({"width": 1280, "height": 720})
     fills(author)

@@ -170,6 +170,7 @@ def test_the_first_page_is_shown_also_where_its_place_comes_after_the_head(watch
     expect(page.get_by_role("region", name="Modules")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_page_is_loaded_when_it_is_first_shown(watched: Watched) -> None:
     page = watched.open()
 

@@ -49,6 +49,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.long
 def test_a_run_loads_what_one_model_needs(tmp_path: Path) -> None:
     words = ("run", PROMPT, "--schema", SCHEMA, "--server", "never", "--cache-dir", str(tmp_path))
     loaded = set(in_new_process(LOADED, *words, "--max-new-tokens", "2")["loaded"])

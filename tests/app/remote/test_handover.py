@@ -90,6 +90,7 @@ def demo_fingerprint() -> str:
     return fingerprint(Checkpoint.of("demo", DEMO_FOLDER))
 
 
+@pytest.mark.long
 def test_a_run_in_the_studio_says_what_a_run_of_its_own_says(run_pml: Run, cache: Path) -> None:
     run_pml(*RUN, "--cache-dir", cache)  # which encodes the segments
     own = run_pml(*RUN, "--cache-dir", cache, "--server", "never")

@@ -240,6 +240,7 @@ def encode_in_its_order(folder: str, backwards: bool, start: Any) -> None:
             prompt.answer(max_new_tokens=1)
 
 
+@pytest.mark.long
 def test_two_processes_with_overlapping_sets_both_end(tmp_path: Path) -> None:
     start = PROCESSES.Event()
     workers = [
