@@ -261,7 +261,7 @@ async def _events(
     diagnosis: Callable[[Usage], shapes.Diagnosis | MISSING],
     request_id: str,
 ) -> AsyncIterator[bytes]:
-    def told(*events: shapes.MessageEvent) -> bytes:
+    def as_events(*events: shapes.MessageEvent) -> bytes:
         return b"".join(event(data, data.type) for data in events)
 
     at_end = bool(running.asked.tools)  # calls can be parsed only at the end
@@ -273,31 +273,31 @@ async def _events(
                 message = shapes.MessageHead(
                     **head, usage=shapes.MessageUsage.of(usage), diagnostics=diagnosis(usage)
                 )
-                opening = told(shapes.MessageStart(message=message))
+                opening = as_events(shapes.MessageStart(message=message))
                 if not at_end:
-                    opening += told(shapes.BlockStart(index=0, content_block=shapes.TextBlock(text="")))
-                opening += told(shapes.Signal(type="ping"))
+                    opening += as_events(shapes.BlockStart(index=0, content_block=shapes.TextBlock(text="")))
+                opening += as_events(shapes.Signal(type="ping"))
                 if at_end or not running.text_follows:
                     yield opening
                     opening = b""
             elif isinstance(step, Delta) and step.text and not at_end:
-                yield opening + told(shapes.BlockDelta(index=0, delta=shapes.TextDelta(text=step.text)))
+                yield opening + as_events(shapes.BlockDelta(index=0, delta=shapes.TextDelta(text=step.text)))
                 opening = b""
             elif isinstance(step, Finished):
                 parts = await running.parts(step.answer)
                 if at_end:
                     for number, block in enumerate(_content(parts)):
-                        yield told(*_of_block(number, block))
+                        yield as_events(*_of_block(number, block))
                 else:
-                    yield told(shapes.BlockStop(index=0))
+                    yield as_events(shapes.BlockStop(index=0))
                 last = shapes.MessageDelta(
                     delta=_ending(step.answer, parts),
                     usage=shapes.MessageUsage.of(Usage.of(step.answer)),
                     prompt_cache=report_if_wanted(running, step.answer),
                 )
-                yield told(last, shapes.Signal(type="message_stop"))
+                yield as_events(last, shapes.Signal(type="message_stop"))
     except Exception as error:
-        yield opening + told(error_of(error, request_id).in_anthropic(request_id))
+        yield opening + as_events(error_of(error, request_id).in_anthropic(request_id))
 
 
 def _of_block(index: int, block: shapes.Block) -> Iterator[shapes.MessageEvent]:

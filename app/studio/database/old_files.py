@@ -44,35 +44,35 @@ def copy_old_files(db: Database, folder: Path) -> list[str]:
     Raises:
         sqlite3.Error: the disk is full or fails; nothing was copied.
     """
-    told: list[str] = []
+    notes: list[str] = []
     for (name, version), tables in _OLD.items():
-        with _told(folder / name, told), db.atomic(), _opened(folder / name) as old:
+        with _noting(folder / name, notes), db.atomic(), _opened(folder / name) as old:
             if next(_rows(old, "pragma user_version"))["user_version"] != version:
                 raise ValueError("another version wrote it")
             for table, rows in tables.items():
                 db.table(table).insert_all(_rows(old, rows), ignore=table == "texts")
     db.execute("update runs set whole_digest = ? where whole_digest = ''", [put_text(db, "")])
     lost = {table: _without_texts(db, table) for table in ("runs", "batches")}
-    told += [
+    notes += [
         f"Not copied, because their texts are missing: {count} of the {table} of a former version."
         for table, count in lost.items()
         if count
     ]
     for number, path in enumerate([folder / "workspace.json", *sorted((folder / "shelf").glob("*.json"))]):
-        with _told(path, told):
+        with _noting(path, notes):
             db.table("workspaces").insert({"number": number, "workspace": json.dumps(_json(path, dict))})
     for table, paths in (("forms", "form-*.json"), ("sweeps", "benchmarks/[0-9]*T[0-9]*-*.json")):
         for path in sorted(folder.glob(paths)):
-            with _told(path, told):
+            with _noting(path, notes):
                 row = path.stem.removeprefix("form-"), json.dumps(_json(path, dict))
                 db.execute(f"insert into {table} values (?, ?)", row)
-    with _told(folder / "models.json", told), db.atomic():
+    with _noting(folder / "models.json", notes), db.atomic():
         for choice in reversed(_json(folder / "models.json", dict)["models"]):
             db.table("recent_models").insert({"name": choice["name"], "choice": json.dumps(choice)})
-    with _told(folder / "recent.json", told), db.atomic():
+    with _noting(folder / "recent.json", notes), db.atomic():
         documents = reversed(_json(folder / "recent.json", list))
         db.table("recent_documents").insert_all(filter(_is_document, documents))
-    return told
+    return notes
 
 
 def _rows(old: sqlite3.Connection, sql: str) -> Iterator[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _told(path: Path, told: list[str]) -> Iterator[None]:
+def _noting(path: Path, notes: list[str]) -> Iterator[None]:
     """Adds a message for any error of an old file, unless it is missing or empty."""
     try:
         yield
@@ -136,7 +136,7 @@ def _told(path: Path, told: list[str]) -> Iterator[None]:
         if isinstance(error, sqlite3.Error) and error.sqlite_errorcode & 0xFF in _OF_THE_NEW:
             raise
         if path.is_dir() or (path.exists() and path.stat().st_size):
-            told.append(f"{str(path)!r} of a former version was not copied: {error}. The file is unchanged.")
+            notes.append(f"{str(path)!r} of a former version was not copied: {error}. The file is unchanged.")
 
 
 def _json(path: Path, kind: type) -> Any:

@@ -239,14 +239,14 @@ def _update(db: Database, record: Record, **changed: Any) -> None:
 def _derived(record: Record) -> dict[str, str | int]:
     """Returns the columns of a run that follow from its frame."""
     summary = record.summary()
-    told = json.dumps({name: value for name, value in record.frame.items() if name != "difference"})
+    frame = json.dumps({name: value for name, value in record.frame.items() if name != "difference"})
     listed = json.dumps(summary, allow_nan=False)
     return {
         "belongs": name_of(record.frame.get("of")),
         "measured": summary["fidelity"]["measured"] if summary["fidelity"] else "",
-        "bytes": len(told) + len(listed),
+        "bytes": len(frame) + len(listed),
         "summary": listed,
-        "frame": told,
+        "frame": frame,
     }
 
 
