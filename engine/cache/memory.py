@@ -18,6 +18,7 @@ import torch
 
 from engine.base.releasable import Releasable
 from engine.base.segment import Segment
+from engine.cache.upload import Uploader
 
 
 @dataclass(eq=False)
@@ -87,6 +88,7 @@ class MemoryTier:
 
     def __init__(self, budget: int, device: torch.device) -> None:
         self.budget, self.device = budget, device
+        self._upload = Uploader(device)
         self._idle: OrderedDict[str, tuple[int, Segment]] = OrderedDict()  # with the time of the last use
         self._held: dict[str, _Held] = {}
         self._bytes = 0
@@ -138,7 +140,7 @@ class MemoryTier:
     def add(self, segment: Segment) -> Handle:
         """Moves a segment to the device and locks it; replaces one with the same key."""
         if segment.keys.device != self.device:
-            keys, values = segment.keys.to(self.device), segment.values.to(self.device)
+            keys, values = self._upload(segment.keys), self._upload(segment.values)
             segment = Segment(segment.key, segment.token_ids, keys, values)
         with self.locked():
             self._forget(segment.key)

@@ -208,24 +208,25 @@ class SegmentKVCache:
     def fold(self, which: Sequence[Placement] | None = None) -> None:
         """Copies placed segments before the tail, rotated to their place, so that decoding reads one run.
 
-        By default all are copied if there are more than `FOLD_ABOVE`.
+        By default all are copied if there are more than `FOLD_ABOVE`, or on a GPU.
         """
-        few = which is None and len(self.placements) <= FOLD_ABOVE
+        if not self.placements:
+            return
+        like = self.placements[0].segment.keys
+        few = which is None and len(self.placements) <= FOLD_ABOVE and like.device.type == "cpu"
         chosen = {id(placement) for placement in (self.placements if which is None else which)}
-        if few or not chosen or self.memory is None:
+        if few or not chosen:
             return
         run = Gathering(
             [placement for placement in self.placements if id(placement) in chosen], self.rotaries
         )
-        old, before = self.memory[:, :, :, : self.filled], len(run.positions)
+        before = len(run.positions)
         columns = before + self.folded + self.capacity
-        folded = old.new_empty((*old.shape[:3], columns, old.shape[4]))
+        folded = like.new_empty((2, *like.shape[:2], columns, like.shape[3]))
         with self.scratch.turn:
-            for layer in range(len(self.rotaries)):
-                folded[0, layer, :, :before], folded[1, layer, :, :before] = run.layer(
-                    layer, old.dtype, self.scratch
-                )
-        folded[:, :, :, before : before + self.filled] = old
+            run.write(folded, self.scratch, at_once=like.device.type != "cpu")
+        if self.memory is not None:
+            folded[:, :, :, before : before + self.filled] = self.memory[:, :, :, : self.filled]
         positions = torch.empty(columns, dtype=torch.int64)
         positions[:before] = run.positions
         positions[before : before + self.filled] = self._positions[: self.filled]

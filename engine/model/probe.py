@@ -19,6 +19,7 @@ from engine.kv_cache.protocol import KVCache, UnfitError
 from engine.model.hf_attention import ATTENTION_PATHS, AttentionPath, AttentionSetup, DroppedError
 from engine.model.long_context_check import (
     COARSE,
+    NOISE,
     SHORTEST,
     TYPICAL,
     Ruler,
@@ -196,16 +197,16 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     n, checks, noise = len(tokens), dict[str, float](), 0.0
     whole = network.kv_cache((), n)
     logits = network.forward(tokens, range(n), whole, keep=n)
-    keys, _ = whole.tail
-    check("one pass", logits, own)
+    keys, values = whole.tail
     form = Form(network.layers, keys.shape[1], keys.shape[3], keys.dtype)
     shifted = network.kv_cache((), n)
     network.forward(tokens, range(SHIFT, SHIFT + n), shifted)
-    rotaries = _fit(_candidates(network, form.size), keys, shifted.tail[0])
+    rotaries = _fit(_candidates(network, form.size), (keys, values), shifted.tail)
     relocatable = rotaries is not None
     if rotaries is not None:
         network = network.under(replace(network.setup, rotaries=rotaries))
         noise = own_noise(network, tokens, own)
+    check("one pass", logits, own)
     check("segment between new tokens", *_between(network, tokens, own))
     if relocatable:
         check("moved segment", *_moved(network, tokens, own))
@@ -320,21 +321,31 @@ def _behind(count: int, states: Tensor) -> Tensor:
     return torch.cat([states.new_zeros(*states.shape[:2], count, states.shape[3]), states], 2)
 
 
-def _fit(candidates: list[Rotary | None], keys: Tensor, shifted: Tensor) -> Rotaries | None:
-    """The rotation of each layer that moves its keys by `SHIFT` positions; None if a layer has none."""
-    tolerance = KEY_TOLERANCE.get(keys.dtype, TYPICAL)
+def _fit(
+    candidates: list[Rotary | None], states: tuple[Tensor, Tensor], shifted: tuple[Tensor, Tensor]
+) -> Rotaries | None:
+    """The rotation of each layer that moves its keys by `SHIFT` positions; None if a layer has none.
+
+    No rotation changes values, so their difference is the rounding of the layers before.
+    """
     rotaries: list[Rotary | None] = []
-    for keys_of, target in zip(keys, shifted, strict=True):
-        spread = float(keys_of.float().std()) or 1.0
-        misses = []
-        for rotary in candidates:
-            moved = rotary.shift(keys_of, SHIFT) if rotary else keys_of
-            misses.append(typical(moved, target) / spread)
+    for keys, values, moved_keys, moved_values in zip(*states, *shifted, strict=True):
+        tolerance = KEY_TOLERANCE.get(keys.dtype)
+        if tolerance is None:
+            tolerance = min(max(TYPICAL, NOISE * _apart(values, moved_values)), COARSE)
+        misses = [
+            _apart(rotary.shift(keys, SHIFT) if rotary else keys, moved_keys, keys) for rotary in candidates
+        ]
         best = min(range(len(misses)), key=misses.__getitem__)
         if not misses[best] <= tolerance:
             return None
         rotaries.append(candidates[best])
     return tuple(rotaries)
+
+
+def _apart(one: Tensor, other: Tensor, like: Tensor | None = None) -> float:
+    """The difference of most rows in spreads of `like`, else of the first."""
+    return typical(one, other) / (float((one if like is None else like).float().std()) or 1.0)
 
 
 def _candidates(network: Network, size: int) -> list[Rotary | None]:

@@ -317,3 +317,19 @@ def test_a_model_whose_rows_are_not_theirs_in_a_pass_of_several_says_so(
     model = tiny_model("llama-gqa", measure=True)
     assert "logits of rows of several prompts in one pass differ by" in model.alone
     assert f"Prompts are answered one by one: {model.alone}." in model.probe.summary
+
+
+def test_a_model_whose_own_rounding_exceeds_the_fixed_limits_is_measured_by_it() -> None:
+    """Sixteen layers with large weights: in bf16 the logits of most rows are more than 3% from each other."""
+    torch.manual_seed(0)
+    config = t.LlamaConfig(**{**SIZES, "num_hidden_layers": 16})
+    config._attn_implementation = "eager"
+    network = t.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.dim() == 2 and "emb" not in name:
+                parameter.mul_(10.0)
+    model = Model("deep", network.bfloat16(), byte_tokenizer(), "deep")
+    assert model.path == "segments"
+    assert model.relocatable
+    assert model.probe.checks["one pass"] > 0.15
