@@ -309,9 +309,8 @@ class Sequence:
 def forward(model: Model, kv: KVCache, rows: Rows, *, fold: bool = True) -> Tensor:
     """Makes a pass of one answer, and returns its logits [keep, vocabulary].
 
-    With `fold`, decoding first joins the segments into one run, which no other answer can share. On a GPU,
-    where a copy costs less than the calls for each segment, every pass does so.
+    With `fold`, decoding first joins the segments into one run, which no other answer can share.
     """
-    if fold and (rows.rowwise is not None or model.network.device.type != "cpu"):
+    if fold and rows.rowwise is not None:
         kv.fold()
     return model.network.forward(rows.token_ids, rows.positions, kv, rows.keep, rowwise=rows.rowwise)

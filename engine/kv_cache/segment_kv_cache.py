@@ -208,25 +208,24 @@ class SegmentKVCache:
     def fold(self, which: Sequence[Placement] | None = None) -> None:
         """Copies placed segments before the tail, rotated to their place, so that decoding reads one run.
 
-        By default all are copied if there are more than `FOLD_ABOVE`, or on a GPU.
+        By default all are copied if there are more than `FOLD_ABOVE`.
         """
-        if not self.placements:
-            return
-        like = self.placements[0].segment.keys
-        few = which is None and len(self.placements) <= FOLD_ABOVE and like.device.type == "cpu"
+        few = which is None and len(self.placements) <= FOLD_ABOVE
         chosen = {id(placement) for placement in (self.placements if which is None else which)}
-        if few or not chosen:
+        if few or not chosen or self.memory is None:
             return
         run = Gathering(
             [placement for placement in self.placements if id(placement) in chosen], self.rotaries
         )
-        before = len(run.positions)
+        old, before = self.memory[:, :, :, : self.filled], len(run.positions)
         columns = before + self.folded + self.capacity
-        folded = like.new_empty((2, *like.shape[:2], columns, like.shape[3]))
+        folded = old.new_empty((*old.shape[:3], columns, old.shape[4]))
         with self.scratch.turn:
-            run.write(folded, self.scratch, at_once=like.device.type != "cpu")
-        if self.memory is not None:
-            folded[:, :, :, before : before + self.filled] = self.memory[:, :, :, : self.filled]
+            for layer in range(len(self.rotaries)):
+                folded[0, layer, :, :before], folded[1, layer, :, :before] = run.layer(
+                    layer, old.dtype, self.scratch
+                )
+        folded[:, :, :, before : before + self.filled] = old
         positions = torch.empty(columns, dtype=torch.int64)
         positions[:before] = run.positions
         positions[before : before + self.filled] = self._positions[: self.filled]

@@ -18,7 +18,6 @@ from engine.base.segment import Placement
 
 MOST_NUMBERS = 1 << 16  # of a layer's keys; a larger part costs less than its copy
 FEWEST = 3  # segments; fewer are not worth a copy
-TURNED = 1 << 26  # numbers of keys that a GPU rotates at once
 
 
 class Gathering:
@@ -37,7 +36,6 @@ class Gathering:
         self._keys = [p.segment.keys[:, :, p.lo : p.hi].unbind() for p in ordered]
         self._values = [p.segment.values[:, :, p.lo : p.hi].unbind() for p in ordered]
         self._read = None if read is None else read.to(ordered[0].segment.keys.device)
-        self._placements = ordered
         self._shifts = [placement.shift for placement in ordered]
         self._counts = torch.tensor([placement.tokens - len(placement.hidden) for placement in ordered])
         self._rotaries = rotaries
@@ -54,38 +52,6 @@ class Gathering:
         if rotary is not None and any(self._shifts):
             rotary.turn(keys, *self._angles_of(rotary, keys.device), scratch)
         return keys, values
-
-    def write(self, memory: Tensor, scratch: Scratch, *, at_once: bool) -> None:
-        """Writes all layers into the first columns of `memory`, [2, layers, kv_heads, columns, head_dim].
-
-        `at_once` takes few calls, which cost a GPU more than the bytes; else layers follow each other, and
-        their buffers stay in a processor's cache.
-        """
-        layers, count = len(self._rotaries), len(self.positions)
-        if not at_once:
-            for layer in range(layers):
-                memory[0, layer, :, :count], memory[1, layer, :, :count] = self.layer(
-                    layer, memory.dtype, scratch
-                )
-            return
-        end = 0
-        for place in self._placements:
-            seen = [at for at in range(place.lo, place.hi) if at not in place.hidden]
-            for into, states in zip(memory, (place.segment.keys, place.segment.values), strict=True):
-                read = states[:, :, seen] if place.hidden else states[:, :, place.lo : place.hi]
-                into[:, :, end : end + len(seen)] = read
-            end += len(seen)
-        if not any(self._shifts):
-            return
-        keys, first = memory[0, :, :, :count], 0
-        most = max(1, TURNED // keys[0].numel())
-        while first < layers:
-            rotary, last = self._rotaries[first], first + 1
-            while last < min(layers, first + most) and self._rotaries[last] is rotary:
-                last += 1
-            if rotary is not None:
-                rotary.turn(keys[first:last], *self._angles_of(rotary, keys.device), scratch)
-            first = last
 
     def _joined(self, pieces: list[Tensor], name: str, dtype: torch.dtype, scratch: Scratch) -> Tensor:
         kv_heads, _, size = pieces[0].shape

@@ -9,8 +9,6 @@ import torch
 
 from app.studio.sweeps.turns import Way
 from engine.base.segment import Placement
-from engine.inference.generation import forward
-from engine.kv_cache.protocol import Rows
 from engine.model.model import Model
 
 
@@ -19,7 +17,7 @@ def logits_after(
 ) -> torch.Tensor:
     """Logits of the last token, [1, vocabulary], over placed segments."""
     kv = model.network.kv_cache(placements, len(tokens))
-    return forward(model, kv, Rows([*tokens], [*range(start, start + len(tokens))]))
+    return model.network.forward(tokens, range(start, start + len(tokens)), kv)
 
 
 def floor_way(model: Model, tokens: Sequence[int], start: int) -> Way:

@@ -156,7 +156,7 @@ class Play:
             self.store.settings.pin(schema)
             self.model.pins.add(schema)
         else:
-            with pytest.raises(StoreError, match="nothing to pin"):
+            with pytest.raises(StoreError, match="no stored segments to pin"):
                 self.store.settings.pin(schema)
 
     def do_unpin(self, schema: str, _: None) -> None:

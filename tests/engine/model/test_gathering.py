@@ -54,22 +54,6 @@ def answered(network: Network, placements: list[Placement], rows: list[int]) -> 
     return torch.cat([first, *later])
 
 
-@pytest.mark.parametrize("family", ["llama-gqa", "glm", "gemma3", "smollm3", "gpt-oss"])
-def test_all_layers_at_once_are_those_layer_by_layer(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU copies: whole, or as many layers as may be rotated at once."""
-    model = model_of(family)
-    for seed, turned in enumerate((small_segments.TURNED, 1)):
-        monkeypatch.setattr(small_segments, "TURNED", turned)
-        placements, _ = placed(model, random.Random(seed))
-        run = Gathering(placements, model.network.setup.rotaries)
-        form, count = model.form, len(run.positions)
-        one, other = torch.zeros(2, 2, form.layers, form.heads, count + 2, form.size)
-        run.write(one, Scratch(), at_once=True)
-        run.write(other, Scratch(), at_once=False)
-        assert other[:, :, :, :count].any()
-        assert apart(one, other) <= 1e-6
-
-
 @pytest.mark.parametrize("family", SEGMENTS)
 def test_gathered_segments_are_seen_as_where_they_lie(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(family)
