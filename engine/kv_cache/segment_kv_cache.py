@@ -208,9 +208,10 @@ class SegmentKVCache:
     def fold(self, which: Sequence[Placement] | None = None) -> None:
         """Copies placed segments before the tail, rotated to their place, so that decoding reads one run.
 
-        By default all are copied if there are more than `FOLD_ABOVE`.
+        By default all are copied if there are more than `FOLD_ABOVE`, or on a GPU, which then replays passes.
         """
-        few = which is None and len(self.placements) <= FOLD_ABOVE
+        on_gpu = self.memory is not None and self.memory.device.type != "cpu"
+        few = which is None and len(self.placements) <= FOLD_ABOVE and not on_gpu
         chosen = {id(placement) for placement in (self.placements if which is None else which)}
         if few or not chosen or self.memory is None:
             return

@@ -18,6 +18,7 @@ from engine.kv_cache.batched_kv_cache import BatchedKVCache, Member
 from engine.kv_cache.dense_kv_cache import DenseKVCache
 from engine.kv_cache.packed_kv_cache import PackedKVCache, PackedText
 from engine.kv_cache.protocol import KVCache, Rowwise, StopForward, UnfitError, placed_keys
+from engine.kv_cache.recorded_pass import RecordedPass, Recorder
 from engine.kv_cache.segment_kv_cache import SegmentKVCache
 from engine.model.hf_attention import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
 from engine.model.interruption import WORTH_ROWS, left_early
@@ -36,6 +37,7 @@ class Network:
     Attributes:
         config: the module's configuration, or its part for text.
         layers: the number of attention layers.
+        recorder: records decoding passes on a CUDA GPU; None elsewhere.
     """
 
     def __init__(
@@ -47,6 +49,8 @@ class Network:
         self.layers: int = self.config.num_hidden_layers
         self.setup = setup or AttentionSetup("segments", (None,) * self.layers)
         self._scratch = scratch or Scratch()
+        on_gpu = self.device.type == "cuda" and self.setup.path == "segments"
+        self.recorder = Recorder() if on_gpu else None
         self._unwanted: tuple[int, Callable[[], bool]] | None = None  # for the passes of one thread
         self._keeps_last = "logits_to_keep" in inspect.signature(module.forward).parameters
         self._carriers = [
@@ -134,7 +138,12 @@ class Network:
             Logits [keep, vocabulary].
         """
         kv.begin(positions, rowwise=rowwise)
-        logits = self._run(token_ids, positions, kv, keep)
+        logits = None
+        if self.recorder is not None and rowwise is not None and keep == len(positions) == rowwise.idle + 1:
+            with self._scratch.turn:
+                logits = self.recorder.run(self._logits, token_ids, positions, kv)
+        if logits is None:
+            logits = self._run(token_ids, positions, kv, keep)
         kv.commit()
         return logits
 
@@ -288,6 +297,13 @@ class Network:
     def _computed(
         self, token_ids: Sequence[int], positions: Sequence[int], kv: _Attended, keep: int | Tensor
     ) -> Tensor:
+        ids, at = (torch.tensor([list(numbers)], device=self.device) for numbers in (token_ids, positions))
+        return self._logits(ids, at, kv, keep)
+
+    def _logits(
+        self, token_ids: Tensor, positions: Tensor, kv: _Attended | RecordedPass, keep: int | Tensor
+    ) -> Tensor:
+        """Logits of the last rows; token ids and positions are [1, rows]."""
         attach(self.module, self.setup.path)
         inputs: dict[str, Any] = {"use_cache": False, "kv": kv}
         if self.setup.path == "dense":
@@ -299,11 +315,7 @@ class Network:
         for part in self._carriers:
             setattr(part, CARRIED, kv)
         try:
-            logits: Tensor = self.module(
-                input_ids=torch.tensor([list(token_ids)], device=self.device),
-                position_ids=torch.tensor([list(positions)], device=self.device),
-                **inputs,
-            ).logits[0]
+            logits: Tensor = self.module(input_ids=token_ids, position_ids=positions, **inputs).logits[0]
         finally:
             for part in self._carriers:
                 delattr(part, CARRIED)

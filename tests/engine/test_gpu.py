@@ -20,11 +20,13 @@ from engine.model.model import Model
 from engine.store import Store
 from tests.engine.batch.test_rows_of_many import Prompt, passed, pieces
 from tests.engine.cases import Case, apart, held_in_memory, prompt_of, schema_of
+from tests.engine.model.test_recorded_pass import decoded
 from tests.engine.reference import Reference
 from tests.engine.test_exactness import SCHEMA, random_prompt
 from tests.engine.tiny import CHATML, DENSE, FAMILIES, FIXED, SEGMENTS, tiny_network
 
 GPU = "cuda"
+LONG = 24  # tokens of an answer, most of them by replayed passes
 LIMIT = 1e-3  # between logits in fp32: a GPU adds in another order
 BOTH = '<prompt><a n="1"><x/></a><b/><z/><user>Well?</user></prompt>'
 
@@ -94,6 +96,18 @@ def test_prompts_in_one_pass_have_the_logits_they_have_alone(family: str, dtype:
         assert passed(model, batch, [(one, one.step()) for one in prompts]) <= most
 
 
+@pytest.mark.parametrize("family", SEGMENTS)
+def test_a_replayed_pass_has_the_logits_of_a_computed_one(family: str) -> None:
+    network = on_gpu(family).network
+    recorder, network.recorder = network.recorder, None
+    wanted = decoded(on_gpu(family))
+    network.recorder = recorder
+    assert recorder is not None
+    assert apart(decoded(on_gpu(family)), wanted) <= LIMIT
+    print(family, recorder.replays, recorder.fault)
+    assert recorder.replays or "mixtral gpt-oss afmoe jetmoe".count(family), recorder.fault
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_upload_is_the_same_bytes(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "CHUNK", 4096)
@@ -133,13 +147,15 @@ def test_answers_agree_alone_together_and_with_the_processor(tmp_path: Path) -> 
         with Engine(model, Store.open(tmp_path / device)) as engine:
             schema = engine.schema(source)
             prompts = [schema.prompt(one) for one in asked]
-            texts.append([one.answer(max_new_tokens=12).text for one in prompts])
-            texts.append([one.answer(max_new_tokens=12, speculate="on").text for one in prompts])
-            together = engine.answer_all(prompts, max_new_tokens=12)
+            texts.append([one.answer(max_new_tokens=LONG).text for one in prompts])
+            texts.append([one.answer(max_new_tokens=LONG, speculate="on").text for one in prompts])
+            together = engine.answer_all(prompts, max_new_tokens=LONG)
             texts.append([answer.text for _, answer in together if isinstance(answer, Answer)])
             for side in SIDES:
-                answers = [one.answer(max_new_tokens=12, mode=side, scope="scaffold") for one in prompts]
+                answers = [one.answer(max_new_tokens=LONG, mode=side, scope="scaffold") for one in prompts]
                 texts.append([one.text for one in answers])
+            recorder = model.network.recorder
+            assert (recorder is not None and recorder.replays > 100) == (device == GPU)
     cpu, gpu = texts[:5], texts[5:]
     assert cpu == gpu
     assert gpu[0] == gpu[1] == gpu[2]
