@@ -16,7 +16,8 @@ from engine.attention.rope import Rotaries, Rotary
 from engine.attention.scratch import Scratch
 from engine.base.segment import Placement
 
-MOST_NUMBERS = 1 << 16  # of a layer's keys; a larger part costs less than its copy
+# Of a layer's keys; a larger part costs less than its copy. A GPU copies in less time than Python makes a call.
+MOST_NUMBERS, MOST_ON_GPU = 1 << 16, 1 << 23
 FEWEST = 3  # segments; fewer are not worth a copy
 
 
@@ -88,4 +89,5 @@ def _is_small(placement: Placement) -> bool:
     """Whether its copy is cheap and some of it is read."""
     keys = placement.segment.keys
     numbers = placement.tokens * keys.shape[1] * keys.shape[3]
-    return numbers <= MOST_NUMBERS and placement.tokens > len(placement.hidden)
+    most = MOST_NUMBERS if keys.device.type == "cpu" else MOST_ON_GPU
+    return numbers <= most and placement.tokens > len(placement.hidden)
