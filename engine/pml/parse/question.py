@@ -60,6 +60,8 @@ def _asks(parts: Sequence[Part]) -> bool:
     if role not in (None, "user"):
         return False
     end = next((part for part in reversed(turn) if re.search(r"\w", part_text(part))), None)
+    if end is None or part_text(end).rstrip().endswith(":"):
+        return False
     return (isinstance(end, ArgumentText) and end.given) or any(
         _MARK.search(text) or _is_request(text)
         for path, text in _texts(turn)
