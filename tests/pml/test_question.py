@@ -10,7 +10,7 @@ from engine.pml import bind
 from tests.pml.documents import prompt_tree, valid_schema
 from tests.pml.mistakes import Pair, samples
 
-TASK = '<user>Read. <module name="doc">Rome is old.</module> <module name="task">Sum up the text.</module></user>'
+TASK = '<user>Read. <module name="doc">Rome is old.</module> <module name="task">Sum it up.</module></user>'
 SHOT = '<module name="shot"><user>Why?</user><assistant>So.</assistant></module><user>Sort: </user>'
 
 
@@ -28,8 +28,8 @@ def warns(schema: str, prompt: str) -> bool:
         ('<module name="doc">Rome is old.</module>', "<doc/><system>Be brief.</system>", False),
         ('<module name="doc">How old is Rome?</module>', "<doc/>", True),
         ('<module name="doc">Rome is old.</module>', "", False),
-        (TASK.replace("Sum up", "Summarise"), "<doc/><task/>", True),
-        (TASK.replace("Sum up", "Summarise"), "<doc/>", False),
+        (TASK.replace("Sum it up", "Summarise it"), "<doc/><task/>", True),
+        (TASK.replace("Sum it up", "Summarise it"), "<doc/>", False),
         ('<user>Who says this? <module name="doc">Rome is old.</module></user>', "<doc/>", True),
         ('<user>Translate: <module name="doc">Rome is old.</module></user>', "<doc/>", True),
         (SHOT, "<shot/>", False),
