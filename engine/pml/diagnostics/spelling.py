@@ -48,6 +48,13 @@ def slips(one: str, other: str) -> int:
     return min(row[-1], _MOST_SLIPS + 1)
 
 
+def is_likely(name: str, other: str) -> bool:
+    """Whether few slips for their length, or an abbreviation, separate two names."""
+    short, long = sorted((name.casefold(), other.casefold()), key=len)
+    begins = len(short) >= _SHORT - 2 and long.startswith(short) and not _DIGITS.search(long, len(short))
+    return begins or slips(name, other) <= max(1, len(long) // 4)
+
+
 def _is_other_word(name: str, meant: str) -> bool:
     """Whether a short name is probably another word: no swap, doubling or beginning of `meant`."""
     if min(len(name), len(meant)) >= _SHORT:
@@ -106,4 +113,6 @@ class Speller:
         for candidate in names:
             folded.setdefault(candidate.casefold(), []).append(candidate)
         matches = difflib.get_close_matches(name.casefold(), folded, n=most, cutoff=_CUTOFF)
-        return [candidate for match in matches for candidate in folded[match]]
+        return [
+            candidate for match in matches for candidate in folded[match] if is_likely(name, candidate)
+        ]

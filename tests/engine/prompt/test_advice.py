@@ -138,7 +138,7 @@ def test_what_becomes_of_system_text_is_told(
 
 def test_words_of_the_template_between_those_of_the_prompt_are_told(tmp_path: Path) -> None:
     engine = opened(CHATML.replace("{{ m.content }}", "{{ m.content|replace('Look', 'Gaze') }}"), tmp_path)
-    (found,) = of_prompt(engine, "<prompt><a/> So?</prompt>")
+    (found, _) = of_prompt(engine, "<prompt><a/></prompt>")[::-1]
     assert (found.code, found.severity) == ("W612", "warning")
     assert "chat template rewrites or leaves out turn 2 (user)" in found.message
     assert "<|user|>\nGaze.</s>" in text(engine, parse_schema(SCHEMA).tree)
