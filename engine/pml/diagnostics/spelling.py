@@ -78,6 +78,13 @@ def meant(name: str, near: Sequence[str], words: Container[str] = ()) -> str | N
     return nearest if rivals == 1 and (nearest in words or not _is_other_word(name, nearest)) else None
 
 
+def rivals(name: str, near: Sequence[str]) -> list[str]:
+    """Returns the near names if `name` is a typo of two or more of them with equally few slips."""
+    ranked = sorted((slips(name, other), other) for other in near)
+    nearest = [other for number, other in ranked if number == ranked[0][0] <= _MOST_SLIPS]
+    return nearest if len(nearest) > 1 else []
+
+
 def likeliest(name: str, near: Sequence[str]) -> str | None:
     """Returns the first near name if it is clearly nearer than the next."""
     ratios = [*(_ratio(name, other) for other in near[:2]), 0.0, 0.0]
@@ -113,6 +120,4 @@ class Speller:
         for candidate in names:
             folded.setdefault(candidate.casefold(), []).append(candidate)
         matches = difflib.get_close_matches(name.casefold(), folded, n=most, cutoff=_CUTOFF)
-        return [
-            candidate for match in matches for candidate in folded[match] if is_likely(name, candidate)
-        ]
+        return [candidate for match in matches for candidate in folded[match] if is_likely(name, candidate)]
