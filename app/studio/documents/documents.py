@@ -29,6 +29,7 @@ from engine.pml import (
     Schema,
     Union,
     bind,
+    folded,
     mended,
     parse_prompt,
     parse_schema,
@@ -188,9 +189,9 @@ class Documents:
 
 
 def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mark]:
-    """Returns diagnostics for the editor: UTF-16 offsets, in text order, without duplicates."""
+    """Returns diagnostics for the editor: UTF-16 offsets, in text order, each once, without follow-ups."""
     offset = to_utf16(source)
-    shown = {diagnostic.in_place(source) for diagnostic in diagnostics}
+    shown = {diagnostic.in_place(source) for diagnostic in folded(diagnostics)}
     unique = sorted(shown, key=lambda d: (d.span.start, d.span.end, d.code, d.message))
     return [
         {
@@ -221,7 +222,7 @@ def mended_document(source: str, code: str, place: int, title: str, diagnose: Di
         PromptCacheError: there is no such diagnostic, or its fix would do harm.
     """
     offset = to_utf16(source)
-    matches = (d for d in diagnose(source) if (d.code, offset(d.span.start)) == (code, place))
+    matches = (d for d in folded(diagnose(source)) if (d.code, offset(d.span.start)) == (code, place))
     chosen = next(((fault, fix) for fault in matches for fix in fault.fixes if fix.title == title), None)
     if chosen is None:
         raise PromptCacheError("The document has changed since. Check its marks again.")

@@ -32,7 +32,7 @@ _REQUEST: Final = re.compile(
 
 def check_question(parts: Sequence[Part], prompt: Prompt, report: Reporter) -> None:
     """Reports a document without errors whose bound parts ask nothing (W618)."""
-    if prompt.source and not report.errors and not _asks(parts):
+    if prompt.source and not prompt.torn and not report.errors and not _asks(parts):
         start = prompt.span.start + len("<")
         message = (
             "the prompt has no question: it adds no text of its own, and its modules do not end with a "
