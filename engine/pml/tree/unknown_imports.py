@@ -70,6 +70,8 @@ class UnknownImports:
         same = None if self._speller.is_spent else self._called_now(parent, node)
         if same is not None:
             return Meaning(f"it is called <{same}/> now", same, _renamed(node, same))
+        if (split := self._run_together(parent, node)) is not None:
+            return split
         if self._speller.is_spent:
             return self._choice(parent, node, (), None)
         free = [name for name in self._free(parent) if self._fits(parent, name, node)]
@@ -93,6 +95,27 @@ class UnknownImports:
             candidates = (self._added(parent, node, known), self._between(parent, node, beside, free))
             one = next((names[0] for names in candidates if len(names) == 1), None)
         return self._choice(parent, node, equal or [one] if one else equal, next(iter(near_names), None))
+
+    def _run_together(self, parent: str, node: Import) -> Meaning | None:
+        """Returns the fix for a name whose first letter precedes its `<`, or that runs into an attribute."""
+        start, end = node.name_span.start, node.name_span.end
+        letter = self._source[start - 2 : start - 1]
+        if letter.isalpha() and (name := f"{letter}{node.name}") in self._free(parent):
+            edits = (Edit(Span(start - 2, start - 1), ""), *_renamed(node, name))
+            return Meaning(f"the < belongs before {quote(name)}", f"<{name}", edits)
+        if self._source[end : end + 1] != "=":
+            return None
+        names = [
+            (name, param.name)
+            for name in self._free(parent)
+            for param in self._schema.index.members[parent][name].params()
+            if f"{name}{param.name}" == node.name
+        ]
+        if len(names) != 1:
+            return Meaning("write a space before the attribute")
+        place = start + len(names[0][0])
+        hint = " ".join(names[0])
+        return Meaning(f"write {hint}, with a space", hint, (Edit(Span(place, place), " "),))
 
     def _choice(self, parent: str, node: Import, likely: Sequence[str], guess: str | None) -> Meaning:
         index = self._schema.index

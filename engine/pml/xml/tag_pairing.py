@@ -21,7 +21,7 @@ from engine.pml.xml.names import RESERVED, ROLES
 from engine.pml.xml.scanned_text import MAX_ITEMS, NAME_PATTERN
 from engine.pml.xml.suggestions import EMPTY
 
-_TAGS: Final = re.compile(rf"<(/?)({NAME_PATTERN})(?:[^<>]*(/)>)?|<!--|<!\[CDATA\[")
+_TAGS: Final = re.compile(rf"<([/\\]?)({NAME_PATTERN})(?:[^<>]*(/)>)?|<!--|<!\[CDATA\[")
 _SPACE_MODE: Final = re.compile(r"xml:space\s*=\s*[\"'](\w+)")
 _MOST_MISSING: Final = 50  # the layout is ignored if more tags are missing
 
