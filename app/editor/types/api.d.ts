@@ -77,6 +77,7 @@ declare namespace Api {
     recent: [Nothing, RecentEntries]
     remove_report: [NamedReport, KeptReports]
     rename_file: [Rename, FileSaved]
+    rename_name: [RenameName, Renamed]
     report_files: [NamedReport, ReportFiles]
     restore_run: [RestoreRun, Opened]
     run_prompt: [Work, JobState<RunFrame>]
@@ -1184,6 +1185,19 @@ declare namespace Api {
   interface Rename {
     origin: string
     name: string
+  }
+
+  interface RenameName extends Texts {
+    kind: "schema" | "prompt"
+    at: number
+    name?: string
+  }
+
+  interface Renamed {
+    noun: string
+    name: string
+    schema: string
+    prompt: string
   }
 
   interface ReportFiles {

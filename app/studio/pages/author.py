@@ -18,6 +18,7 @@ from app.studio.documents.documents import (
     first_error,
 )
 from app.studio.documents.module_search import Finder
+from app.studio.documents.name_changes import Renamed, renamed
 from app.studio.documents.prompt_view import Document, Reads, nothing, reads, with_sources
 from app.studio.documents.requests import (
     AddScaffold,
@@ -31,6 +32,7 @@ from app.studio.documents.requests import (
     OneRun,
     OneText,
     Read,
+    RenameName,
     Texts,
     Words,
     Work,
@@ -344,6 +346,11 @@ class AuthorPage(Page):
 
         source = request.schema if request.kind == "schema" else request.prompt
         return {"text": documents.mended_document(source, request.code, request.at, request.fix, diagnose)}
+
+    @endpoint
+    def rename_name(self, request: RenameName) -> Renamed:
+        """Returns the name at the caret, and both documents after it is changed."""
+        return renamed(request, self._base(request))
 
     @endpoint
     def format_document(self, request: OneText) -> Written:

@@ -291,6 +291,18 @@ export class Workspace extends Emitter {
     if (answer.error) this.#say(answer.error)
   }
 
+  /**
+   * Changes the name at the caret in both documents, each as one step of undo; without a new name only finds it.
+   * @param {Kind} kind @param {string} name
+   */
+  async changeName(kind, name = "") {
+    const schema = this.editors.schema.mark(), prompt = this.editors.prompt.mark(), at = this.editors[kind].view.state.selection.main.head
+    const answer = await this.#server.ask("rename_name", { schema: schema.text, prompt: prompt.text, origin: this.origin, kind, at, name })
+    this.editors.schema.apply(schema, answer.schema)
+    this.editors.prompt.apply(prompt, answer.prompt)
+    return answer
+  }
+
   /** Formats a document, merged with concurrent typing. @param {Kind} kind */
   async format(kind) {
     const mark = this.editors[kind].mark()
