@@ -43,7 +43,7 @@ declare namespace Api {
     find_fidelity: [OfNow, KnownFidelity]
     find_modules: [Find, FoundModules]
     find_runs: [FindRuns, FoundRuns]
-    fix_document: [FixDocument, Written]
+    fix_document: [FixDocument, Fixed]
     forget_model: [ForgetModel, RecentList]
     forget_recent: [Forget, RecentEntries]
     format_document: [OneText, Written]
@@ -525,6 +525,11 @@ declare namespace Api {
     code: string
     at: number
     fix: string
+  }
+
+  interface Fixed {
+    text: string
+    kind: "schema" | "prompt"
   }
 
   interface Flip {

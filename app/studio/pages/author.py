@@ -27,6 +27,7 @@ from app.studio.documents.requests import (
     Export,
     Find,
     FixDocument,
+    Kind,
     Measure,
     OfNow,
     OneRun,
@@ -180,6 +181,12 @@ class Written(TypedDict):
     text: str
 
 
+class Fixed(Written):
+    """A document after a quick fix."""
+
+    kind: Kind
+
+
 class Counted(TypedDict):
     """A number of tokens."""
 
@@ -331,8 +338,8 @@ class AuthorPage(Page):
         return {"prompt": documents.edited_prompt(tree, request.prompt, request.edit)}
 
     @endpoint
-    def fix_document(self, request: FixDocument) -> Written:
-        """Returns a document after a quick fix."""
+    def fix_document(self, request: FixDocument) -> Fixed:
+        """Returns a document after a quick fix: the request's, or the schema of its prompt."""
         base = self._base(request)
 
         def diagnose(text: str) -> tuple[Diagnostic, ...]:
@@ -344,8 +351,15 @@ class AuthorPage(Page):
                     return (*parsed.diagnostics, *self._parts.engine.schema(text, base=base).check())
             return self._documents.check(request.schema, text, base=base).of_prompt
 
+        if request.kind == "prompt" and request.code.startswith("E5"):
+            with self._tokenizing:
+                found = self._parts.engine.schema(request.schema, base=base).prompt(request.prompt).check()
+            sources = request.schema, request.prompt
+            text = documents.mended_schema(*sources, request.code, request.at, request.fix, found)
+            return {"text": text, "kind": "schema"}
         source = request.schema if request.kind == "schema" else request.prompt
-        return {"text": documents.mended_document(source, request.code, request.at, request.fix, diagnose)}
+        text = documents.mended_document(source, request.code, request.at, request.fix, diagnose)
+        return {"text": text, "kind": request.kind}
 
     @endpoint
     def rename_name(self, request: RenameName) -> Renamed:
