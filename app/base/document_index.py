@@ -52,9 +52,14 @@ class Basis:
 
 
 class Library:
-    """Documents by path, from an editor or from files, which are read again after changes."""
+    """Documents by path, from an editor or from files, which are read again after changes.
 
-    def __init__(self) -> None:
+    Args:
+        alone: whether only the documents of the editor are related, not those in their folders.
+    """
+
+    def __init__(self, alone: bool = False) -> None:
+        self._alone = alone
         self._held: dict[Path, Document] = {}
         self._files: dict[Path, tuple[Stamp, Document]] = {}
         self._earlier = EarlierSchemas()
@@ -142,7 +147,11 @@ class Library:
     def _in(self, folder: Path) -> list[Document]:
         paths = {path for path in self._held if folder_of(path) == folder}
         with contextlib.suppress(OSError):  # the folder may be missing
-            paths |= {file for file in folder.iterdir() if file.suffix in ENDINGS and file.name[0] != "."}
+            paths |= (
+                set()
+                if self._alone
+                else {file for file in folder.iterdir() if file.suffix in ENDINGS and file.name[0] != "."}
+            )
         documents: list[Document] = []
         for file in sorted(paths)[:MOST_FILES]:
             try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.base.document_index import Document, Library
-from engine.pml import Diagnostic, Edit, Fix, Span, apply_edits, mended
+from engine.pml import Diagnostic, Edit, Fix, Span, apply_edits, folded, mended
 
 MOST_TRIED: Final = 8
 """Maximum number of fixes that a request verifies; each requires another check of the document."""
@@ -48,7 +48,7 @@ def _proved(library: Library, document: Document, span: Span, clock: Callable[[]
         return checked[text]
 
     verified: dict[Fix, list[Diagnostic]] = {}
-    for fault, fix in _touched(checked[document.text], span):
+    for fault, fix in _touched(folded(checked[document.text]), span):
         tried = len(checked) - 1
         seen = apply_edits(document.text, fix.edits) in checked
         if not seen and tried and (tried >= MOST_TRIED or clock() >= end):

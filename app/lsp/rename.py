@@ -119,7 +119,7 @@ def _require_defined_once(library: Library, home: Document, target: Target, edit
             if modules is not None and "&" in home.text[modules.value_span.start : modules.value_span.end]:
                 raise RenameError("A scaffold names modules with a reference like &#97;. Write it out first.")
     if home.path not in edits:
-        raise RenameError(f"The schema {home.path.name} does not define this {_noun(target)}.")
+        raise RenameError(f"{home.path.name} does not define this {_noun(target)}.")
 
 
 def _require_same_meaning(library: Library, home: Document, schema: Schema, edits: Edits) -> None:

@@ -34,7 +34,7 @@ from app.lsp.targets import Target, target_at
 from app.lsp.view import View
 from engine.base.errors import ModelError, PromptCacheError
 from engine.files.text_files import TextFileError
-from engine.pml import Edit
+from engine.pml import Edit, folded
 from engine.pml.parse.sources import SourceError, read_source
 
 Params = TypeVar("Params")
@@ -131,7 +131,7 @@ class PmlServer(LanguageServer):
 
     def _found(self, document: Document) -> list[types.Diagnostic]:
         positions = self.positions(document.text)
-        faults = [fault.in_place(document.text) for fault in self.library.diagnostics(document)]
+        faults = [fault.in_place(document.text) for fault in folded(self.library.diagnostics(document))]
         diagnostics = [messages.diagnostic(fault, positions) for fault in faults]
         prompt = self.library.prompt(document).tree if document.kind == "prompt" else None
         if prompt is not None and prompt.schema and self.library.basis(document) is None:

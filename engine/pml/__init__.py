@@ -9,6 +9,7 @@ from __future__ import annotations
 from engine.pml.diagnostics.codes import CATALOGUE, Severity, catalogue_table
 from engine.pml.diagnostics.diagnostic import Diagnostic, Edit, Fix, LineIndex, Span, has_errors, make
 from engine.pml.diagnostics.errors import PromptError
+from engine.pml.diagnostics.folding import folded
 from engine.pml.diagnostics.quick_fixes import apply_edits, mended
 from engine.pml.edit.add_scaffold import add_scaffold
 from engine.pml.edit.edits import Picks, read_picks, set_argument, set_pick
@@ -72,6 +73,7 @@ __all__ = [
     "bind",
     "catalogue_table",
     "document_kind",
+    "folded",
     "has_errors",
     "make",
     "mended",

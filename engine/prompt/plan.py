@@ -16,7 +16,10 @@ from engine.pml import (
     ArgumentText,
     Bound,
     Diagnostic,
+    Edit,
+    Fix,
     NewText,
+    Param,
     Part,
     Prompt,
     PromptError,
@@ -291,6 +294,7 @@ class _Planner:
                 f"parameter's len to {len(ids)}",
                 part.span,
                 "",
+                _longer(part.param, len(ids)),
             )
         slot = self.layout.extent(part.param)
         if slot is not None:
@@ -393,8 +397,18 @@ class _Planner:
             start = last.start + last.tokens - 1
             self.pieces.append(Piece(last.kind, last.path, start, last.token_ids[-1:]))
 
-    def _fault(self, code: str, message: str, span: Span | None, hint: str) -> None:
-        self.faults.append(make(code, message, span or self.prompt.span, self.prompt.lines, hint))
+    def _fault(
+        self, code: str, message: str, span: Span | None, hint: str, choices: tuple[Fix, ...] = ()
+    ) -> None:
+        place = span or self.prompt.span
+        self.faults.append(make(code, message, place, self.prompt.lines, hint, choices=choices))
+
+
+def _longer(param: Param, tokens: int) -> tuple[Fix, ...]:
+    """Returns the fix that raises the length of a parameter in the schema."""
+    place = param.length_span
+    title = f'Write len="{tokens}" for {param.name} in the schema'
+    return (Fix(title, (Edit(place, str(tokens)),), of_schema=True),) if place else ()
 
 
 def _origin(part: Part) -> tuple[Kind, str]:

@@ -55,7 +55,7 @@ def test_one_argument_is_read_at_every_place() -> None:
 def test_what_stays_empty_is_told_once() -> None:
     module = '<module name="m">a <param name="p" len="2"/> b <param name="p"/></module>'
     schema = sound(f'<schema name="s">{module}</schema>')
-    prompt = prompt_tree("<prompt><m/></prompt>")
+    prompt = prompt_tree("<prompt><m/> So?</prompt>")
     assert [one.code for one in bind(schema, prompt).diagnostics] == ["W604"]
 
 

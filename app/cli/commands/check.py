@@ -17,7 +17,7 @@ from app.cli.base.output import counted, print_json, say
 from app.cli.base.param_types import DOCUMENT
 from engine.base.errors import PathError
 from engine.files.text_files import EncodingError, TextFileError
-from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
+from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, folded, parse_prompt, parse_schema
 from engine.pml.diagnostics.spelling import Speller
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def check(
     schemas = Schemas(schema_tree, [finding for finding in findings if isinstance(finding.tree, Schema)])
     with tokenizing(model) as engine:
         findings = [_deepened(finding, schemas, engine) for finding in findings]
+    findings = [replace(finding, diagnostics=folded(finding.diagnostics)) for finding in findings]
     if as_json:
         print_json({"files": [finding.to_json() for finding in findings]})
     else:

@@ -43,7 +43,7 @@ declare namespace Api {
     find_fidelity: [OfNow, KnownFidelity]
     find_modules: [Find, FoundModules]
     find_runs: [FindRuns, FoundRuns]
-    fix_document: [FixDocument, Written]
+    fix_document: [FixDocument, Fixed]
     forget_model: [ForgetModel, RecentList]
     forget_recent: [Forget, RecentEntries]
     format_document: [OneText, Written]
@@ -77,6 +77,7 @@ declare namespace Api {
     recent: [Nothing, RecentEntries]
     remove_report: [NamedReport, KeptReports]
     rename_file: [Rename, FileSaved]
+    rename_name: [RenameName, Renamed]
     report_files: [NamedReport, ReportFiles]
     restore_run: [RestoreRun, Opened]
     run_prompt: [Work, JobState<RunFrame>]
@@ -524,6 +525,11 @@ declare namespace Api {
     code: string
     at: number
     fix: string
+  }
+
+  interface Fixed {
+    text: string
+    kind: "schema" | "prompt"
   }
 
   interface Flip {
@@ -1184,6 +1190,19 @@ declare namespace Api {
   interface Rename {
     origin: string
     name: string
+  }
+
+  interface RenameName extends Texts {
+    kind: "schema" | "prompt"
+    at: number
+    name?: string
+  }
+
+  interface Renamed {
+    noun: string
+    name: string
+    schema: string
+    prompt: string
   }
 
   interface ReportFiles {

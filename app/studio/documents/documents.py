@@ -21,6 +21,7 @@ from engine.pml import (
     ROLES,
     Diagnostic,
     EarlierSchemas,
+    Fix,
     Module,
     Parsed,
     Prompt,
@@ -28,7 +29,9 @@ from engine.pml import (
     Role,
     Schema,
     Union,
+    apply_edits,
     bind,
+    folded,
     mended,
     parse_prompt,
     parse_schema,
@@ -188,9 +191,9 @@ class Documents:
 
 
 def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mark]:
-    """Returns diagnostics for the editor: UTF-16 offsets, in text order, without duplicates."""
+    """Returns diagnostics for the editor: UTF-16 offsets, in text order, each once, without follow-ups."""
     offset = to_utf16(source)
-    shown = {diagnostic.in_place(source) for diagnostic in diagnostics}
+    shown = {diagnostic.in_place(source) for diagnostic in folded(diagnostics)}
     unique = sorted(shown, key=lambda d: (d.span.start, d.span.end, d.code, d.message))
     return [
         {
@@ -220,18 +223,38 @@ def mended_document(source: str, code: str, place: int, title: str, diagnose: Di
     Raises:
         PromptCacheError: there is no such diagnostic, or its fix would do harm.
     """
-    offset = to_utf16(source)
-    matches = (d for d in diagnose(source) if (d.code, offset(d.span.start)) == (code, place))
-    chosen = next(((fault, fix) for fault in matches for fix in fault.fixes if fix.title == title), None)
-    if chosen is None:
-        raise PromptCacheError("The document has changed since. Check its marks again.")
-    result = mended(source, chosen[0], diagnose, chosen[1])
+    fault, fix = _chosen(source, code, place, title, diagnose(source))
+    result = mended(source, fault, diagnose, fix)
     if result is None:
         raise PromptCacheError(
             f"“{title}” would add more errors than it fixes, so nothing was changed. Fix the other "
             "errors first, or fix this one by hand."
         )
     return result
+
+
+def mended_schema(
+    schema: str, prompt: str, code: str, place: int, title: str, found: Iterable[Diagnostic]
+) -> str:
+    """Returns the schema after a fix that a diagnostic of the prompt, among `found`, offers for it.
+
+    Raises:
+        PromptCacheError: there is no such diagnostic.
+    """
+    _, fix = _chosen(prompt, code, place, title, found)
+    return apply_edits(schema, fix.edits) if fix.of_schema else schema
+
+
+def _chosen(
+    source: str, code: str, place: int, title: str, found: Iterable[Diagnostic]
+) -> tuple[Diagnostic, Fix]:
+    """Returns the diagnostic of a place and its fix with a title."""
+    offset = to_utf16(source)
+    matches = (d for d in folded(found) if (d.code, offset(d.span.start)) == (code, place))
+    chosen = next(((fault, fix) for fault in matches for fix in fault.fixes if fix.title == title), None)
+    if chosen is None:
+        raise PromptCacheError("The document has changed since. Check its marks again.")
+    return chosen
 
 
 def first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:

@@ -152,6 +152,21 @@ class FixDocument(Texts):
 
 
 @request
+class RenameName(Texts):
+    """A name to change in both documents.
+
+    Attributes:
+        kind: the document with the caret.
+        at: the caret's offset in UTF-16.
+        name: the new name; empty to return only the present one.
+    """
+
+    kind: Kind
+    at: Count
+    name: Words = ""
+
+
+@request
 class OneText:
     """A text."""
 

@@ -18,6 +18,7 @@ from app.studio.documents.documents import (
     first_error,
 )
 from app.studio.documents.module_search import Finder
+from app.studio.documents.name_changes import Renamed, renamed
 from app.studio.documents.prompt_view import Document, Reads, nothing, reads, with_sources
 from app.studio.documents.requests import (
     AddScaffold,
@@ -26,11 +27,13 @@ from app.studio.documents.requests import (
     Export,
     Find,
     FixDocument,
+    Kind,
     Measure,
     OfNow,
     OneRun,
     OneText,
     Read,
+    RenameName,
     Texts,
     Words,
     Work,
@@ -176,6 +179,12 @@ class Written(TypedDict):
     """A text after an edit."""
 
     text: str
+
+
+class Fixed(Written):
+    """A document after a quick fix."""
+
+    kind: Kind
 
 
 class Counted(TypedDict):
@@ -329,8 +338,8 @@ class AuthorPage(Page):
         return {"prompt": documents.edited_prompt(tree, request.prompt, request.edit)}
 
     @endpoint
-    def fix_document(self, request: FixDocument) -> Written:
-        """Returns a document after a quick fix."""
+    def fix_document(self, request: FixDocument) -> Fixed:
+        """Returns a document after a quick fix: the request's, or the schema of its prompt."""
         base = self._base(request)
 
         def diagnose(text: str) -> tuple[Diagnostic, ...]:
@@ -342,8 +351,20 @@ class AuthorPage(Page):
                     return (*parsed.diagnostics, *self._parts.engine.schema(text, base=base).check())
             return self._documents.check(request.schema, text, base=base).of_prompt
 
+        if request.kind == "prompt" and request.code.startswith("E5"):
+            with self._tokenizing:
+                found = self._parts.engine.schema(request.schema, base=base).prompt(request.prompt).check()
+            sources = request.schema, request.prompt
+            text = documents.mended_schema(*sources, request.code, request.at, request.fix, found)
+            return {"text": text, "kind": "schema"}
         source = request.schema if request.kind == "schema" else request.prompt
-        return {"text": documents.mended_document(source, request.code, request.at, request.fix, diagnose)}
+        text = documents.mended_document(source, request.code, request.at, request.fix, diagnose)
+        return {"text": text, "kind": request.kind}
+
+    @endpoint
+    def rename_name(self, request: RenameName) -> Renamed:
+        """Returns the name at the caret, and both documents after it is changed."""
+        return renamed(request, self._base(request))
 
     @endpoint
     def format_document(self, request: OneText) -> Written:

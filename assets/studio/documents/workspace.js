@@ -283,12 +283,26 @@ export class Workspace extends Emitter {
 
   /** Applies a quick fix; the server rejects fixes that would add more errors than they remove. @param {Kind} kind @param {Api.Mark} fault @param {string} fix the fix's title */
   async fix(kind, { code, from }, fix) {
-    const mark = this.editors[kind].mark()
-    const texts = { schema: this.basis(), prompt: this.editors.prompt.text(), [kind]: mark.text }
-    const answer = await this.#server.ask("fix_document", { ...texts, origin: this.origin, kind, code, at: from, fix })
-    this.editors[kind].apply(mark, answer.text)
+    const marks = { schema: this.editors.schema.mark(), prompt: this.editors.prompt.mark() }
+    const texts = { schema: this.basis(), prompt: marks.prompt.text, [kind]: marks[kind].text }
+    const answer = await this.#server.ask("fix_document", { ...texts, origin: this.origin, kind, code, at: from, fix }), changed = answer.kind ?? kind
+    const same = texts[changed] === marks[changed].text
+    for (const one of KINDS) this.editors[one].apply(marks[one], one === changed && same ? answer.text : null)
+    if (!same) this.#say("The schema has an error now. Fix it first.")
     this.editors[kind].view.focus()
     if (answer.error) this.#say(answer.error)
+  }
+
+  /**
+   * Changes the name at the caret in both documents, each as one step of undo; without a new name only finds it.
+   * @param {Kind} kind @param {string} name
+   */
+  async changeName(kind, name = "") {
+    const schema = this.editors.schema.mark(), prompt = this.editors.prompt.mark(), at = this.editors[kind].view.state.selection.main.head
+    const answer = await this.#server.ask("rename_name", { schema: schema.text, prompt: prompt.text, origin: this.origin, kind, at, name })
+    this.editors.schema.apply(schema, answer.schema)
+    this.editors.prompt.apply(prompt, answer.prompt)
+    return answer
   }
 
   /** Formats a document, merged with concurrent typing. @param {Kind} kind */

@@ -1,5 +1,7 @@
 // The Author page: modules, schema and prompt, the layout, a run of both sides, and fidelity.
+import { askNames } from "../documents/file_dialog.js"
 import { AnswerCost } from "../runs/answer_cost.js"
+import { AWAY } from "../base/jobs.js"
 import { when } from "../runs/compare.js"
 import { h, pause, plural } from "../base/dom.js"
 import { Drawer } from "../shell/settings_drawer.js"
@@ -41,8 +43,24 @@ function documentPanel(workspace, kind, keys) {
   else workspace.on("measured", ({ strip }) => { facts.textContent = strip ? plural(strip.total, "token") : "" })
   const panel = h("section", { class: `panel ${kind}`, "aria-label": TITLES[kind] },
     h("header", { class: "bar" }, h("h2", {}, TITLES[kind]), problems.status, h("span", { class: "grow" }), facts, format), editor, problems.list)
-  workspace.mount(kind, editor, { ...keys, [inEditor("format")]: () => workspace.format(kind) })
+  workspace.mount(kind, editor, { ...keys, [inEditor("format")]: () => workspace.format(kind), [inEditor("rename")]: () => changeName(workspace, kind, panel) })
   return panel
+}
+
+/** Asks for another name of what the caret is on. @param {Workspace} workspace @param {Kind} kind @param {HTMLElement} host */
+async function changeName(workspace, kind, host) {
+  const { noun, name, error } = await workspace.changeName(kind)
+  if (!name) return workspace.emit("notice", error ?? AWAY)
+  askNames(host, {
+    title: `Rename the ${noun}`, action: "Rename", about: "It is renamed in the schema and in the prompt. Each change is one step of undo.",
+    fields: [{ key: "name", label: `New name of ${name}`, value: name }],
+    done: async names => {
+      const answer = await workspace.changeName(kind, names.name)
+      if (!answer.name) return answer.error ?? AWAY
+      workspace.editors[kind].view.focus()
+      return ""
+    },
+  })
 }
 
 /** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */
@@ -106,7 +124,8 @@ export function mount(studio) {
     { title: "Stop the run", group: "Run", keys: keysOf("stop"), run: () => runBar.stop(), when: () => runBar.running },
     { title: "Settings of the run", group: "Run", words: "temperature scope repair seed", run: () => drawer.enter() },
     ...KINDS.map(kind => ({ title: `Go to the ${kind}`, group: "Editor", run: () => { documents.show(kind); workspace.editors[kind].view.focus() } })),
-    ...KINDS.map(kind => ({ title: `Format the ${kind}`, group: "Editor", keys: keysOf("format"), run: () => workspace.format(kind) })))
+    ...KINDS.map(kind => ({ title: `Format the ${kind}`, group: "Editor", keys: keysOf("format"), run: () => workspace.format(kind) })),
+    ...KINDS.map(kind => ({ title: `Rename what the caret is on, in the ${kind}`, group: "Editor", keys: keysOf("rename"), words: "module parameter schema name", run: () => changeName(workspace, kind, documents.node) })))
   runBar.on("encoded", () => studio.emit("stored"))
   runBar.on("frame", ({ state }) => {
     if (state !== "working") studio.emit("stored")

@@ -9,6 +9,7 @@ export const SHORTCUTS = {
   help: { what: "This help", keys: ["?"] },
   save: { what: "Save", keys: ["Ctrl S"] },
   format: { what: "Format a document", keys: ["Shift Alt F"] },
+  rename: { what: "Rename the module, parameter or schema at the caret", keys: ["F2"] },
   undo: { what: "Undo, redo", keys: ["Ctrl Z", "Ctrl Y"] },
   complete: { what: "Complete", keys: ["Ctrl Space"] },
   search: { what: "Search in a document", keys: ["Ctrl F"] },

@@ -96,6 +96,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
         "A Markdown block does not begin its line if a module is left out or moved.",
     ),
     "W617": ("info", "Text of a prompt next to whole turns is read at the end of the prompt."),
+    "W618": ("warning", "A prompt without a question: nothing for the model to answer."),
 }
 
 

@@ -44,10 +44,12 @@ class Fix:
     Attributes:
         title: the effect of the fix, as a button shows it.
         edits: edits of the document.
+        of_schema: whether the edits are of the schema of a prompt instead.
     """
 
     title: str
     edits: tuple[Edit, ...]
+    of_schema: bool = False
 
 
 def swap(span: Span, text: str | None) -> tuple[Edit, ...]:

@@ -22,7 +22,7 @@ def mended(source: str, fault: Diagnostic, diagnose: Diagnose, fix: Fix | None =
     None if the fix fails: the diagnostic must go, or fewer of its kind remain, and errors must not increase.
     """
     edits = fix.edits if fix else fault.fix
-    if not edits:
+    if not edits or (fix and fix.of_schema):
         return None
     result = apply_edits(source, edits)
     return result if _holds(fault, edits, diagnose(source), diagnose(result)) else None

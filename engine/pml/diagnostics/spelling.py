@@ -48,6 +48,13 @@ def slips(one: str, other: str) -> int:
     return min(row[-1], _MOST_SLIPS + 1)
 
 
+def is_likely(name: str, other: str) -> bool:
+    """Whether few slips for their length, or an abbreviation, separate two names."""
+    short, long = sorted((name.casefold(), other.casefold()), key=len)
+    begins = len(short) >= _SHORT - 2 and long.startswith(short) and not _DIGITS.search(long, len(short))
+    return begins or slips(name, other) <= max(1, len(long) // 4)
+
+
 def _is_other_word(name: str, meant: str) -> bool:
     """Whether a short name is probably another word: no swap, doubling or beginning of `meant`."""
     if min(len(name), len(meant)) >= _SHORT:
@@ -69,6 +76,13 @@ def meant(name: str, near: Sequence[str], words: Container[str] = ()) -> str | N
     least, nearest = ranked[0]
     rivals = sum(number <= (least if least < _MOST_SLIPS else _MOST_SLIPS + 1) for number, _ in ranked)
     return nearest if rivals == 1 and (nearest in words or not _is_other_word(name, nearest)) else None
+
+
+def rivals(name: str, near: Sequence[str]) -> list[str]:
+    """Returns the near names if `name` is a typo of two or more of them with equally few slips."""
+    ranked = sorted((slips(name, other), other) for other in near)
+    nearest = [other for number, other in ranked if number == ranked[0][0] <= _MOST_SLIPS]
+    return nearest if len(nearest) > 1 else []
 
 
 def likeliest(name: str, near: Sequence[str]) -> str | None:
@@ -106,4 +120,4 @@ class Speller:
         for candidate in names:
             folded.setdefault(candidate.casefold(), []).append(candidate)
         matches = difflib.get_close_matches(name.casefold(), folded, n=most, cutoff=_CUTOFF)
-        return [candidate for match in matches for candidate in folded[match]]
+        return [candidate for match in matches for candidate in folded[match] if is_likely(name, candidate)]

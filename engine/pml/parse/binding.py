@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.pml.diagnostics.diagnostic import Diagnostic, Reporter, Span, has_errors, quote
+from engine.pml.parse.question import check_question
 from engine.pml.tree.parts import (
     ArgumentText,
     ModuleEnd,
@@ -77,6 +78,7 @@ def bind(schema: Schema, prompt: Prompt, earlier: Sequence[Schema] = ()) -> Boun
     read = list(_Emitter(schema, resolution).parts())
     parts = list(_with_words(settled(_add_tail(read, resolution.tail, turns=bool(schema.index.turns)))))
     check_prompt(parts, report, prompt, schema, resolution)
+    check_question(parts, prompt, report)
     return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish())
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Final
 
-from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Fix, Reporter, Span, quote, swap
+from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Fix, Reporter, Span, quote, quote_text, swap
 from engine.pml.diagnostics.spelling import Speller, meant
 from engine.pml.tree.tree import Argument, Import, Module, Prompt, Role, Schema, Text
 from engine.pml.tree.unknown_imports import UnknownImports
@@ -386,8 +386,15 @@ class Resolver:
         written = {other.name for other in node.arguments}
         unused = sorted(params - written)
         near_names = self._speller.near(argument.name, unused)
-        sure, near = meant(argument.name, near_names, unused), next(iter(near_names), None)
-        if near:
+        near = next(iter(near_names), None)
+        sure = meant(argument.name, near_names, unused)
+        alone = all(other is argument or other.name in params for other in node.arguments)
+        only = unused[0] if near is None and len(unused) == 1 and alone else None
+        if only:
+            remedy = (
+                f"write its other parameter, {only}" if params - {only} else f"write its parameter, {only}"
+            )
+        elif near:
             remedy = f"did you mean {quote(near)}?"
         else:
             remedy = (
@@ -398,7 +405,9 @@ class Resolver:
         message = f"module {quote(module.path)} has no parameter {quote(argument.name)}; {remedy}"
         span = argument.name_span
         fix = swap(span, sure) if span else ()
-        self._report.add("E407", message, argument.span, near or "", fix)
+        title = f"Write {only}: its value is then {quote_text(argument.value)}"
+        choices = (Fix(title, swap(span, only)),) if only and span else ()
+        self._report.add("E407", message, argument.span, near or only or "", fix, choices)
 
 
 def _nested(path: str) -> str:

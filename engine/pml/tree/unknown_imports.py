@@ -1,7 +1,8 @@
 """Suggests fixes for imports whose name the schema does not define.
 
-A typo, a role, or a renamed module with unchanged text has a single fix. If a rename is only likely, the user
-chooses between the module, removal and plain text. If several modules are possible, no fix is offered.
+A typo, a role, or a renamed module with unchanged text has a single fix. If a rename is only likely, or two
+modules are equally near, the user chooses, and each fix shows the text that it imports. No fix removes an
+import. It becomes text only if it follows text and contains some.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from engine.pml.diagnostics.diagnostic import Edit, Fix, Span, quote, quote_text, swap
-from engine.pml.diagnostics.spelling import Speller, likeliest, meant
+from engine.pml.diagnostics.spelling import Speller, likeliest, meant, rivals
 from engine.pml.tree.tree import Import, Module, Param, Role, Schema, Text, Union
 from engine.pml.xml.names import RESERVED, ROLES
 
@@ -69,8 +70,10 @@ class UnknownImports:
         same = None if self._speller.is_spent else self._called_now(parent, node)
         if same is not None:
             return Meaning(f"it is called <{same}/> now", same, _renamed(node, same))
+        if (split := self._run_together(parent, node)) is not None:
+            return split
         if self._speller.is_spent:
-            return self._choice(parent, node, None, None, ())
+            return self._choice(parent, node, (), None)
         free = [name for name in self._free(parent) if self._fits(parent, name, node)]
         known = free if parent else [*free, *(name for name in self._deeper if self._fits("", name, node))]
         words = _words(parent, node)
@@ -86,30 +89,46 @@ class UnknownImports:
             hint = f"&lt;{node.name}"
             return Meaning(f"write {hint} for literal text", hint, self._as_text(node), is_text=True)
         near_names = [name for name in near_names if name not in words]
-        near = _changed_a_little(node.name, known) or likeliest(node.name, near_names)
-        if near is None and len(between := self._between(parent, node, beside, free)) == 1:
-            near = between[0]
-        return self._choice(parent, node, near, next(iter(near_names), None), free)
+        equal = rivals(node.name, near_names)
+        one = None if equal else _changed_a_little(node.name, known) or likeliest(node.name, near_names)
+        if not equal and one is None:
+            candidates = (self._added(parent, node, known), self._between(parent, node, beside, free))
+            one = next((names[0] for names in candidates if len(names) == 1), None)
+        return self._choice(parent, node, equal or [one] if one else equal, next(iter(near_names), None))
 
-    def _choice(
-        self, parent: str, node: Import, near: str | None, guess: str | None, free: Sequence[str]
-    ) -> Meaning:
+    def _run_together(self, parent: str, node: Import) -> Meaning | None:
+        """Returns the fix for a name whose first letter precedes its `<`, or that runs into an attribute."""
+        start, end = node.name_span.start, node.name_span.end
+        letter = self._source[start - 2 : start - 1]
+        if letter.isalpha() and (name := f"{letter}{node.name}") in self._free(parent):
+            edits = (Edit(Span(start - 2, start - 1), ""), *_renamed(node, name))
+            return Meaning(f"the < belongs before {quote(name)}", f"<{name}", edits)
+        if self._source[end : end + 1] != "=":
+            return None
+        names = [
+            (name, param.name)
+            for name in self._free(parent)
+            for param in self._schema.index.members[parent][name].params()
+            if f"{name}{param.name}" == node.name
+        ]
+        if len(names) != 1:
+            return Meaning("write a space before the attribute")
+        place = start + len(names[0][0])
+        hint = " ".join(names[0])
+        return Meaning(f"write {hint}, with a space", hint, (Edit(Span(place, place), " "),))
+
+    def _choice(self, parent: str, node: Import, likely: Sequence[str], guess: str | None) -> Meaning:
         index = self._schema.index
         choices: list[Fix] = []
-        tag = f"<{node.name}/>"
-        if near is not None:
-            module = index.members.get(parent, {}).get(near) or index.by_name[near][0]
-            title = f"Write <{near}/>: {_shown(module)} is read instead"
-            choices.append(Fix(title, _renamed(node, near)))
-            if not node.children and not node.arguments and node.unclosed is None:
-                choices.append(Fix(f"Remove {tag}: nothing replaces it", (Edit(node.span, ""),)))
-        in_words = (not free and not guess) or self._follows_text(node)
-        as_text = self._as_text(node) if near or (in_words and self._only_says(node)) else ()
+        for name in likely:
+            module = index.members.get(parent, {}).get(name) or index.by_name[name][0]
+            choices.append(Fix(f"Write <{name}/>: {_shown(module)} is read instead", _renamed(node, name)))
+        as_text = self._as_text(node) if self._follows_text(node) and self._only_says(node) else ()
         if as_text:
             choices.append(Fix(f"Write &lt;{node.name}: the tag is then read as text", as_text))
-        suggestion = near or guess
+        suggestion = likely[0] if likely else guess
         if suggestion is not None:
-            words = f"did you mean <{suggestion}/>?"
+            words = f"did you mean {' or '.join(f'<{name}/>' for name in likely or [suggestion])}?"
         elif index.by_path:
             known = ", ".join(islice(index.by_name, 3))
             words = f"it has {known}{' and more' if len(index.by_name) > 3 else ''}"
@@ -163,6 +182,12 @@ class UnknownImports:
             if len(same) == 1 and former.module(same[0].path) is None and self._is_free(same[0]):
                 return same[0].name
         return None
+
+    def _added(self, parent: str, node: Import, known: Sequence[str]) -> Sequence[str]:
+        """Returns the known modules that the latest earlier schema with `node.name` does not have."""
+        path = f"{parent}/{node.name}" if parent else node.name
+        former = next((schema for schema in self._earlier if schema.find(path)), None)
+        return [name for name in known if not former.find(name)] if former else []
 
     def _between(
         self, parent: str, node: Import, beside: Sequence[Import | Text | Role], names: Sequence[str]

@@ -139,7 +139,8 @@ class AttributeScanner:
         if not complained:
             quoted, span = quote(self._text[begin:end]), Span(begin, end)
             message = f'{quoted} is not an attribute; remove it, or write name="value"'
-            fix = (Edit(span, " "),) if _GOES_ON.match(self._text, end) else ()  # otherwise it may be text
+            lost = self._text[begin] == "=" and begin == element.tag_span.end  # a name runs into the tag's
+            fix = (Edit(span, " "),) if not lost and _GOES_ON.match(self._text, end) else ()
             self._report.add("E107", message, span, NOTHING, fix)
         return end
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.pml.diagnostics.diagnostic import Edit, Reporter, Span
+from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Reporter, Span
 from engine.pml.xml.elements import Element
 from engine.pml.xml.names import RESERVED
 from engine.pml.xml.suggestions import enclosed
@@ -43,6 +43,9 @@ class Outside:
         message = f"{content} is {'after' if after else 'before'} the root element; "
         if content in ("<schema>", "<prompt>"):
             self._report.add("E115", f"{message}put it into a separate document", span)
+            return
+        if after and self._text[span.start : span.end] in (">", "/>"):
+            self._report.add("E115", f"{message}remove it", span, NOTHING, (Edit(span, ""),))
             return
         hint, fix = self._moved_in(span, root, after) if root is not None else ("", ())
         self._report.add("E115", f"{message}move it inside, or remove it", span, hint, fix)

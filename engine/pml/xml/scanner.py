@@ -20,6 +20,7 @@ from engine.pml.xml.entities import decode
 from engine.pml.xml.names import RESERVED, ROLES
 from engine.pml.xml.outside_root import Outside
 from engine.pml.xml.scanned_text import NAME_PATTERN, EnoughError, ScannedText
+from engine.pml.xml.suggestions import EMPTY
 from engine.pml.xml.tag_pairing import NO_LAYOUT, Layout, Tag, TagCounts, layout_of
 from engine.pml.xml.unclosed import Endings, Meanings
 
@@ -29,7 +30,7 @@ _MAX_APART: Final = 4000  # characters between a start tag and its end tag for a
 
 _OPEN: Final = re.compile(rf"<({NAME_PATTERN})")
 _BELOW: Final = re.compile(rf"(?:/{NAME_PATTERN})+(?=[ \t\r\n>]|/>)")
-_CLOSE: Final = re.compile(rf"</([ \t]*)({NAME_PATTERN}(?:/{NAME_PATTERN})*)?[ \t\r\n]*(>?)")
+_CLOSE: Final = re.compile(rf"</([ \t/]*)({NAME_PATTERN}(?:/{NAME_PATTERN})*)?[ \t\r\n]*(>?)")
 _CLOSE_REST: Final = re.compile(
     rf"(?:[ \t]*{NAME_PATTERN}[ \t]*=[ \t]*(?:\"[^\"<>\n]*\"|'[^'<>\n]*'))*[ \t]*/?>"
 )
@@ -39,7 +40,7 @@ _WHOLE: Final = re.compile(
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _TAIL: Final = re.compile(r"[^<>\n]*")
 _ASSIGNED: Final = re.compile(r"[\w.\-][ \t]*=(?!=)")
-_SPACED: Final = re.compile(rf"<([ \t]+)(/?)({NAME_PATTERN})(?=[^<>]*>)")
+_SPACED: Final = re.compile(rf"<([ \t]+)(/?)({NAME_PATTERN})(?=([^<>]*)>)")
 _BACKSLASH: Final = re.compile(rf"<\\({NAME_PATTERN})[ \t]*>")
 
 
@@ -145,25 +146,51 @@ class Scanner:
             return markup.declaration(self._scanned, mark, inside)
         if text.startswith("<?", mark):
             return markup.instruction(self._scanned, mark, inside)
+        if (turned := _BACKSLASH.match(text, mark)) and self._open[turned[1]]:
+            return self._backslash(turned)
         return self._plain(mark, "a plain '<' begins a tag; write &lt;")
 
     def _plain(self, mark: int, message: str) -> int:
         """Reports a `<` that begins no tag and reads it as text; returns its end."""
-        spaced, turned = _SPACED.match(self._text, mark), _BACKSLASH.match(self._text, mark)
+        spaced = _SPACED.match(self._text, mark)
         edit, hint = Edit(Span(mark, mark + 1), "&lt;"), "&lt;"
-        if spaced and (spaced[3] in RESERVED or self._text.startswith("/>", spaced.end())):
+        if spaced and self._is_tag(spaced[3], spaced[4]):
             edit, hint = Edit(Span(*spaced.span(1)), ""), f"<{spaced[2]}{spaced[3]}"
             message = f"a tag begins with its name, without a space; write {hint}"
-        elif turned and self._open[turned[1]]:
-            hint = f"</{turned[1]}>"
-            edit, message = (
-                Edit(Span(*turned.span()), hint),
-                f"'\\' does not begin a closing tag; write {hint}",
+        elif self._doubles(mark):
+            edit, hint, message = (
+                Edit(Span(mark, mark + 1), ""),
+                NOTHING,
+                "a tag begins with one '<'; remove one",
             )
         fix = () if mark == self._scanned.broken else (edit,)
         self._report.add("E109", message, Span(mark, mark + 1), hint, fix)
         self._add(Chars("<", Span(mark, mark + 1)))
         return mark + 1
+
+    def _is_tag(self, name: str, rest: str) -> bool:
+        """Whether text after `< ` is a tag: `rest` follows the name."""
+        return name in RESERVED or rest.endswith("/") or (self._root == "prompt" and self._counts[name] > 0)
+
+    def _doubles(self, mark: int) -> bool:
+        """Whether a `<` stands directly before a tag."""
+        opening = _OPEN.match(self._text, mark + 1)
+        if opening is None:
+            return self._text.startswith("</", mark + 1)
+        begins = self._text[mark - 1 : mark] in ("", *" \t\r\n>")
+        return begins and (opening[1] in RESERVED or self._root == "prompt")
+
+    def _backslash(self, turned: re.Match[str]) -> int:
+        r"""Reads `<\name>` as an end tag; returns its end."""
+        mark, end, tag = turned.start(), turned.end(), turned[1]
+        message = f"'\\' does not begin a closing tag; write </{tag}>"
+        fix = (Edit(Span(mark, end), f"</{tag}>"),)
+        self._report.add("E109", message, Span(mark, mark + 1), f"</{tag}>", fix)
+        self._tags.append(Tag(tag, Span(mark, end), True))
+        while self._stack[-1].tag != tag:
+            self._never_closed(mark, f"<\\{tag}> comes first")
+        self._pop(end, tag, mark, tag)
+        return end
 
     def _characters(self, start: int, end: int) -> None:
         raw = self._text[start:end]
@@ -241,7 +268,10 @@ class Scanner:
 
     def _turned_tag(self, tag: str, name_end: int) -> int:
         """Reads a start tag in place of its element's end tag; returns its end."""
-        fix = (Edit(Span(name_end - len(tag), name_end - len(tag)), "/"),)
+        place = name_end - len(tag)
+        fix = (Edit(Span(place, place), "/"),)
+        if self._text.startswith("/<", place - 2):
+            fix = (Edit(Span(place - 2, place), "</"),)
         self._say_open(self._stack[-1], f"another <{tag}> comes first", f"</{tag}>", fix)
         self._pop(name_end + 1, tag)
         return name_end + 1
@@ -349,6 +379,9 @@ class Scanner:
             self._stray_end(tag, top, Span(mark, end), repeated)
         return end
 
+    def _is_import(self, tag: str) -> bool:
+        return self._root == "prompt" and tag not in RESERVED
+
     def _is_misspelt(self, tag: str, top: str) -> bool:
         return bool(top) and not self._report.full and self._counts.one_misspelt(top, tag)
 
@@ -387,6 +420,9 @@ class Scanner:
         if (lost := self._endings.start_without_bracket(tag, self._stack[-1], span.start)) is not None:
             hint, fix, sure = f"<{tag}", (lost,), True
             remedy = "the < of its start tag is missing; write it"
+        elif (slash := self._endings.slash_too_many(tag, self._stack[-1], span.start)) is not None:
+            hint, fix, sure = f"<{tag}>", (slash,), True
+            remedy = f"the / in its start tag closes <{tag}/> at once; remove the /"
         elif beginning is not None:
             hint, fix, sure = f"<{tag}>", (beginning,), True
             remedy = f"<{tag}> is missing; write it before its content"
@@ -431,6 +467,9 @@ class Scanner:
     def _say_open(
         self, element: Element, why: str, hint: str, fix: tuple[Edit, ...], choices: tuple[Fix, ...] = ()
     ) -> None:
+        place = element.open_span.end
+        if self._text.startswith(">/", place - 1) and (element.tag in EMPTY or self._is_import(element.tag)):
+            hint, fix, choices = f"<{element.tag}/>", (Edit(Span(place - 1, place + 1), "/>"),), ()
         repeated = self._endings.repeated(element)
         if repeated is not None:
             hint, fix, choices = "one start tag", (repeated,), ()

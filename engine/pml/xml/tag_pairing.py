@@ -21,10 +21,11 @@ from engine.pml.xml.names import RESERVED, ROLES
 from engine.pml.xml.scanned_text import MAX_ITEMS, NAME_PATTERN
 from engine.pml.xml.suggestions import EMPTY
 
-_TAGS: Final = re.compile(rf"<(/?)({NAME_PATTERN})(?:[^<>]*(/)>)?|<!--|<!\[CDATA\[")
+_TAGS: Final = re.compile(rf"<([/\\]?)({NAME_PATTERN})(?:[^<>]*(/)>)?|<!--|<!\[CDATA\[")
 _SPACE_MODE: Final = re.compile(r"xml:space\s*=\s*[\"'](\w+)")
 _MOST_MISSING: Final = 50  # the layout is ignored if more tags are missing
 
+_TURN: Final = re.compile(rf"<(?:{'|'.join(ROLES)})[\s/>]")
 _MEMBER: Final = re.compile(r"</?module\b|<!--")
 
 
@@ -266,8 +267,9 @@ class _Matcher:
             return None
         importing = self._root == "prompt" and tag.name not in RESERVED
         within, end = self._text[tag.span.end : lines.ends[first]], lines.ends[after - 1]
-        if after == first + 1 and (not within or importing):
-            if within or not importing:
+        turn = _TURN.search(self._text, tag.span.end, end) if importing else None
+        if (after == first + 1 and (not within or importing)) or turn:
+            if not importing or self._text[tag.span.end : turn.start() if turn else end].strip():
                 return None
             slash = Edit(Span(tag.span.end - 1, tag.span.end - 1), "/")
             return Ending(tag.span.start, tag.span.end, f"<{tag.name}/>", slash)

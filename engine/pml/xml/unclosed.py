@@ -114,6 +114,18 @@ class Endings:
         """Returns the edit that adds the missing `<` of a start tag in the text of an element."""
         return self._bracket(_BARE_START, tag, host.open_span.end, end)
 
+    def slash_too_many(self, tag: str, host: Element, end: int) -> Edit | None:
+        """Returns the edit that removes the slash of the only `<tag/>` in `host` with content after it."""
+        empty = [
+            child
+            for child in host.children
+            if isinstance(child, Element) and child.tag == tag and child.empty_tag and not child.get("src")
+        ]
+        if len(empty) != 1 or not self._text[empty[0].span.end : end].strip() or tag in EMPTY:
+            return None
+        place = self._text.rfind("/", empty[0].span.start, empty[0].span.end)
+        return Edit(Span(place, place + 1), "")
+
     def repeated(self, element: Element) -> Edit | None:
         """Returns the edit that removes a second, identical start tag."""
         opened = element.open_span
@@ -145,7 +157,8 @@ class Endings:
         behind = Fix(f"Write <{tag}/>: {text} then follows {tag}", _slash(element))
         closing = (Edit(Span(place, place), f"</{tag}>"),)
         inside = Fix(f"Write </{tag}> after {text}: it is then inside {tag}", closing)
-        return f"<{tag}/>", (), (inside, behind) if first else (behind, inside)
+        glued = not self._text[start : start + 1].isspace()
+        return f"<{tag}/>", (), (inside, behind) if first or (glued and inner) else (behind, inside)
 
     def _begins_line(self, element: Element) -> bool:
         start = element.open_span.start

@@ -78,16 +78,44 @@ def test_a_module_that_was_renamed_is_known_by_its_text() -> None:
     assert fix.sure
 
 
-def test_the_only_module_that_an_import_can_mean_is_offered_then_nothing_then_text() -> None:
+def test_the_only_module_that_an_import_can_mean_is_offered() -> None:
     schema = '<schema name="s"><user><module name="purse">Cheap.</module></user></schema>'
     text = '<prompt schema="s"><budget/><user>Where?</user></prompt>'
     library = Library()
     library.hold(HOME, schema)
     fixes = quick_fixes(library, library.hold(PROMPT, text), Span(0, len(text)))
-    wanted = ("<purse/>", "", "&lt;budget/>")
-    assert made(text, fixes) == [text.replace("<budget/>", one) for one in wanted]
+    assert made(text, fixes) == [text.replace("budget", "purse")]
     assert "“Cheap.” is read" in fixes[0].title
     assert not any(fix.sure for fix in fixes)
+
+
+def test_the_one_new_module_is_offered_for_a_name_that_the_schema_had() -> None:
+    text = '<prompt schema="travel"><budget/></prompt>'
+    library = Library()
+    for schema in (TRAVEL, TRAVEL.replace('"budget">', '"purse">New text. ')):
+        library.hold(HOME, schema)
+    (fix,) = quick_fixes(library, library.hold(PROMPT, text), Span(0, len(text)))
+    assert made(text, [fix]) == [text.replace("budget", "purse")]
+    assert "“New text.” is read" in fix.title
+    assert not fix.sure
+
+
+def test_two_modules_that_a_typo_may_mean_are_both_offered() -> None:
+    schema = (
+        '<schema name="s"><module name="slow">Calm.</module> <module name="solo">Alone.</module></schema>'
+    )
+    text = '<prompt schema="s"><slo/> Where?</prompt>'
+    library = Library()
+    library.hold(HOME, schema)
+    fixes = quick_fixes(library, library.hold(PROMPT, text), Span(0, len(text)))
+    assert made(text, fixes) == [text.replace("slo/", one) for one in ("slow/", "solo/")]
+
+
+def test_the_only_parameter_is_offered_for_an_unknown_argument() -> None:
+    text = '<prompt schema="travel"><domestic town="Nice"/> Where?</prompt>'
+    (fix,) = offered(PROMPT, text)[1]
+    assert made(text, [fix]) == [text.replace("town", "city")]
+    assert (fix.title, fix.sure) == ("Write city: its value is then “Nice”", False)
 
 
 def test_nothing_is_offered_for_an_import_that_may_mean_any_of_several_modules() -> None:

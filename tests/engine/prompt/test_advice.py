@@ -93,7 +93,7 @@ def test_an_engine_is_opened_with_a_date(tmp_path: Path) -> None:
 def test_a_template_that_invites_nobody_is_told(tmp_path: Path) -> None:
     silent = "{% for m in messages %}[{{ m.role }}]{{ m.content }}[end]{% endfor %}"
     engine = opened(silent, tmp_path)
-    (found,) = of_prompt(engine, "<prompt><a/></prompt>")
+    (found,) = of_prompt(engine, "<prompt><a/> So?</prompt>")
     assert (found.code, found.severity) == ("W609", "info")
     assert "right after '[end]'" in found.message
 
@@ -138,7 +138,7 @@ def test_what_becomes_of_system_text_is_told(
 
 def test_words_of_the_template_between_those_of_the_prompt_are_told(tmp_path: Path) -> None:
     engine = opened(CHATML.replace("{{ m.content }}", "{{ m.content|replace('Look', 'Gaze') }}"), tmp_path)
-    (found,) = of_prompt(engine, "<prompt><a/></prompt>")
+    (found, _) = of_prompt(engine, "<prompt><a/></prompt>")[::-1]
     assert (found.code, found.severity) == ("W612", "warning")
     assert "chat template rewrites or leaves out turn 2 (user)" in found.message
     assert "<|user|>\nGaze.</s>" in text(engine, parse_schema(SCHEMA).tree)
@@ -150,8 +150,8 @@ def test_a_turn_that_needs_a_user_is_refused_in_a_prompt_and_not_in_a_schema(tmp
     engine = opened(wants, tmp_path)
     source = '<schema name="s"><system>Be <module name="a">very</module> brief.</system></schema>'
     assert of_schema(engine, source) == ()
-    (found,) = of_prompt(engine, "<prompt><a/></prompt>", source)
-    assert found.code == "E505"
+    silent, found = of_prompt(engine, "<prompt><a/></prompt>", source)
+    assert (silent.code, found.code) == ("W618", "E505")
     assert "ask something" in found.message
     assert of_prompt(engine, "<prompt><a/><user>Why?</user></prompt>", source) == ()
     with pytest.raises(PromptError, match="ask something"):

@@ -155,7 +155,7 @@ def test_words_to_complete_know_the_modules_and_their_parameters() -> None:
 def test_a_prompt_goes_by_a_faulty_schema_of_another_name(documents: Documents) -> None:
     last = '<schema name="travel"><module name="tokyo">x</module></schema>'
     other = '<schema name="support"><module name="refund">x</module><modul/></schema>'
-    asked = '<prompt schema="support"><refund/></prompt>'
+    asked = '<prompt schema="support"><refund/> When?</prompt>'
     checked = documents.check(other, asked, fallback=last)
     assert not checked.stale
     assert checked.of_prompt == ()

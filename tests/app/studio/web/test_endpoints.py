@@ -135,7 +135,10 @@ def test_a_quick_fix_is_asked_for_by_the_place_of_its_mark(asked: Asked) -> None
     marks = asked.ask("check", {**TEXTS, "prompt": prompt})["prompt"]["diagnostics"]
     (mark,) = [one for one in marks if one["fixes"]]
     fixed = {"kind": "prompt", "code": mark["code"], "at": mark["from"], "fix": mark["fixes"][0]}
-    assert asked.ask("fix_document", {**TEXTS, "prompt": prompt, **fixed}) == {"text": TEXTS["prompt"]}
+    assert asked.ask("fix_document", {**TEXTS, "prompt": prompt, **fixed}) == {
+        "text": TEXTS["prompt"],
+        "kind": "prompt",
+    }
 
 
 def test_a_quick_fix_that_needs_the_tokenizer_is_given(asked: Asked) -> None:
@@ -149,6 +152,19 @@ def test_a_quick_fix_that_needs_the_tokenizer_is_given(asked: Asked) -> None:
     fixed = {"kind": "schema", "code": "E501", "at": mark["from"], "fix": fix}
     mended = asked.ask("fix_document", {**TEXTS, "schema": schema, **fixed})["text"]
     assert mended == schema.replace('len="3"', fix.removeprefix("Write "))
+
+
+def test_an_argument_that_is_too_long_gets_its_room_in_the_schema(asked: Asked) -> None:
+    prompt = TEXTS["prompt"].replace('p="', 'p="a very long while and ')
+    assert prompt != TEXTS["prompt"]
+    texts = {**TEXTS, "prompt": prompt}
+    (mark,) = [one for one in asked.ask("measure", texts)["diagnostics"]["prompt"] if one["fixes"]]
+    (fix,) = mark["fixes"]
+    fixed = {"kind": "prompt", "code": mark["code"], "at": mark["from"], "fix": fix}
+    answer = asked.ask("fix_document", {**texts, **fixed})
+    assert (mark["code"], answer["kind"]) == ("E501", "schema")
+    left = asked.ask("measure", {**texts, "schema": answer["text"]})["diagnostics"]["prompt"]
+    assert not [one for one in left if one["severity"] == "error"]
 
 
 def test_what_long_work_ends_with_is_what_its_type_says(asked: Asked) -> None:

@@ -1,0 +1,85 @@
+"""Reports a prompt that gives the model nothing to answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from engine.pml.diagnostics.diagnostic import Reporter, Span
+from engine.pml.tree.parts import (
+    ArgumentText,
+    NewText,
+    Part,
+    RoleClose,
+    RoleOpen,
+    SchemaText,
+    is_seam,
+    part_text,
+)
+from engine.pml.tree.tree import Prompt
+
+_MARK: Final = re.compile("[?？؟]")
+_LAST_SENTENCE: Final = re.compile(r"(?:.*[.!:;\n])?\s*(.*\w.*)", re.DOTALL)
+_REQUEST: Final = re.compile(
+    r"(?:please |now |then )*(?:analy[sz]e|answer|calculate|check|choose|classify|compare|complete|continue|"
+    r"correct|count|create|describe|draft|explain|extract|fill|find|generate|give|highlight|identify|list|"
+    r"make|name|outline|paraphrase|plan|predict|propose|rank|rate|recommend|reply|respond|return|review|"
+    r"rewrite|say|score|show|solve|sort|suggest|summari[sz]e|tag|tell|translate|turn|write)\b",
+    re.IGNORECASE,
+)
+
+
+def check_question(parts: Sequence[Part], prompt: Prompt, report: Reporter) -> None:
+    """Reports a document without errors whose bound parts ask nothing (W618)."""
+    if prompt.source and not prompt.torn and not report.errors and not _asks(parts):
+        start = prompt.span.start + len("<")
+        message = (
+            "the prompt has no question: it adds no text of its own, and its modules do not end with a "
+            "question or a request; write your question before </prompt>"
+        )
+        report.add("W618", message, Span(start, start + len("prompt")), "your question before </prompt>")
+
+
+def _asks(parts: Sequence[Part]) -> bool:
+    """Whether a user adds text, or the last turn is a user's and asks or ends with an argument."""
+    role: str | None = None
+    turn: list[SchemaText | ArgumentText] = []
+    for part in parts:
+        match part:
+            case RoleOpen():
+                role, turn = part.role, []
+            case RoleClose():
+                pass
+            case NewText():
+                if role not in ("system", "assistant") and part.text.strip():
+                    return True
+            case _:
+                if not is_seam(part):
+                    turn.append(part)
+    if role not in (None, "user"):
+        return False
+    end = next((part for part in reversed(turn) if re.search(r"\w", part_text(part))), None)
+    if end is None or part_text(end).rstrip().endswith(":"):
+        return False
+    return (isinstance(end, ArgumentText) and end.given) or any(
+        _MARK.search(text) or _is_request(text)
+        for path, text in _texts(turn)
+        if path in ("", turn[-1].module)
+    )
+
+
+def _texts(turn: Sequence[SchemaText | ArgumentText]) -> list[tuple[str, str]]:
+    """Returns the texts of a turn, each with the path of its module."""
+    texts: list[tuple[str, str]] = []
+    for part in turn:
+        text = part_text(part)
+        if texts and texts[-1][0] == part.module:
+            text = texts.pop()[1] + text
+        texts.append((part.module, text))
+    return texts
+
+
+def _is_request(text: str) -> bool:
+    sentence = _LAST_SENTENCE.fullmatch(text.rstrip(" \t\n.!:;"))
+    return sentence is not None and _REQUEST.match(sentence[1]) is not None
