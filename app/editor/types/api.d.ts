@@ -95,6 +95,7 @@ declare namespace Api {
     stop_job: [OneJob, Done]
     switch_api: [SwitchApi, ServedNow]
     switch_model: [SwitchModel, JobState<Switched>]
+    time_again: [TimeAgain, JobState<RunFrame>]
     write_snippet: [WriteSnippet, Snippet]
   }
 
@@ -334,6 +335,7 @@ declare namespace Api {
     cached: [string, boolean][]
     uncached: [string, boolean][]
     differing: number
+    first: FirstDifference | null
   }
 
   interface DifferenceRow {
@@ -462,7 +464,9 @@ declare namespace Api {
     modules: ModuleFidelity[]
     remedies: Remedy[]
     advice: string
+    complete: boolean
     worst: string | null
+    best: Remedy | null
   }
 
   interface FidelitySummary {
@@ -517,6 +521,12 @@ declare namespace Api {
 
   interface FindRuns {
     words: string
+  }
+
+  interface FirstDifference {
+    word: number
+    cached: string
+    uncached: string
   }
 
   interface FixDocument extends Texts {
@@ -1300,6 +1310,7 @@ declare namespace Api {
     model: ModelOfRun
     order: ("cached" | "uncached")[]
     repeat: number
+    timings: number
     state: "waiting" | "working" | "streaming" | "done" | "measured" | "stopped" | "not run" | "failed"
     message: string
     warnings: string[]
@@ -1700,6 +1711,10 @@ declare namespace Api {
     name: "none" | "disk" | "memory"
     label: string
     meaning: string
+  }
+
+  interface TimeAgain extends Work {
+    number: number
   }
 
   interface TokensOfRequest {

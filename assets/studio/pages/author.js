@@ -12,7 +12,7 @@ import { Picker } from "../prompt/picker.js"
 import { Problems } from "../documents/problems.js"
 import { Reads } from "../prompt/prompt_view.js"
 import { RunBar, cutOff } from "../runs/run_bar.js"
-import { CHOICES } from "../runs/run_menu.js"
+import { CHOICES, ENCODE } from "../runs/run_menu.js"
 import { inEditor, keysOf } from "../shell/shortcuts.js"
 import { separator } from "../base/splits.js"
 import { Strip } from "../prompt/layout_bar.js"
@@ -103,6 +103,7 @@ export function mount(studio) {
   studio.commands.add(
     { title: "Run the prompt", group: "Run", keys: keysOf("run"), run: () => runBar.start(), when: () => !runBar.running },
     ...Object.entries(CHOICES).map(([name, choice]) => ({ title: `Run: ${choice.title}`, group: "Run", words: choice.about, run: () => runBar.choose(/** @type {import("../runs/run_menu.js").Choice} */ (name)), when: () => !runBar.running })),
+    { title: ENCODE.title, group: "Run", words: ENCODE.about, run: () => runBar.encode(), when: () => !runBar.running },
     { title: "Stop the run", group: "Run", keys: keysOf("stop"), run: () => runBar.stop(), when: () => runBar.running },
     { title: "Settings of the run", group: "Run", words: "temperature scope repair seed", run: () => drawer.enter() },
     ...KINDS.map(kind => ({ title: `Go to the ${kind}`, group: "Editor", run: () => { documents.show(kind); workspace.editors[kind].view.focus() } })),
@@ -137,20 +138,24 @@ export function mount(studio) {
         layout.note(run)
         cost?.show(run)
       }
-      const showKept = async (/** @type {string} */ id) => {
+      const showKept = async (/** @type {string} */ id, which = "A stored run") => {
         if (runBar.running) return
         const { run, error } = await server.ask("show_kept_run", { id, schema: workspace.texts().schema })
         if (error) return shell.notice(error, { key: "kept" })
         if (!run || runBar.running) return
         shell.dismiss("kept")
         current = 0
-        shown.show(run, when(run.started))
+        shown.show(run, `${which}, ${when(run.started)}.`)
+        explanation.showStored(run)
         history.show(id)
         cost?.show(run)
+      }
+      const chosen = async (/** @type {string} */ id) => {
+        await showKept(id)
         answers.scrollIntoView({ block: "nearest" })
       }
-      history.on("chosen", showKept)
-      studio.on("restored", showKept)
+      history.on("chosen", chosen)
+      studio.on("restored", chosen)
       // Polls a run of another tab or of an earlier page until it ends.
       const watch = async (/** @type {Api.RunFrame} */ run) => {
         for (let next = run; next.state === "working" && current === run.number && !runBar.running;) {
@@ -176,6 +181,11 @@ export function mount(studio) {
       for (const run of start.runs) layout.note(run)
       const last = start.runs.at(-1)
       if (last) { show(last); if (last.state === "working") watch(last); else if (last.reuse?.follows) awaitCheck(last) }
+      // After a restart of the studio the last run is a stored one.
+      else history.once("listed", runs => {
+        const stored = runs.find(({ state }) => state !== "measured")
+        if (stored && !current) showKept(stored.id, "The last run")
+      })
     },
   }
 }

@@ -110,6 +110,11 @@ export class Explanation extends Emitter {
     this.emit("found", result)
   }
 
+  /** Shows the measurement of a stored run, if it has one. @param {Api.RunFrame} run */
+  showStored({ fidelity, ...run }) {
+    if (fidelity && !this.#job) this.#take({ ...run, ...fidelity, unkept: "" })
+  }
+
   stop() {
     this.say("Stopping…")
     this.#job?.stop()

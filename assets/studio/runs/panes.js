@@ -195,7 +195,7 @@ export class Panes {
     this.#paint()
   }
 
-  /** @param {Api.RunFrame} run @param {string} then the time of a stored run */
+  /** @param {Api.RunFrame} run @param {string} then names a stored run */
   show(run, then = "") {
     const over = run.state !== "working", begun = this.#run?.state === "working"
     this.#run = run
@@ -213,7 +213,7 @@ export class Panes {
   #showAge() {
     const run = this.#run, differs = run ? this.#belonging.sentence(originOf(run)) : ""
     this.#panes.toggleAttribute("data-old", differs !== "")
-    const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then ? `A stored run of ${this.#then}.` : ""
+    const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then
     const next = this.#faulty.length ? `Fix the errors in the ${this.#faulty.join(" and the ")}, then run again.` : "Run again."
     const words = [kept, differs && `${which} is ${differs}. ${next}`].filter(Boolean).join(" ")
     if (this.#age.textContent !== words) this.#age.textContent = this.#age.title = words

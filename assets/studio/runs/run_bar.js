@@ -55,6 +55,7 @@ export class RunBar extends Emitter {
     this.#drawer = drawer
     host.append(h("div", { class: "run-bar", role: "group", "aria-label": "Run" }, h("div", { class: "run-split" }, this.#run, this.#menu.node), this.#stop, drawer.toggle))
     this.#menu.on("chosen", choice => { this.#title.textContent = CHOICES[choice].button; this.start() })
+    this.#menu.on("encode", () => this.encode())
     drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
     workspace.on("opened", () => { if (!this.#job) this.#say("") })  // the message was about another document
     workspace.on("typing", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
@@ -72,17 +73,22 @@ export class RunBar extends Emitter {
   /** Sets the saved choice of what to run. @param {import("./run_menu.js").Choice} choice */
   choose(choice) { if (!this.#job) this.#menu.choose(choice) }
 
-  /** Runs the current choice. */
-  async start() {
+  /** Answers the prompt by the current choice. */
+  start() { return this.#begin(() => this.#answer(this.#menu.choice)) }
+
+  /** Encodes every module of the schema; the button still answers. */
+  encode() { return this.#begin(() => this.#encode()) }
+
+  /** @param {() => Promise<unknown>} work */
+  async #begin(work) {
     if (this.#job || this.#awaits) return
     // Wait for the workspace that is being opened.
     this.#awaits = true
     while (this.#workspace.opening) await this.#workspace.opening
     this.#awaits = false
     this.emit("start")
-    const refusal = this.#drawer.refusal(), choice = this.#menu.choice
-    if (refusal) return this.#say(`Nothing was run. ${refusal}`, "bad")
-    return choice === "encode" ? this.#encode() : this.#answer(choice)
+    const refusal = this.#drawer.refusal()
+    return refusal ? this.#say(`Nothing was run. ${refusal}`, "bad") : work()
   }
 
   /** @param {Api.RunFrame["mode"]} mode */
