@@ -36,7 +36,7 @@ def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     expect(author.locator(".scale-words")).to_contain_text("scaffold · link:2")
-    expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001)$"))
+    expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001) nats$"))
 
 
 def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:

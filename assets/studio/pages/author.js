@@ -2,6 +2,7 @@
 import { AnswerCost } from "../runs/answer_cost.js"
 import { when } from "../runs/compare.js"
 import { h, pause, plural } from "../base/dom.js"
+import { explainOnFocus } from "../base/tips.js"
 import { Drawer } from "../shell/settings_drawer.js"
 import { Explanation } from "../runs/fidelity.js"
 import { History } from "../runs/run_history.js"
@@ -48,6 +49,7 @@ function documentPanel(workspace, kind, keys) {
 /** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */
 export function mount(studio) {
   const { server, workspace, shell } = studio
+  explainOnFocus()
   const drawer = new Drawer(workspace), runBar = new RunBar(shell.tools, workspace, server, drawer)
   const keys = { [inEditor("run")]: () => runBar.start(), [inEditor("save")]: () => shell.save() }
 
@@ -81,7 +83,7 @@ export function mount(studio) {
     documents.mark(kind, errors ? String(errors) : "", "bad")
   })
   const history = new History(workspace, server)
-  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, runBar.status, answers, explained, history.node)
+  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, h("div", { class: "run-line" }, runBar.status, runBar.pace.node), answers, explained, history.node)
   const writing = h("div", { class: "writing" }), desk = h("div", { class: "desk" })
   writing.append(picker, separator(writing, { name: "picker", label: "Width of the modules", least: 20, most: 60, usual: 41 }), documents.node,
     h("div", { class: "below" }, strip))
@@ -127,7 +129,12 @@ export function mount(studio) {
       layout.tiers = reads.tiers = start.tiers
       drawer.offer(start.settings)
 
-      const shown = new Panes(answers, start.timeline_parts, studio.belonging)
+      const shown = new Panes(answers, start.timeline_parts, studio.belonging, explanation)
+      shown.on("again", number => runBar.timeAgain(number))
+      shown.verdict.on("fix", ({ name, value }) => {
+        drawer.set(name, value)
+        runBar.start()
+      })
       workspace.on("problems", () => shown.hindered(workspace.faulty()))
       const answer = answers.querySelector(".answer"), cost = answer instanceof HTMLElement ? new AnswerCost(answer, owing, studio.belonging) : null
       let current = 0

@@ -3,6 +3,7 @@ import { originOf } from "./staleness.js"
 import { count, debounce, h, moment, nats, plural } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
 import { AWAY, Job, STOPPED } from "../base/jobs.js"
+import { Pace } from "../base/pace.js"
 
 const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`
 /** @type {[string, string, (m: Api.ModuleFidelity) => string][]} */
@@ -19,12 +20,14 @@ const COLUMNS = [
 const signed = tokens => `${tokens > 0 ? "+" : tokens < 0 ? "−" : ""}${count(Math.abs(tokens))}`
 const MOST_FLIPS = 8
 const FIND_AFTER_MS = 200
+const FIRST_MODULE = 2  // steps before the first module: both answers
 
 /**
  * "setting": a name and value to set; "scaffold": modules to encode together; "found": a measurement.
  * @extends {Emitter<{setting: [string, string], scaffold: string[], found: Api.MeasuredFidelity}>}
  */
 export class Explanation extends Emitter {
+  #host
   #workspace
   #server
   #drawer
@@ -39,9 +42,10 @@ export class Explanation extends Emitter {
   #asked = 0
   #findSoon = debounce(FIND_AFTER_MS, () => this.#find())
   #measure = h("button", { type: "button", id: "explain", onclick: () => this.start() }, "Measure")
-  #stop = h("button", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop")
+  #stop = h("button", { type: "button", hidden: true, title: "Stop with what is measured so far", onclick: () => this.stop() }, "Stop")
   #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the measurement" })
+  #pace = new Pace()
   #body = h("div", { class: "explained" })
 
   /**
@@ -53,11 +57,12 @@ export class Explanation extends Emitter {
    */
   constructor(host, workspace, server, drawer, belonging) {
     super()
+    this.#host = host
     this.#workspace = workspace
     this.#server = server
     this.#drawer = drawer
     this.#belonging = belonging
-    host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
+    host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, this.#pace.node, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
     this.#body.append(h("p", { class: "empty" }, "Measure whether caching changed the answer, which module causes it, and how to fix it."))
     belonging.on("changed", () => { this.#showAge(); this.#findSoon() })
     drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.say("") })
@@ -68,7 +73,8 @@ export class Explanation extends Emitter {
     if (refusal) return this.say(`Nothing was measured. ${refusal}`, "bad")
     /** @type {Job<Api.MeasuredFidelity>} */
     const job = new Job(this.#server), { origin, settings } = this.#workspace
-    return this.#follow(job, this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
+    await this.#follow(job, this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
+    this.#host.scrollIntoView({ block: "nearest" })
   }
 
   // Shows the stored measurement of the open texts, settings and model, or follows a running one.
@@ -98,7 +104,7 @@ export class Explanation extends Emitter {
     this.#buttons()
     if (end.result) return this.#take(end.result)
     this.#refused = texts
-    this.say((end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
+    this.say(end.fault === STOPPED ? "Stopped before both answers were read: nothing was measured." : (end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
   }
 
   /** @param {Api.MeasuredFidelity} result */
@@ -124,7 +130,8 @@ export class Explanation extends Emitter {
   #progress({ what, done, total }) {
     this.#meter.hidden = !total
     Object.assign(this.#meter, { max: total || 1, value: done })
-    if (what) this.say(`${what[0].toUpperCase()}${what.slice(1)}…`)
+    if (done >= FIRST_MODULE) this.#pace.note("steps", done, total)
+    if (what) this.say(total ? `Step ${count(done + 1)} of ${count(total)}: ${what}…` : `${what[0].toUpperCase()}${what.slice(1)}…`)
   }
 
   /** @param {Api.Fidelity} found @param {string} measured the time */
@@ -191,6 +198,8 @@ export class Explanation extends Emitter {
   #buttons() {
     this.#measure.disabled = this.#job !== null
     this.#stop.hidden = this.#job === null
-    if (!this.#job) this.#meter.hidden = true
+    if (this.#job) return this.#pace.start()
+    this.#pace.stop()
+    this.#meter.hidden = true
   }
 }
