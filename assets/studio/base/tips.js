@@ -11,7 +11,7 @@ export function explainOnFocus() {
   document.body.append(tip)
   document.addEventListener("focusin", ({ target }) => {
     close()
-    if (!(target instanceof HTMLElement) || target.getAttribute("tabindex") !== "0" || target.matches("a, button, input, select, [contenteditable]")) return
+    if (!(target instanceof HTMLElement) || !target.matches("[tabindex='0']:not(a, button, input, select, [contenteditable]), th button")) return
     const all = /** @type {HTMLElement[]} */ ([...target.querySelectorAll("[title]:not([title=''], button)")]), named = all.filter(node => !node.title.startsWith(nameOf(node)))
     const rows = [target.title && h("p", {}, target.title), ...named.map(node => h("p", {}, h("strong", {}, nameOf(node)), ` ${node.title}`))].filter(Boolean)
     if (!rows.length) return

@@ -9,16 +9,23 @@ const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value 
 /** @type {[string, string, (m: Api.ModuleFidelity) => string][]} */
 const COLUMNS = [
   ["Module", "", m => m.path || "fixed text"],
-  ["Tokens", "Read from the cache", m => count(m.tokens)],
-  ["Answer depends", "KL of the answer without this module, in nats per token", m => nats(m.dependence)],
-  ["Keys deviate", "Relative distance from the keys of a full pass", m => percent(m.key_deviation)],
-  ["Values deviate", "Relative distance from the values of a full pass", m => percent(m.value_deviation)],
-  ["Harm", "Share of the answer's KL that this module causes, in nats per token", m => nats(m.harm)],
-  ["Flips", "Flipped tokens that this module causes", m => count(m.mends)],
+  ["Tokens", "Tokens of the module that are read from the cache", m => count(m.tokens)],
+  ["Influence, nats", "How much the answer changes without this module: KL per token", m => nats(m.dependence)],
+  ["Keys deviate", "Relative distance of the stored keys from those of a full pass", m => percent(m.key_deviation)],
+  ["Values deviate", "Relative distance of the stored values from those of a full pass", m => percent(m.value_deviation)],
+  ["Harm, nats", "Part of the answer's KL per token that this module causes; negative if it offsets another", m => nats(m.harm)],
+  ["Flips", "Answer tokens that change because of this module; negative if it prevents changes", m => count(m.mends)],
 ]
+/** @type {[string, string][]} */
+const FLIPS = [["Token", "Place in the answer"], ["Uncached", "The answer's token"], ["Cached", "The token that the cached side prefers"], ["KL, nats", "Difference between the probabilities of both sides for this token; 0 means none"], ["After", "The answer before this token"]]
+/** @type {[string, string][]} */
+const TRIED = [["Tried", ""], ["Flips left", "Answer tokens that still change"], ["Worst, nats", "The largest KL of a token"], ["Mean, nats", "KL per answer token"], ["Agrees", "Share of answer tokens that both sides prefer"], ["Computed", "Tokens that each answer computes in addition"], ["", ""]]
+/** @param {[string, string, ...unknown[]][]} columns */
+const head = columns => h("thead", {}, h("tr", {}, ...columns.map(([name, title]) => h("th", { scope: "col", title: title || null, class: name === "After" ? "words" : null }, name))))
 /** A difference in computed tokens, with sign. @param {number} tokens */
 const signed = tokens => `${tokens > 0 ? "+" : tokens < 0 ? "−" : ""}${count(Math.abs(tokens))}`
 const MOST_FLIPS = 8
+const MEANING = "KL (Kullback-Leibler divergence, in nats) is the difference between the probabilities of both sides; 0 means none. A token flips if the cached side prefers another one."
 const FIND_AFTER_MS = 200
 const FIRST_MODULE = 2  // steps before the first module: both answers
 
@@ -142,10 +149,10 @@ export class Explanation extends Emitter {
     const agrees = found.first_token_agrees ? "the same first token" : "a different first token"
     this.#body.replaceChildren(
       h("p", { class: "advice" }, found.advice),
-      h("p", { class: "soft" }, `The cached side predicts ${agrees} (KL ${nats(found.kl_first_token)}). It read the uncached answer ${found.read_to_end ? "to its end" : "up to the maximum length"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).`, measured ? ` Measured ${moment(measured)}.` : ""),
+      h("p", { class: "soft", tabindex: "0", title: MEANING }, `The cached side predicts ${agrees} (KL ${nats(found.kl_first_token)} nats). It read the uncached answer ${found.read_to_end ? "to its end" : "up to the maximum length"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} nats per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).${found.complete ? "" : " The measurement was stopped early."}`, measured ? ` Measured ${moment(measured)}.` : ""),
       found.flips.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Flipped tokens" }, this.#flips(found.flips)) : "",
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fidelity by module" }, h("table", {},
-        h("thead", {}, h("tr", {}, ...COLUMNS.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)))), h("tbody", {}, ...rows))),
+        head(COLUMNS), h("tbody", {}, ...rows))),
       found.remedies.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fixes tried" }, this.#remedies(found.remedies)) : "")
   }
 
@@ -156,7 +163,7 @@ export class Explanation extends Emitter {
       h("td", {}, nats(f.kl)), h("td", { class: "words" }, `…${f.before}`)))
     const more = flips.length - MOST_FLIPS
     return [
-      h("table", {}, h("thead", {}, h("tr", {}, ...["Token", "Uncached", "Cached", "KL", "After"].map(name => h("th", { scope: "col", class: name === "After" ? "words" : null }, name)))), h("tbody", {}, ...rows)),
+      h("table", {}, head(FLIPS), h("tbody", {}, ...rows)),
       more > 0 ? h("p", { class: "soft" }, `And ${plural(more, "token")} more.`) : "",
     ]
   }
@@ -167,7 +174,7 @@ export class Explanation extends Emitter {
       h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : r.scope ? `Scope ${r.scope}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
       h("td", {}, count(r.flips)), h("td", {}, nats(r.kl_worst)), h("td", {}, nats(r.kl_mean)), h("td", {}, percent(r.answer_agreement)), h("td", {}, signed(r.computed)),
       h("td", {}, h("button", { type: "button", class: "quiet", onclick: () => this.#use(r) }, r.scaffold.length ? "Add to schema" : "Use"))))
-    return h("table", {}, h("thead", {}, h("tr", {}, ...["Tried", "Flips left", "Worst KL", "Mean KL", "Agrees", "Computed", ""].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows))
+    return h("table", {}, head(TRIED), h("tbody", {}, ...rows))
   }
 
   /** @param {Api.Remedy} remedy */
