@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -306,6 +306,7 @@ class PreparedPrompt:
         self,
         settings: RunSettings | None = None,
         progress: Progress | None = None,
+        enough: Callable[[], bool] = lambda: False,
         **changes: Any,
     ) -> Fidelity:
         """Measures how reuse changes the answer, module by module, and how to fix it.
@@ -314,19 +315,23 @@ class PreparedPrompt:
             settings: the scope, repair and placement to measure, or a reuse level that chooses scope and
                 repair. `max_new_tokens` limits the answer as in a run.
             progress: called with (done, total, label) before each step.
+            enough: asked before each module and each fix; true ends the measurement with what it has.
             changes: single settings by name.
 
         Raises:
             PromptError: the prompt or a segment of it does not fit the context window.
         """
-        return returned(self.measuring(settings, **changes), progress)
+        return returned(self.measuring(settings, enough, **changes), progress)
 
     def measuring(
-        self, settings: RunSettings | None = None, **changes: Any
+        self,
+        settings: RunSettings | None = None,
+        enough: Callable[[], bool] = lambda: False,
+        **changes: Any,
     ) -> Generator[Working, None, Fidelity]:
         """Measures like `fidelity`, step by step, and yields Working before each step.
 
-        Closing the generator stops it.
+        Closing the generator stops it without a result.
 
         Raises:
             PromptError: as for `fidelity`.
@@ -335,8 +340,8 @@ class PreparedPrompt:
         submission = self._submission(run, "cached")
         if not any(submission.planned.slices):  # nothing is reused now: measure the effect of reuse anyway
             submission = self._submission(replace(run, reuse="off"), "cached")
-        measuring = FidelityMeter(self._workshop.cache, submission.planned, submission.settings).measure()
-        return self._workshop.computing.steps(measuring, "cached")
+        meter = FidelityMeter(self._workshop.cache, submission.planned, submission.settings, enough)
+        return self._workshop.computing.steps(meter.measure(), "cached")
 
     def check_answer(
         self,

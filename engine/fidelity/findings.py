@@ -100,6 +100,12 @@ class Remedy:
     computed: int
 
 
+def _cost(remedy: Remedy) -> tuple[int, int, float]:
+    """Orders fixes: another scope, then the smallest scaffold, then the repair that computes least."""
+    kind = 0 if remedy.scope else 1 if remedy.scaffold else 2
+    return kind, len(remedy.scaffold) or remedy.computed, remedy.kl_worst
+
+
 @dataclass(frozen=True)
 class Fidelity:
     """How faithful a cached answer is, and why.
@@ -120,7 +126,9 @@ class Fidelity:
         modules: the prompt's modules, in its order.
         remedies: what was tried, the best first: fewest flips, then the smallest worst KL.
         advice: what to do, in a sentence or two.
+        complete: false if the measurement was stopped before it had every module and every fix.
         worst: path of the module that suffers most from reuse; None without modules.
+        best: the fix to choose: no token flips, and at most half of the worst KL; the cheapest of those.
     """
 
     kl_first_token: float
@@ -135,11 +143,15 @@ class Fidelity:
     modules: tuple[ModuleFidelity, ...]
     remedies: tuple[Remedy, ...] = field(default=())
     advice: str = ""
+    complete: bool = True
     worst: str | None = field(init=False)
+    best: Remedy | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Finds the module that suffers most."""
+        """Finds the module that suffers most, and the fix to choose."""
         object.__setattr__(self, "worst", worst_of(self.modules).path if self.modules else None)
+        helping = [r for r in self.remedies if not r.flips and r.kl_worst <= self.kl_worst / 2]
+        object.__setattr__(self, "best", min(helping, key=_cost, default=None))
 
     @property
     def faithful(self) -> bool:

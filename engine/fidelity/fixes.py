@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,13 +15,32 @@ from engine.cache.segment_cache import SegmentCache, wanted
 from engine.fidelity.findings import ModuleFidelity, Remedy, worst_of
 from engine.fidelity.sides import CachedSide
 from engine.inference.repair import inexact
-from engine.inference.run_settings import REPAIR_EXAMPLES
+from engine.inference.run_settings import REPAIR_EXAMPLES, RunSettings
 from engine.pml import Scaffold
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.prompt.layout import SchemaLayout
 from engine.prompt.recipe import RecipeBook
 
 MOST_PARTNERS = 4  # modules that a scaffold with the worst one is tried with
+
+
+Trial = Generator[Working, None, list[Remedy]]
+"""The steps of a trial: yields Working before each segment to encode, and returns the fix, if it applies."""
+
+
+def most_fixes(paths: Sequence[str], settings: RunSettings) -> int:
+    """Returns the maximum number of trials for a prompt; `paths` are its modules, "" for fixed text."""
+    partners = min(sum(path != "" for path in paths) - 1, MOST_PARTNERS)
+    scaffolds = partners + 1 if partners > 0 and settings.scope != "scaffold" else 0
+    return len(_repairs(settings.repair)) + _preceding(paths, settings.scope) + scaffolds
+
+
+def _repairs(own: str) -> list[str]:
+    return [repair for repair in REPAIR_EXAMPLES if repair not in ("none", own)]
+
+
+def _preceding(modules: Sequence[object], scope: Scope) -> bool:
+    return len(modules) > 1 and scope in ("isolated", "anchored")
 
 
 @dataclass(frozen=True)
@@ -40,40 +59,34 @@ class Remedies:
     layout: SchemaLayout
     scope: Scope
 
-    def tried(self, modules: Sequence[ModuleFidelity]) -> Generator[Working, None, list[Remedy]]:
-        """Tries all repairs but the side's own, the scope `preceding`, and scaffolds of the worst module.
+    def trials(self, modules: Sequence[ModuleFidelity]) -> Iterator[tuple[str, Trial]]:
+        """Returns the trials: the repairs, the scope `preceding`, and scaffolds of the worst module.
 
         Args:
             modules: the modules, as they were measured.
 
         Yields:
-            Working, before each segment that must be encoded for it.
-
-        Returns:
-            The remedies, the best first: fewest flips, then the smallest worst KL.
+            The name of each trial, and its steps.
         """
-        found = self._repairs()
-        if len(modules) > 1 and self.scope in ("isolated", "anchored"):
-            found += yield from self._encoded(self.layout, scope="preceding")
+        for repair in _repairs(self.side.repair):
+            yield f"repair {repair}", self._repaired(repair)
+        if _preceding(modules, self.scope):
+            yield "scope preceding", self._encoded(self.layout, scope="preceding")
         for scaffold in self._scaffolds(modules):
             declared = replace(self.layout.schema, scaffolds=(Scaffold(scaffold, NOWHERE),))
-            found += yield from self._encoded(replace(self.layout, schema=declared), scaffold=scaffold)
-        return sorted(found, key=lambda remedy: (remedy.flips, remedy.kl_worst))
+            layout = replace(self.layout, schema=declared)
+            yield f"scaffold {' '.join(scaffold)}", self._encoded(layout, scaffold=scaffold)
 
-    def _repairs(self) -> list[Remedy]:
-        found = []
-        for repair in REPAIR_EXAMPLES:
-            if repair in ("none", self.side.repair):
-                continue
-            try:
-                found.append(self._tried(f"repair {repair}", self.side.repaired(repair), repair=repair))
-            except SettingsError:  # the model does not show what this one needs
-                continue
-        return found
+    def _repaired(self, repair: str) -> Trial:
+        yield from ()
+        try:
+            return [self._tried(f"repair {repair}", self.side.repaired(repair), repair=repair)]
+        except SettingsError:  # the model does not show what this one needs
+            return []
 
     def _encoded(
         self, layout: SchemaLayout, scaffold: tuple[str, ...] = (), scope: Scope | None = None
-    ) -> Generator[Working, None, list[Remedy]]:
+    ) -> Trial:
         """A scaffold or a scope; nothing where its segments do not fit the context window."""
         plan, model = self.side.uncached.plan, self.side.uncached.model
         used, spread = scope or self.scope, plan.placement == "schema"

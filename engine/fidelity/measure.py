@@ -8,16 +8,18 @@ those of a full pass. Remedies are tried, not guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar, cast
 
 from engine.base.events import Working
 from engine.base.segment import Placement
 from engine.base.stopwatch import Stopwatch
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import SegmentCache, wanted
-from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity
-from engine.fidelity.fixes import Remedies
+from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity, Remedy
+from engine.fidelity.fixes import Remedies, most_fixes
 from engine.fidelity.sides import CachedSide, UncachedSide, cached_pieces
 from engine.fidelity.teacher_forcing import Reading
 from engine.fidelity.verdict import advice
@@ -25,7 +27,9 @@ from engine.inference.run_settings import RunSettings
 from engine.prompt.tokenized import Planned
 
 _BEFORE = 60  # characters that are shown before a flipped token
-_MODULE_STEPS = 2  # what measuring a module takes, beside answering once
+
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,13 @@ class FidelityMeter:
         cache: the segments of the model.
         planned: the prompt, with what it reads.
         settings: scope, repair and placement that are measured; max_new_tokens bounds the answer.
+        enough: asked before each module and each fix; true ends the measurement with what it has.
     """
 
     cache: SegmentCache
     planned: Planned
     settings: RunSettings
+    enough: Callable[[], bool] = lambda: False
 
     def measure(self) -> Generator[Working, None, Fidelity]:
         """Measures the sides, then every module, then what would mend the difference.
@@ -51,41 +57,51 @@ class FidelityMeter:
         slices = self.planned.slices
         request = Request(self.planned.layout.schema.name, self.settings.scope)
         fetching = self.cache.segments(wanted(slices), request, Stopwatch())
-        with (yield from fetching) as fetched:
-            return (yield from self._measured(fetched.place(slices)))
+        paths = list(dict.fromkeys(path for path, _ in cached_pieces(self.planned.plan, slices)))
+        total = 2 + len(paths) + most_fixes(paths, self.settings)
+        with (yield from _at(fetching, 0, total)) as fetched:
+            return (yield from self._measured(fetched.place(slices), paths, total))
 
-    def _measured(self, placements: list[Placement]) -> Generator[Working, None, Fidelity]:
+    def _measured(
+        self, placements: list[Placement], paths: Sequence[str], total: int
+    ) -> Generator[Working, None, Fidelity]:
         plan, slices = self.planned.plan, self.planned.slices
-        paths = list(dict.fromkeys(path for path, _ in cached_pieces(plan, slices)))
-        step = _counting(3 + _MODULE_STEPS * len(paths))
-        yield step("the uncached answer", 1)
+        yield Working("cached", "the uncached answer", 0, total)
         uncached = UncachedSide.of(self.cache.model, plan, self.settings.max_new_tokens)
         side = CachedSide(uncached, slices, placements, self.settings.repair)
-        yield step("the cached answer", 1)
+        yield Working("cached", "the cached answer", 1, total)
         cached = side.read()
         plain = cached if side.repair == "none" else side.repaired("none").read()
-        modules = []
+        modules: list[ModuleFidelity] = []
         for path in paths:
-            yield step(f"{path or 'fixed text'}: what the answer owes to it", _MODULE_STEPS)
+            yield Working("cached", path or "fixed text", 2 + len(modules), total)
+            if self.enough():
+                break
             modules.append(_module(path, side, cached, plain))
         found = _compared(uncached, cached, tuple(modules))
-        if not found.faithful:
-            yield step("how to fix it", 1)
+        found = replace(found, complete=len(modules) == len(paths))
+        if not found.faithful and found.complete:
             remedies = Remedies(side, self.cache, self.planned.layout, self.settings.scope)
-            found = replace(found, remedies=tuple((yield from remedies.tried(modules))))
+            tried: list[Remedy] = []
+            for done, (what, trial) in enumerate(remedies.trials(modules)):
+                yield Working("cached", what, 2 + len(modules) + done, total)
+                if self.enough():
+                    found = replace(found, complete=False)
+                    break
+                tried += yield from _at(trial, 2 + len(modules) + done, total)
+            found = replace(found, remedies=tuple(sorted(tried, key=lambda fix: (fix.flips, fix.kl_worst))))
         return replace(found, advice=advice(found, scope=self.settings.scope))
 
 
-def _counting(total: int) -> Callable[[str, int], Working]:
-    """Says each step with how much was done before it."""
-    done = 0
-
-    def step(what: str, weight: int) -> Working:
-        nonlocal done
-        done += weight
-        return Working("cached", what, done - weight, total)
-
-    return step
+def _at(steps: Generator[Working, None, R], done: int, total: int) -> Generator[Working, None, R]:
+    """Counts the steps of a part as one step of the measurement."""
+    with contextlib.closing(steps):
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return cast(R, end.value)
+            yield replace(step, done=done, total=total)
 
 
 def _compared(uncached: UncachedSide, cached: Reading, modules: tuple[ModuleFidelity, ...]) -> Fidelity:

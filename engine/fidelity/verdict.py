@@ -45,29 +45,23 @@ def _remedy(found: Fidelity, scope: str) -> str:
         return "The prompt reads no module; the difference is rounding."
     name = f"Module {found.worst!r}" if found.worst else "The fixed text"
     suffers = f"{name} suffers most from reuse"
-    helping = [r for r in found.remedies if not r.flips and r.kl_worst <= found.kl_worst / 2]
-    free, cheap = [r for r in helping if r.scaffold], [r for r in helping if r.repair]
-    closer = next((r for r in helping if r.scope), None)
-    flips = "leave no flip and " if found.flips else ""
-    if closer is not None:
-        flips = "leaves no flip and " if found.flips else ""
+    best = found.best
+    if best is not None:
+        s = "" if best.scaffold else "s"
+        flips = f"leave{s} no flip and " if found.flips else ""
+        cost = "and a run computes nothing more for it"
+        if best.scope:
+            fix = f"The scope {best.scope}"
+        elif best.scaffold:
+            fix = f"Encoded together, {_listed(best.scaffold)}"
+        else:
+            fix, cost = f"Repair {best.repair}", f"for {best.computed} more computed tokens"
         return (
-            f"{suffers}. The scope {closer.scope} {flips}brings the worst KL from {nats(found.kl_worst)} to "
-            f"{nats(closer.kl_worst)}, and a run computes nothing more for it."
+            f"{suffers}. {fix} {flips}bring{s} the worst KL from {nats(found.kl_worst)} to "
+            f"{nats(best.kl_worst)}, {cost}."
         )
-    if free:
-        best = min(free, key=lambda remedy: (len(remedy.scaffold), remedy.kl_worst))
-        return (
-            f"{suffers}. Encoded together, {_listed(best.scaffold)} {flips}bring the worst KL from "
-            f"{nats(found.kl_worst)} to {nats(best.kl_worst)}, and a run computes nothing more for it."
-        )
-    if cheap:
-        best = min(cheap, key=lambda remedy: remedy.computed)
-        flips = "leaves no flip and " if found.flips else ""
-        return (
-            f"{suffers}. Repair {best.repair} {flips}brings the worst KL from {nats(found.kl_worst)} to "
-            f"{nats(best.kl_worst)}, for {best.computed} more computed tokens."
-        )
+    if not found.complete:
+        return f"{suffers}, as far as it was measured. The measurement was stopped before it tried every fix."
     goal = "removes every flip and halves" if found.flips else "halves"
     return (
         f"{suffers}. Nothing that was tried {goal} the worst KL; the scope scaffold removes the difference."

@@ -36,7 +36,7 @@ def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     expect(author.locator(".scale-words")).to_contain_text("scaffold · link:2")
-    expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001)$"))
+    expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001) nats$"))
 
 
 def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
@@ -182,6 +182,8 @@ def test_a_measurement_is_shown_with_its_tables_which_fit(author: Page) -> None:
     tried = shown.get_by_role("region", name="Fixes tried").locator("tbody tr")
     expect(tried.first).to_contain_text("Repair link:230.130.01590%+4")
     expect(tried.last).to_contain_text("Scope preceding00.130.015100%−78Use")
+    shown.get_by_role("region", name="Fidelity by module").focus()  # as on hover, each figure is explained
+    expect(author.locator(".tip")).to_contain_text("Harm, nats Part of the answer's KL per token")
     author.evaluate("document.querySelector('#shown').style.width = '500px'")  # as at 1280 pixels
     tables = shown.locator(".explained .scroll")
     expect(tables).to_have_count(3)

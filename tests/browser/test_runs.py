@@ -136,7 +136,7 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
     expect(page.locator(".workspace-name")).to_contain_text("The Roman <b>one</b>")
     expect(page.get_by_label("Prompt document")).to_contain_text("Rome")
     age = page.locator(".answers .age")
-    expect(age).to_have_text(re.compile(r"^A stored run of [^.]+\.$"))
+    expect(age).to_have_text(re.compile(r"^A stored run, [^.]+\.$"))
     expect(page.locator(".pane .ttft").first).to_have_text(re.compile(r"\d"))
     listed = page.get_by_role("list", name="Runs of this schema")
     expect(listed.locator("[aria-current]")).to_have_count(1)

@@ -96,6 +96,7 @@ declare namespace Api {
     stop_job: [OneJob, Done]
     switch_api: [SwitchApi, ServedNow]
     switch_model: [SwitchModel, JobState<Switched>]
+    time_again: [TimeAgain, JobState<RunFrame>]
     write_snippet: [WriteSnippet, Snippet]
   }
 
@@ -335,6 +336,7 @@ declare namespace Api {
     cached: [string, boolean][]
     uncached: [string, boolean][]
     differing: number
+    first: FirstDifference | null
   }
 
   interface DifferenceRow {
@@ -463,7 +465,9 @@ declare namespace Api {
     modules: ModuleFidelity[]
     remedies: Remedy[]
     advice: string
+    complete: boolean
     worst: string | null
+    best: Remedy | null
   }
 
   interface FidelitySummary {
@@ -518,6 +522,12 @@ declare namespace Api {
 
   interface FindRuns {
     words: string
+  }
+
+  interface FirstDifference {
+    word: number
+    cached: string
+    uncached: string
   }
 
   interface FixDocument extends Texts {
@@ -1319,6 +1329,7 @@ declare namespace Api {
     model: ModelOfRun
     order: ("cached" | "uncached")[]
     repeat: number
+    timings: number
     state: "waiting" | "working" | "streaming" | "done" | "measured" | "stopped" | "not run" | "failed"
     message: string
     warnings: string[]
@@ -1719,6 +1730,10 @@ declare namespace Api {
     name: "none" | "disk" | "memory"
     label: string
     meaning: string
+  }
+
+  interface TimeAgain extends Work {
+    number: number
   }
 
   interface TokensOfRequest {

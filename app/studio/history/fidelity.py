@@ -22,6 +22,8 @@ from engine.base.errors import PromptCacheError
 if TYPE_CHECKING:
     from engine import Engine, Fidelity
 
+LEAST_STEPS = 2  # both answers; a measurement that is stopped earlier has no result
+
 Progress = Callable[[int, int, str], None]
 
 
@@ -66,19 +68,22 @@ class FidelityOf:
         return dict(_told(self.frame, self.found.to_json(), self.unkept))
 
 
-def measure(request: RunRequest, store: RunStore, progress: Progress) -> FidelityOf:
+def measure(
+    request: RunRequest, store: RunStore, progress: Progress, enough: Callable[[], bool] = lambda: False
+) -> FidelityOf:
     """Measures a prompt and stores the result. The result is complete even if storing fails.
 
     Args:
         request: the texts and settings to measure.
         store: the stored runs.
         progress: called with (done, total, what) before each step.
+        enough: asked before each module and each fix; true ends the measurement with what it has.
 
     Raises:
         PromptError: the prompt, or one of its segments, does not fit the context window.
     """
     engine, settings = request.engine, request.settings
-    result = request.schema.prompt(request.prompt).fidelity(settings, progress)
+    result = request.schema.prompt(request.prompt).fidelity(settings, progress, enough)
     now, model = datetime.now().astimezone().isoformat(timespec="seconds"), model_of(engine)
     frame = read_frame(
         {
@@ -95,6 +100,9 @@ def measure(request: RunRequest, store: RunStore, progress: Progress) -> Fidelit
     frame_json, whole = cast(dict[str, Any], frame), contained(request.schema.tree)
     record = Record(request.source, request.prompt, frame_json, origin=request.origin, contained=whole)
     try:
+        known = None if result.complete else store.measured(frame["of"])
+        if known is not None and known["fidelity"] and known["fidelity"]["found"]["complete"]:
+            return FidelityOf(frame, result, "Stopped: the earlier complete measurement stays saved.")
         store.keep_fidelity(record)
     except PromptCacheError as error:
         return FidelityOf(frame, result, f"The measurement is complete, but could not be saved. {error}")
@@ -117,13 +125,14 @@ class Measurements:
     def start(self, request: RunRequest) -> Job:
         """Starts a measurement."""
         of = belongs(request.texts, request.settings, model_of(request.engine))
-        job = Job(
-            request.key,
-            lambda job: measure(request, self.kept, job.progress),
-            "fidelity",
-            "waiting for its turn",
-        )
-        self.jobs.start(job)
+
+        def work(job: Job) -> FidelityOf:
+            def progress(done: int, total: int, what: str) -> None:
+                (job.progress if done < LEAST_STEPS else job.tell)(done, total, what)
+
+            return measure(request, self.kept, progress, lambda: job.stopping)
+
+        job = self.jobs.start(Job(request.key, work, "fidelity", "waiting for its turn"))
         self._begun = [(of, job), *(earlier for earlier in self._begun if not earlier[1].over)]
         return job
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 from app.studio.history import Record, RunStore
 from app.studio.history.record import contained
 from app.studio.runs.run_frame import SIDES, Mode, ModelOfRun, Side
-from app.studio.runs.run_state import Clock, Run, apply, told_of, with_warnings
-from app.studio.runs.settings import PageSettings
+from app.studio.runs.run_state import Clock, Run, apply, belongs, told_of, with_warnings
+from app.studio.runs.settings import AUTOMATIC, PageSettings
 from app.studio.web.jobs import Job, Jobs
 from engine.base.errors import CancelledError, PromptCacheError
 from engine.base.events import FirstToken, Listener, ReuseTaken, Waiting
@@ -97,6 +97,33 @@ class Runs:
             Job(request.key, lambda job: self._work(job, run, request), "run", result=run)
         )
 
+    def time_again(self, request: RunRequest, number: int) -> Job:
+        """Starts to time the first token of an earlier run more often.
+
+        Raises:
+            PromptCacheError: the run is gone, or has other texts, settings or another model.
+        """
+        run, model = self.find(number), model_of(request.engine)
+        now = belongs(request.texts, request.settings, model)
+        if run is None or run.state != "done" or belongs(run.texts, run.settings, run.model) != now:
+            raise PromptCacheError("Only the last run of these documents can be timed again. Run it again.")
+        return self._jobs.start(
+            Job(request.key, lambda job: self._timed_again(job, run, request), "run", result=run)
+        )
+
+    def _timed_again(self, job: Job, run: Run, request: RunRequest) -> Run:
+        with job.changing():
+            run.state, run.timings = "working", run.timings + AUTOMATIC - 1
+        with contextlib.suppress(CancelledError):
+            self._time(job, run, request)
+        with job.changing():
+            run.repeat = run.timings = min(len(run.sides[side].timelines) for side in run.order)
+            run.conclude()
+        frame = cast(dict[str, Any], run.frame())
+        if self._kept is not None and run.kept:
+            self._kept.note(run.kept, **{name: frame[name] for name in ("sides", "comparison", "payback")})
+        return run
+
     def _order(self, mode: Mode) -> tuple[Side, ...]:
         if mode != "both":
             return (mode,)
@@ -109,12 +136,11 @@ class Runs:
         try:
             if "cached" in run.order and not job.stopping:
                 self._encode(job, run, request)
-            for repeat in range(1, run.settings.repeats + 1):
-                if job.stopping:
-                    break
-                with job.changing():
-                    run.repeat = repeat
+            if not job.stopping:
                 self._run_once(job, run, request, clock)
+            with job.changing():
+                run.timings = run.settings.timings(sum(side.ttft_ms or 0 for side in run.sides.values()))
+            self._time(job, run, request)
         except CancelledError:
             pass
         except Exception as error:  # the page shows it with the earlier output
@@ -128,6 +154,15 @@ class Runs:
             self._remember(run)
         self._keep(job, run, request)
         return run
+
+    def _time(self, job: Job, run: Run, request: RunRequest) -> None:
+        """Times the first token again, up to the run's number of timings."""
+        for repeat in range(run.repeat + 1, run.timings + 1):
+            if job.stopping:
+                break
+            with job.changing():
+                run.repeat = repeat
+            self._run_once(job, run, request, Clock())
 
     def _keep(self, job: Job, run: Run, request: RunRequest) -> None:
         """Stores a run after its clocks have stopped and the page has shown its end."""
@@ -208,7 +243,7 @@ class Runs:
         """Adds a check's result to a finished run."""
         run.reuse, frame = found, told_of(found)
         if self._kept is not None and run.kept and frame is not None:
-            self._kept.note_reuse(run.kept, frame)
+            self._kept.note(run.kept, reuse=frame)
 
     def _remember(self, run: Run) -> None:
         if run.number == 0 and any(side.timelines for side in run.sides.values()):

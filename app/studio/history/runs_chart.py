@@ -1,4 +1,7 @@
-"""The chart of stored runs: times to first token cached, uncached, and on the first run."""
+"""The chart of stored runs: times to first token cached, uncached, and on the first run.
+
+A line joins runs of one model and one schema only.
+"""
 
 from __future__ import annotations
 
@@ -42,27 +45,34 @@ def runs_chart(runs: Sequence[RunSummary]) -> go.Figure:
     figure = go.Figure()
     few = len(runs) <= FEW
     for name, colour, symbol, time, stages in _WAYS:
-        places = [(number, run, ms) for number, run in enumerate(runs, 1) if (ms := time(run))]
-        if not places:
-            continue
-        figure.add_scatter(
-            name=name,
-            x=[number for number, _, _ in places],
-            y=[ms for _, _, ms in places],
-            mode="lines+markers" if few and name != FIRST else "markers",
-            line={"color": colour, "width": 1},
-            opacity=1 if few else 0.7,
-            visible=True if few or name != FIRST else "legendonly",
-            marker={
-                "color": colour,
-                "symbol": symbol,
-                "size": 9 if few else 5,
-                "line": {"color": CACHED, "width": 2 if name == FIRST and few else 0},
-            },
-            customdata=[run["id"] for _, run, _ in places],
-            text=[_hover(run, name, ms, stages(run)) for _, run, ms in places],
-            hovertemplate="%{text}<extra></extra>",
-        )
+        joined = few and name != FIRST
+        lines: dict[object, list[tuple[int, RunSummary, float]]] = {}
+        for number, run in enumerate(runs, 1):
+            if ms := time(run):
+                lines.setdefault((run["model"], run["schema"]) if joined else (), []).append(
+                    (number, run, ms)
+                )
+        for line, places in enumerate(lines.values()):
+            figure.add_scatter(
+                name=name,
+                legendgroup=name,
+                showlegend=line == 0,
+                x=[number for number, _, _ in places],
+                y=[ms for _, _, ms in places],
+                mode="lines+markers" if joined else "markers",
+                line={"color": colour, "width": 1},
+                opacity=1 if few else 0.7,
+                visible=True if few or name != FIRST else "legendonly",
+                marker={
+                    "color": colour,
+                    "symbol": symbol,
+                    "size": 9 if few else 5,
+                    "line": {"color": CACHED, "width": 2 if name == FIRST and few else 0},
+                },
+                customdata=[run["id"] for _, run, _ in places],
+                text=[_hover(run, name, ms, stages(run)) for _, run, ms in places],
+                hovertemplate="%{text}<extra></extra>",
+            )
     _style(figure, len(runs))
     return figure
 
@@ -78,6 +88,7 @@ def _hover(run: RunSummary, name: str, ms: float, stages: Mapping[str, float]) -
     started = run["started"].replace("T", " ")[:16]
     lines = [
         f"<b>{_safe(run['name'] or run['schema'])}</b>, {_safe(started)}",
+        _safe(run["model"]),
         f"{name}{', with encoding' * (name == FIRST)}: {milliseconds(ms)}",
     ]
     lines += [f"{_safe(stage)} {milliseconds(value)}" for stage, value in stages.items() if value > 0]

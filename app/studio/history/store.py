@@ -27,7 +27,7 @@ from app.studio.database.texts import (
 )
 from app.studio.history.frames import as_mapping, read_frame
 from app.studio.history.record import Record, RunSummary, read_summaries, require_label
-from app.studio.runs.run_frame import Belongs, ReuseFrame, RunFrame
+from app.studio.runs.run_frame import Belongs, RunFrame
 from engine.base.errors import PromptCacheError
 
 MOST_RUNS = 1000
@@ -90,15 +90,15 @@ class RunStore:
                 _update(db, known, fidelity=record.frame["fidelity"])
             self._make_room(db, (known or record).id)
 
-    def note_reuse(self, run: str, reuse: ReuseFrame) -> None:
-        """Adds a check's result to a run, if the run is still stored.
+    def note(self, run: str, **changed: Any) -> None:
+        """Changes fields of a run's frame, if the run is still stored.
 
         Raises:
             PromptCacheError: the database cannot be written.
         """
         with self._database.changing() as db:
             for known in _records(db, "id = ?", run):
-                _update(db, known, reuse=reuse)
+                _update(db, known, **changed)
 
     def measured(self, of: Belongs) -> RunFrame | None:
         """Returns the run with the latest measurement of these texts, settings and model, or None.

@@ -23,6 +23,7 @@ from app.studio.documents.prompt_view import Document, Reads, nothing, reads, wi
 from app.studio.documents.requests import (
     AddScaffold,
     Check,
+    Count,
     EditPrompt,
     Export,
     Find,
@@ -202,6 +203,13 @@ class OwnRuns:
     """
 
     schema: Words
+
+
+@request
+class TimeAgain(Work):
+    """A run of this session to time more often."""
+
+    number: Count
 
 
 @request
@@ -397,6 +405,12 @@ class AuthorPage(Page):
         """Starts a run of the prompt."""
         with self._parts.taken() as engine:
             return self._runs.start(self._wanted(request, engine)).state()
+
+    @endpoint
+    def time_again(self, request: TimeAgain) -> JobState[Annotated[Json, JsonOf(RunFrame)]]:
+        """Starts to time the first token of a run more often."""
+        with self._parts.taken() as engine:
+            return self._runs.time_again(self._wanted(request, engine), request.number).state()
 
     @endpoint
     def draw_own_runs(self, request: OwnRuns) -> DrawnRuns:

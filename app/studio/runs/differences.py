@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from app.studio.runs.run_frame import Difference
+from app.studio.runs.run_frame import Difference, FirstDifference
 
 MOST_PAIRS = 200_000  # maximum pairs of equal pieces, the cost of a comparison
 
@@ -55,21 +55,28 @@ def word_difference(cached: str, uncached: str) -> Difference:
 
     Returns:
         ``cached`` and ``uncached``: lists of ``(text, differs)`` that join to the texts. ``differing``: the
-            number of differing words, on the side with more of them.
+            number of differing words, on the side with more of them. ``first``: the first of them.
     """
     left, right = _words(cached), _words(uncached)
     left_pieces: list[tuple[str, bool]] = []
     right_pieces: list[tuple[str, bool]] = []
     differing = 0
+    first: FirstDifference | None = None
     parts, _ = blocks([w.strip() for w in left], [w.strip() for w in right])
     for equal, a, b, c, d in parts:
         differs = not equal
+        if differs and first is None:
+            first = {"word": a + 1, "cached": _word(left, a), "uncached": _word(right, c)}
         differing += max(b - a, d - c) if differs else 0
         if b > a:
             left_pieces.append(("".join(left[a:b]), differs))
         if d > c:
             right_pieces.append(("".join(right[c:d]), differs))
-    return {"cached": left_pieces, "uncached": right_pieces, "differing": differing}
+    return {"cached": left_pieces, "uncached": right_pieces, "differing": differing, "first": first}
+
+
+def _word(words: Sequence[str], place: int) -> str:
+    return words[place].strip() if place < len(words) else ""
 
 
 def _words(text: str) -> list[str]:

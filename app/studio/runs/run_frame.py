@@ -99,12 +99,21 @@ class Payback(TypedDict):
     words: str
 
 
+class FirstDifference(TypedDict):
+    """The first word that differs, by number from 1, on both sides; "" after the end of a text."""
+
+    word: int
+    cached: str
+    uncached: str
+
+
 class Difference(TypedDict):
     """Both texts split into runs of words, each with whether it differs; the number of differing words."""
 
     cached: list[tuple[str, bool]]
     uncached: list[tuple[str, bool]]
     differing: int
+    first: FirstDifference | None
 
 
 class Belongs(TypedDict):
@@ -152,7 +161,8 @@ class KeptFidelity(TypedDict):
 class RunFrame(TypedDict):
     """A run so far. `settings` are the requested ones; `placement` is the one used.
 
-    `fidelity` is set once it was measured for a stored run's texts, settings and model.
+    It times the first token `timings` times; `repeat` is the current one. `fidelity` is set once it was
+    measured for a stored run's texts, settings and model.
     """
 
     format: int
@@ -166,6 +176,7 @@ class RunFrame(TypedDict):
     model: ModelOfRun
     order: list[Side]
     repeat: int
+    timings: int
     state: State
     message: str
     warnings: list[str]

@@ -154,6 +154,7 @@ class Run:
         placement: the placement in use.
         texts: digests of schema and prompt.
         number: the run's number in this session, from 1; 0 before its first token.
+        repeat: the current timing, from 1, of `timings`.
         message: the error message, if any.
         warnings: warnings that do not affect the answers.
         reuse: the reuse settings that the promise chose, if any.
@@ -175,6 +176,7 @@ class Run:
     message: str = ""
     warnings: tuple[str, ...] = ()
     repeat: int = 1
+    timings: int = 1
     reuse: ReuseTaken | None = None
     kept: str = ""
 
@@ -210,7 +212,7 @@ class Run:
                 side.working = ""
         if self.state == "working":
             ran = [self.sides[side] for side in self.order]
-            done = all(side.state == "done" and len(side.timelines) == self.settings.repeats for side in ran)
+            done = all(side.state == "done" and len(side.timelines) >= self.timings for side in ran)
             self.state = "done" if done else "stopped"
 
     def to_json(self) -> dict[str, Any]:
@@ -233,6 +235,7 @@ class Run:
             "model": self.model.copy(),
             "order": list(self.order),
             "repeat": self.repeat,
+            "timings": self.timings,
             "state": self.state,
             "message": self.message,
             "warnings": list(self.warnings),

@@ -16,6 +16,8 @@ from engine.inference.setting import Setting, declared, settings_of
 
 WITHOUT_EFFECT = frozenset({"repeats", "sync"})  # do not affect an answer
 WHEN_DRAWN = frozenset({"seed", "top_p", "top_k"})  # matter only with sampling
+AUTOMATIC = 3  # timings of each side
+MOST_SECONDS = 3.0  # of repeated timings after the answer
 Matters = Literal["always", "drawn", "never"]
 MOST_WHOLE = 2**53 - 1  # JavaScript's largest safe integer
 
@@ -30,11 +32,12 @@ class PageSettings(RunSettings):
 
     reuse: Reuse = field(default="auto", metadata=RunSettings.__dataclass_fields__["reuse"].metadata)
     repeats: int = field(
-        default=3,
+        default=0,
         metadata=declared(
-            "Repeats",
-            "Number of timings of the first token per side, in turns; the median and the range are shown.",
-            least=1,
+            "Timings",
+            "Number of timings of the first token per side, in turns; the median and the range are shown. "
+            f"0 is automatic: up to {AUTOMATIC}, while repeating them takes at most {MOST_SECONDS:g} s.",
+            least=0,
             most=25,
         ),
     )
@@ -61,6 +64,11 @@ class PageSettings(RunSettings):
             SettingsError: as for `read`.
         """
         return cls.read({name: sent[name] for name in ("scope", "placement") if name in sent})
+
+    def timings(self, first_ms: float) -> int:
+        """Returns the number of timings of each side; `first_ms` is the time of the first one on both."""
+        fitting = 1 + int(1000 * MOST_SECONDS / max(first_ms, 1.0))
+        return self.repeats or min(AUTOMATIC, fitting)
 
     @property
     def digest(self) -> str:

@@ -4,11 +4,17 @@ import { h, plural, refill } from "../base/dom.js"
 const SIGNS = { error: "✕", warning: "!", info: "i" }
 const MOST_PROBLEMS = 100
 
+/** A note needs no action. @param {Api.Mark} mark */
+const isNote = ({ severity, fixes }) => severity === "info" && !fixes.length
+
 /** @typedef {import("./workspace.js").Kind} Kind */
 
 export class Problems {
   #workspace
   #kind
+  /** Whether notes are unfolded. */
+  #open = false
+  #redraw = () => {}
   status = h("span", { class: "status", role: "status" })
   list
 
@@ -29,9 +35,13 @@ export class Problems {
     this.status.textContent = [errors && plural(errors, "error"), warnings && plural(warnings, "warning")].filter(Boolean).join(", ") || "no problems"
     this.status.dataset.mood = errors ? "bad" : warnings ? "warn" : "good"
     this.list.hidden = marks.length === 0
-    const more = marks.length - MOST_PROBLEMS
-    refill(this.list, ...marks.slice(0, MOST_PROBLEMS).map((mark, place) => this.#row(mark, place)),
-      more > 0 ? h("li", { class: "more soft" }, `${plural(more, "more problem")} below in the text.`) : null)
+    const notes = marks.filter(isNote), problems = marks.filter(mark => !isNote(mark)), more = problems.length - MOST_PROBLEMS
+    this.#redraw = () => this.#show(marks)
+    refill(this.list, ...problems.slice(0, MOST_PROBLEMS).map((mark, place) => this.#row(mark, place)),
+      more > 0 ? h("li", { class: "more soft" }, `${plural(more, "more problem")} below in the text.`) : null,
+      notes.length ? h("li", {}, h("button", { type: "button", class: "problem soft", "data-key": "notes", "aria-expanded": String(this.#open), onclick: () => { this.#open = !this.#open; this.#redraw() } },
+        h("span", { class: "sign", "aria-hidden": "true" }, this.#open ? "▾" : "▸"), plural(notes.length, "note"))) : null,
+      ...(this.#open ? notes.slice(0, MOST_PROBLEMS).map((mark, place) => this.#row(mark, problems.length + place)) : []))
   }
 
   /** @param {Api.Mark} mark @param {number} place */

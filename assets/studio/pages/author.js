@@ -4,6 +4,7 @@ import { AnswerCost } from "../runs/answer_cost.js"
 import { AWAY } from "../base/jobs.js"
 import { when } from "../runs/compare.js"
 import { h, pause, plural } from "../base/dom.js"
+import { explainOnFocus } from "../base/tips.js"
 import { Drawer } from "../shell/settings_drawer.js"
 import { Explanation } from "../runs/fidelity.js"
 import { History } from "../runs/run_history.js"
@@ -14,7 +15,7 @@ import { Picker } from "../prompt/picker.js"
 import { Problems } from "../documents/problems.js"
 import { Reads } from "../prompt/prompt_view.js"
 import { RunBar, cutOff } from "../runs/run_bar.js"
-import { CHOICES } from "../runs/run_menu.js"
+import { CHOICES, ENCODE } from "../runs/run_menu.js"
 import { inEditor, keysOf } from "../shell/shortcuts.js"
 import { separator } from "../base/splits.js"
 import { Strip } from "../prompt/layout_bar.js"
@@ -66,6 +67,7 @@ async function changeName(workspace, kind, host) {
 /** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */
 export function mount(studio) {
   const { server, workspace, shell } = studio
+  explainOnFocus()
   const drawer = new Drawer(workspace), runBar = new RunBar(shell.tools, workspace, server, drawer)
   const keys = { [inEditor("run")]: () => runBar.start(), [inEditor("save")]: () => shell.save() }
 
@@ -99,7 +101,7 @@ export function mount(studio) {
     documents.mark(kind, errors ? String(errors) : "", "bad")
   })
   const history = new History(workspace, server)
-  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, runBar.status, answers, explained, history.node)
+  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, h("div", { class: "run-line" }, runBar.status, runBar.pace.node), answers, explained, history.node)
   const writing = h("div", { class: "writing" }), desk = h("div", { class: "desk" })
   writing.append(picker, separator(writing, { name: "picker", label: "Width of the modules", least: 20, most: 60, usual: 41 }), documents.node,
     h("div", { class: "below" }, strip))
@@ -121,6 +123,7 @@ export function mount(studio) {
   studio.commands.add(
     { title: "Run the prompt", group: "Run", keys: keysOf("run"), run: () => runBar.start(), when: () => !runBar.running },
     ...Object.entries(CHOICES).map(([name, choice]) => ({ title: `Run: ${choice.title}`, group: "Run", words: choice.about, run: () => runBar.choose(/** @type {import("../runs/run_menu.js").Choice} */ (name)), when: () => !runBar.running })),
+    { title: ENCODE.title, group: "Run", words: ENCODE.about, run: () => runBar.encode(), when: () => !runBar.running },
     { title: "Stop the run", group: "Run", keys: keysOf("stop"), run: () => runBar.stop(), when: () => runBar.running },
     { title: "Settings of the run", group: "Run", words: "temperature scope repair seed", run: () => drawer.enter() },
     ...KINDS.map(kind => ({ title: `Go to the ${kind}`, group: "Editor", run: () => { documents.show(kind); workspace.editors[kind].view.focus() } })),
@@ -145,7 +148,12 @@ export function mount(studio) {
       layout.tiers = reads.tiers = start.tiers
       drawer.offer(start.settings)
 
-      const shown = new Panes(answers, start.timeline_parts, studio.belonging)
+      const shown = new Panes(answers, start.timeline_parts, studio.belonging, explanation)
+      shown.on("again", number => runBar.timeAgain(number))
+      shown.verdict.on("fix", ({ name, value }) => {
+        drawer.set(name, value)
+        runBar.start()
+      })
       workspace.on("problems", () => shown.hindered(workspace.faulty()))
       const answer = answers.querySelector(".answer"), cost = answer instanceof HTMLElement ? new AnswerCost(answer, owing, studio.belonging) : null
       let current = 0
@@ -156,20 +164,24 @@ export function mount(studio) {
         layout.note(run)
         cost?.show(run)
       }
-      const showKept = async (/** @type {string} */ id) => {
+      const showKept = async (/** @type {string} */ id, which = "A stored run") => {
         if (runBar.running) return
         const { run, error } = await server.ask("show_kept_run", { id, schema: workspace.texts().schema })
         if (error) return shell.notice(error, { key: "kept" })
         if (!run || runBar.running) return
         shell.dismiss("kept")
         current = 0
-        shown.show(run, when(run.started))
+        shown.show(run, `${which}, ${when(run.started)}.`)
+        explanation.showStored(run)
         history.show(id)
         cost?.show(run)
+      }
+      const chosen = async (/** @type {string} */ id) => {
+        await showKept(id)
         answers.scrollIntoView({ block: "nearest" })
       }
-      history.on("chosen", showKept)
-      studio.on("restored", showKept)
+      history.on("chosen", chosen)
+      studio.on("restored", chosen)
       // Polls a run of another tab or of an earlier page until it ends.
       const watch = async (/** @type {Api.RunFrame} */ run) => {
         for (let next = run; next.state === "working" && current === run.number && !runBar.running;) {
@@ -195,6 +207,11 @@ export function mount(studio) {
       for (const run of start.runs) layout.note(run)
       const last = start.runs.at(-1)
       if (last) { show(last); if (last.state === "working") watch(last); else if (last.reuse?.follows) awaitCheck(last) }
+      // After a restart of the studio the last run is a stored one.
+      else history.once("listed", runs => {
+        const stored = runs.find(({ state }) => state !== "measured")
+        if (stored && !current) showKept(stored.id, "The last run")
+      })
     },
   }
 }

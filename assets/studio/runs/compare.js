@@ -9,6 +9,18 @@ const ENDED = { eos: "finished (stop token)", length: "cut at the maximum length
 /** @type {[keyof Api.ModelOfRun, string][]} */
 const MODEL = [["name", "Model"], ["device", "Device"], ["dtype", "Number format"], ["weights", "Weights"], ["fingerprint", "Fingerprint"]]
 
+/** One-line explanations of rows. @type {Record<string, string>} */
+const ABOUT = {
+  "First time": "Time to first token including the encoding of all modules",
+  "From the cache": "Median time to first token, cached",
+  "Without the cache": "Median time to first token, uncached",
+  "Speed-up": "Uncached time over cached time, with its range",
+  "KL, first token": "How much caching changed the probabilities of the first token; 0 means no change",
+  "KL per token": "How much caching changed the probabilities of the answer's tokens; 0 means no change",
+  "Flipped tokens": "Answer tokens for which the cached side prefers another token",
+  "Harm by module": "Part of the KL per token that each module causes",
+}
+
 /**
  * @typedef {import("../base/dom.js").Child} Child
  * @typedef {[string, boolean][]} Pieces
@@ -104,7 +116,7 @@ function results(runs) {
     row("Speed-up", ({ summary }) => ratioWords(summary), rangeWords),
     row("Encoded first", ({ told }) => told.encoding.ms, ({ told }) => told.encoding.ms == null ? "nothing" : `${plural(told.encoding.tokens, "token")} in ${milliseconds(told.encoding.ms)}`),
     row("First token", ({ told }) => told.comparison.first_token_agrees, ({ told }) => told.comparison.first_token_agrees == null ? "–" : told.comparison.first_token_agrees ? "the same on both sides" : "differs between the sides"),
-    row("KL, first token", ({ told }) => told.comparison.kl_first_token == null ? "–" : nats(told.comparison.kl_first_token)),
+    row("KL, first token", ({ told }) => told.comparison.kl_first_token == null ? "–" : `${nats(told.comparison.kl_first_token)} nats`),
   ]
 }
 
@@ -115,11 +127,11 @@ function fidelity(runs) {
   const row = (title, value, cell) => rowOf(runs)(title, ({ told }) => told.fidelity && value(told.fidelity.found), ({ told }) => told.fidelity ? cell(told.fidelity.found) : "–")
   return [
     rowOf(runs)("Reuse measured", ({ told }) => told.fidelity?.measured, ({ told }) => told.fidelity ? when(told.fidelity.measured) : "–"),
-    row("KL per token", found => found.kl_mean, found => `${nats(found.kl_mean)}, ${nats(found.kl_worst)} at worst`),
-    row("First token, measured", found => found.kl_first_token, found => `${found.first_token_agrees ? "the same" : "different"} (KL ${nats(found.kl_first_token)})`),
+    row("KL per token", found => found.kl_mean, found => `${nats(found.kl_mean)} nats, ${nats(found.kl_worst)} nats at worst`),
+    row("First token, measured", found => found.kl_first_token, found => `${found.first_token_agrees ? "the same" : "different"} (KL ${nats(found.kl_first_token)} nats)`),
     row("Flipped tokens", found => found.flips.length, found => `${count(found.flips.length)} of ${count(found.tokens_read)}`),
-    row("Harm by module", found => JSON.stringify(found.modules), found => pairs(found.modules.map(one => [one.path || "fixed text", nats(one.harm)]))),
-    row("Fixes tried", found => JSON.stringify(found.remedies), found => found.remedies.length ? pairs(found.remedies.map(one => [one.what, `KL ${nats(one.kl_mean)}`])) : "nothing"),
+    row("Harm by module", found => JSON.stringify(found.modules), found => pairs(found.modules.map(one => [one.path || "fixed text", `${nats(one.harm)} nats`]))),
+    row("Fixes tried", found => JSON.stringify(found.remedies), found => found.remedies.length ? pairs(found.remedies.map(one => [one.what, `KL ${nats(one.kl_mean)} nats`])) : "nothing"),
     row("Advice", found => found.advice, found => h("div", { class: "beside-note" }, found.advice)),
   ]
 }
@@ -145,7 +157,7 @@ function circumstances(runs, labels) {
 /** A row of the table; `data-alike` if all runs have the same value. @param {string} title @param {unknown[]} values @param {Child[]} cells */
 function line(title, values, cells) {
   const alike = values.length > 1 && values.every(value => value === values[0])
-  return h("tr", { "data-alike": alike ? "yes" : null, class: values.length > 1 && !alike ? "differs" : null }, h("th", { scope: "row" }, title), ...cells)
+  return h("tr", { "data-alike": alike ? "yes" : null, class: values.length > 1 && !alike ? "differs" : null }, h("th", { scope: "row", title: ABOUT[title], tabindex: ABOUT[title] ? "0" : null }, title), ...cells)
 }
 
 /** @param {string} title @param {Run[]} runs @param {"cached" | "uncached"} side */

@@ -3,28 +3,38 @@ import { originOf } from "./staleness.js"
 import { count, debounce, h, moment, nats, plural } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
 import { AWAY, Job, STOPPED } from "../base/jobs.js"
+import { Pace } from "../base/pace.js"
 
 const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`
 /** @type {[string, string, (m: Api.ModuleFidelity) => string][]} */
 const COLUMNS = [
   ["Module", "", m => m.path || "fixed text"],
-  ["Tokens", "Read from the cache", m => count(m.tokens)],
-  ["Answer depends", "KL of the answer without this module, in nats per token", m => nats(m.dependence)],
-  ["Keys deviate", "Relative distance from the keys of a full pass", m => percent(m.key_deviation)],
-  ["Values deviate", "Relative distance from the values of a full pass", m => percent(m.value_deviation)],
-  ["Harm", "Share of the answer's KL that this module causes, in nats per token", m => nats(m.harm)],
-  ["Flips", "Flipped tokens that this module causes", m => count(m.mends)],
+  ["Tokens", "Tokens of the module that are read from the cache", m => count(m.tokens)],
+  ["Influence, nats", "How much the answer changes without this module: KL per token", m => nats(m.dependence)],
+  ["Keys deviate", "Relative distance of the stored keys from those of a full pass", m => percent(m.key_deviation)],
+  ["Values deviate", "Relative distance of the stored values from those of a full pass", m => percent(m.value_deviation)],
+  ["Harm, nats", "Part of the answer's KL per token that this module causes; negative if it offsets another", m => nats(m.harm)],
+  ["Flips", "Answer tokens that change because of this module; negative if it prevents changes", m => count(m.mends)],
 ]
+/** @type {[string, string][]} */
+const FLIPS = [["Token", "Place in the answer"], ["Uncached", "The answer's token"], ["Cached", "The token that the cached side prefers"], ["KL, nats", "Difference between the probabilities of both sides for this token; 0 means none"], ["After", "The answer before this token"]]
+/** @type {[string, string][]} */
+const TRIED = [["Tried", ""], ["Flips left", "Answer tokens that still change"], ["Worst, nats", "The largest KL of a token"], ["Mean, nats", "KL per answer token"], ["Agrees", "Share of answer tokens that both sides prefer"], ["Computed", "Tokens that each answer computes in addition"], ["", ""]]
+/** @param {[string, string, ...unknown[]][]} columns */
+const head = columns => h("thead", {}, h("tr", {}, ...columns.map(([name, title]) => h("th", { scope: "col", title: title || null, class: name === "After" ? "words" : null }, name))))
 /** A difference in computed tokens, with sign. @param {number} tokens */
 const signed = tokens => `${tokens > 0 ? "+" : tokens < 0 ? "−" : ""}${count(Math.abs(tokens))}`
 const MOST_FLIPS = 8
+const MEANING = "KL (Kullback-Leibler divergence, in nats) is the difference between the probabilities of both sides; 0 means none. A token flips if the cached side prefers another one."
 const FIND_AFTER_MS = 200
+const FIRST_MODULE = 2  // steps before the first module: both answers
 
 /**
  * "setting": a name and value to set; "scaffold": modules to encode together; "found": a measurement.
  * @extends {Emitter<{setting: [string, string], scaffold: string[], found: Api.MeasuredFidelity}>}
  */
 export class Explanation extends Emitter {
+  #host
   #workspace
   #server
   #drawer
@@ -39,9 +49,10 @@ export class Explanation extends Emitter {
   #asked = 0
   #findSoon = debounce(FIND_AFTER_MS, () => this.#find())
   #measure = h("button", { type: "button", id: "explain", onclick: () => this.start() }, "Measure")
-  #stop = h("button", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop")
+  #stop = h("button", { type: "button", hidden: true, title: "Stop with what is measured so far", onclick: () => this.stop() }, "Stop")
   #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the measurement" })
+  #pace = new Pace()
   #body = h("div", { class: "explained" })
 
   /**
@@ -53,11 +64,12 @@ export class Explanation extends Emitter {
    */
   constructor(host, workspace, server, drawer, belonging) {
     super()
+    this.#host = host
     this.#workspace = workspace
     this.#server = server
     this.#drawer = drawer
     this.#belonging = belonging
-    host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
+    host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, this.#pace.node, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
     this.#body.append(h("p", { class: "empty" }, "Measure whether caching changed the answer, which module causes it, and how to fix it."))
     belonging.on("changed", () => { this.#showAge(); this.#findSoon() })
     drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.say("") })
@@ -68,7 +80,8 @@ export class Explanation extends Emitter {
     if (refusal) return this.say(`Nothing was measured. ${refusal}`, "bad")
     /** @type {Job<Api.MeasuredFidelity>} */
     const job = new Job(this.#server), { origin, settings } = this.#workspace
-    return this.#follow(job, this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
+    await this.#follow(job, this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
+    this.#host.scrollIntoView({ block: "nearest" })
   }
 
   // Shows the stored measurement of the open texts, settings and model, or follows a running one.
@@ -98,7 +111,7 @@ export class Explanation extends Emitter {
     this.#buttons()
     if (end.result) return this.#take(end.result)
     this.#refused = texts
-    this.say((end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
+    this.say(end.fault === STOPPED ? "Stopped before both answers were read: nothing was measured." : (end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
   }
 
   /** @param {Api.MeasuredFidelity} result */
@@ -110,6 +123,11 @@ export class Explanation extends Emitter {
     this.emit("found", result)
   }
 
+  /** Shows the measurement of a stored run, if it has one. @param {Api.RunFrame} run */
+  showStored({ fidelity, ...run }) {
+    if (fidelity && !this.#job) this.#take({ ...run, ...fidelity, unkept: "" })
+  }
+
   stop() {
     this.say("Stopping…")
     this.#job?.stop()
@@ -119,7 +137,8 @@ export class Explanation extends Emitter {
   #progress({ what, done, total }) {
     this.#meter.hidden = !total
     Object.assign(this.#meter, { max: total || 1, value: done })
-    if (what) this.say(`${what[0].toUpperCase()}${what.slice(1)}…`)
+    if (done >= FIRST_MODULE) this.#pace.note("steps", done, total)
+    if (what) this.say(total ? `Step ${count(done + 1)} of ${count(total)}: ${what}…` : `${what[0].toUpperCase()}${what.slice(1)}…`)
   }
 
   /** @param {Api.Fidelity} found @param {string} measured the time */
@@ -130,10 +149,10 @@ export class Explanation extends Emitter {
     const agrees = found.first_token_agrees ? "the same first token" : "a different first token"
     this.#body.replaceChildren(
       h("p", { class: "advice" }, found.advice),
-      h("p", { class: "soft" }, `The cached side predicts ${agrees} (KL ${nats(found.kl_first_token)}). It read the uncached answer ${found.read_to_end ? "to its end" : "up to the maximum length"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).`, measured ? ` Measured ${moment(measured)}.` : ""),
+      h("p", { class: "soft", tabindex: "0", title: MEANING }, `The cached side predicts ${agrees} (KL ${nats(found.kl_first_token)} nats). It read the uncached answer ${found.read_to_end ? "to its end" : "up to the maximum length"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} nats per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).${found.complete ? "" : " The measurement was stopped early."}`, measured ? ` Measured ${moment(measured)}.` : ""),
       found.flips.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Flipped tokens" }, this.#flips(found.flips)) : "",
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fidelity by module" }, h("table", {},
-        h("thead", {}, h("tr", {}, ...COLUMNS.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)))), h("tbody", {}, ...rows))),
+        head(COLUMNS), h("tbody", {}, ...rows))),
       found.remedies.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fixes tried" }, this.#remedies(found.remedies)) : "")
   }
 
@@ -144,7 +163,7 @@ export class Explanation extends Emitter {
       h("td", {}, nats(f.kl)), h("td", { class: "words" }, `…${f.before}`)))
     const more = flips.length - MOST_FLIPS
     return [
-      h("table", {}, h("thead", {}, h("tr", {}, ...["Token", "Uncached", "Cached", "KL", "After"].map(name => h("th", { scope: "col", class: name === "After" ? "words" : null }, name)))), h("tbody", {}, ...rows)),
+      h("table", {}, head(FLIPS), h("tbody", {}, ...rows)),
       more > 0 ? h("p", { class: "soft" }, `And ${plural(more, "token")} more.`) : "",
     ]
   }
@@ -155,7 +174,7 @@ export class Explanation extends Emitter {
       h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : r.scope ? `Scope ${r.scope}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
       h("td", {}, count(r.flips)), h("td", {}, nats(r.kl_worst)), h("td", {}, nats(r.kl_mean)), h("td", {}, percent(r.answer_agreement)), h("td", {}, signed(r.computed)),
       h("td", {}, h("button", { type: "button", class: "quiet", onclick: () => this.#use(r) }, r.scaffold.length ? "Add to schema" : "Use"))))
-    return h("table", {}, h("thead", {}, h("tr", {}, ...["Tried", "Flips left", "Worst KL", "Mean KL", "Agrees", "Computed", ""].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows))
+    return h("table", {}, head(TRIED), h("tbody", {}, ...rows))
   }
 
   /** @param {Api.Remedy} remedy */
@@ -186,6 +205,8 @@ export class Explanation extends Emitter {
   #buttons() {
     this.#measure.disabled = this.#job !== null
     this.#stop.hidden = this.#job === null
-    if (!this.#job) this.#meter.hidden = true
+    if (this.#job) return this.#pace.start()
+    this.#pace.stop()
+    this.#meter.hidden = true
   }
 }

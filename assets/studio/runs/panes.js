@@ -2,7 +2,9 @@
 import { originOf } from "./staleness.js"
 import { count, h, milliseconds, nats, overlapping, plural, times, timesRange } from "../base/dom.js"
 import { Copier } from "../base/copy_button.js"
+import { Emitter } from "../base/events.js"
 import { Scale } from "./time_scale.js"
+import { Verdict } from "./verdict.js"
 
 export const WAITING = "Waits for a run in another tab."
 
@@ -14,6 +16,7 @@ const WAITS = "waits for another run"
 const WAITED = "Time spent waiting for other work. No measurement counts it."
 
 const WORTH_SAYING_MS = 100
+const LEAST_SHARE = 0.02  // of the time to first token; shorter stages are counted
 
 const GUESSES = "Speculative tokens guessed from the prompt and the answer, and how many the model accepted. Accepted tokens need no pass of their own."
 
@@ -33,12 +36,26 @@ function wholeAnswer({ ttft_ms: first, tokens: { generated }, tokens_per_second:
   return first == null || !generated ? null : first + (rate ? 1000 * (generated - 1) / rate : 0)
 }
 
+/** The times of the whole answers, and the reason if the first token tells another story. @param {Api.RunFrame | null} run */
+function wholeWords(run) {
+  const { cached, uncached } = run?.sides ?? {}
+  if (!run || cached?.state !== "done" || uncached?.state !== "done") return ""
+  const took = wholeAnswer(cached), without = wholeAnswer(uncached), ratio = run.comparison.ttft_speedup ?? 1
+  if (!took || !without) return ""
+  const [figure, way] = times(without / took), words = figure === "1.0×" ? "whole answer as fast" : `whole answer ${figure} ${way}`
+  if (figure === "1.0×" || without > took === ratio > 1 || overlapping(run.comparison)) return words
+  const [own, other] = [cached, uncached].map(({ tokens }) => tokens.generated ?? 0), [rate, rival] = [cached.tokens_per_second, uncached.tokens_per_second]
+  const longer = took > without === own > other && own !== other
+  if (longer) return `${words}: it has ${count(own)} tokens instead of ${count(other)}`
+  return rate && rival ? `${words}: each later token took ${milliseconds(1000 / rate)} instead of ${milliseconds(1000 / rival)} (timed once)` : words
+}
+
 class Pane {
   #ttft = h("strong", { class: "ttft" }, "–")
   #state = h("span", { class: "state" })
   #facts = h("dl", { class: "facts", tabindex: "0" })
   #bar = h("div", { class: "timeline", role: "img" })
-  #parts = h("ul", { class: "parts" })
+  #parts = h("ul", { class: "parts", tabindex: "0", "aria-label": "Stages of the time to first token" })
   #answer = h("div", { class: "answer", tabindex: "0", role: "region" })
   #copier
   #text = ""
@@ -79,19 +96,16 @@ class Pane {
     const tokens = side?.tokens ?? {}
     const rate = side?.tokens_per_second
     const facts = [
-      ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache)],
+      ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache), "Prompt tokens that were read from the cache"],
       ["computed", tokens.computed == null ? "–" : count(tokens.computed), "Prompt tokens that the model computed for this answer"],
       ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–", "Answer tokens per second after the first one"],
     ]
-    if (tokens.drafted) facts.push(["guesses accepted", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
     const whole = side ? wholeAnswer(side) : null
-    if (side && whole !== null) {
-      const waited = side.waited_ms > WORTH_SAYING_MS ? `+${milliseconds(side.waited_ms)} waiting for other runs` : ""
-      facts.push(["whole answer", milliseconds(whole), `${count(tokens.generated)} tokens, including the first one. ${waited && WAITED}`, waited])
-    }
+    if (whole !== null) facts.push(["total time", milliseconds(whole), `Time of the whole answer, ${count(tokens.generated)} tokens`])
+    if (tokens.drafted) facts.push(["guesses accepted", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
+    if (side && side.waited_ms > WORTH_SAYING_MS) facts.push(["waited for other runs", milliseconds(side.waited_ms), WAITED])
     if (side?.cold_ms.length) facts.push(["including encoding", side.cold_ms.map(milliseconds).join(", "), COLD])
-    this.#facts.replaceChildren(...facts.map(([name, value, about, more]) =>
-      h("div", { title: about ?? "" }, h("dt", {}, name), h("dd", {}, value), more && h("dd", { class: "soft" }, more))))
+    this.#facts.replaceChildren(...facts.map(([name, value, about]) => h("div", { title: about }, h("dt", {}, name), h("dd", {}, value))))
   }
 
   /** @param {Api.SideFrame | undefined} side @param {number} longest */
@@ -103,9 +117,11 @@ class Pane {
       piece.style.width = `${100 * timeline[part] / (longest || 1)}%`
       return piece
     }))
-    const words = parts.map(part => `${part} ${milliseconds(timeline[part])}`)
+    const words = parts.map(part => `${part} ${milliseconds(timeline[part])}`), all = parts.reduce((sum, part) => sum + timeline[part], 0)
     this.#bar.setAttribute("aria-label", words.length ? `Time to first token: ${words.join(", ")}` : "No times yet")
-    this.#parts.replaceChildren(...parts.map((part, index) => h("li", {}, h("i", { class: `swatch ${part}` }), words[index])))
+    const shown = parts.filter(part => timeline[part] >= LEAST_SHARE * all), rest = parts.length - shown.length
+    this.#parts.replaceChildren(...shown.map(part => h("li", { title: this.#stages[part] }, h("i", { class: `swatch ${part}` }), `${part} ${milliseconds(timeline[part])}`)),
+      ...(rest ? [h("li", { title: words.filter((_, index) => !shown.includes(parts[index])).join(", ") }, `+${rest}`)] : []))
   }
 
   /** @param {Api.SideFrame | undefined} side @param {[string, boolean][] | undefined} difference @param {Api.RunFrame | null} run */
@@ -146,18 +162,22 @@ class Pane {
   }
 }
 
-export class Panes {
+/**
+ * "again": time the first token of a run again, by its number.
+ * @extends {Emitter<{again: number}>}
+ */
+export class Panes extends Emitter {
   #cached
   #uncached
   #ratio = h("strong", { class: "ratio" }, "–")
   #ratioWords = h("span", { class: "soft" })
   #range = h("span", { class: "soft ratio-range" })
-  #whole = h("p", { class: "soft" })
-  #payback = h("span", { class: "payback" })
+  #again = h("button", { type: "button", class: "link", hidden: true, onclick: () => this.emit("again", this.#run?.number ?? 0) }, "Time again")
+  #whole = h("p", { class: "soft whole" })
+  #payback = h("p", { class: "payback one-line" })
   #scale = new Scale()
   #agrees = h("dd", {}, "–")
   #divergence = h("dd", {}, "–")
-  #texts = h("dd", {}, "–")
   #mark = h("input", { type: "checkbox", checked: true })
   #age = h("p", { class: "age", role: "status" })
   #panes
@@ -170,22 +190,25 @@ export class Panes {
   /** @type {string[]} */
   #faulty = []
 
-  /** @param {HTMLElement} host @param {Record<string, string>} stages labels of a timeline @param {import("./staleness.js").Belonging} belonging */
-  constructor(host, stages, belonging) {
+  /** @param {HTMLElement} host @param {Record<string, string>} stages labels of a timeline @param {import("./staleness.js").Belonging} belonging @param {import("./fidelity.js").Explanation} explanation */
+  constructor(host, stages, belonging, explanation) {
+    super()
     this.#belonging = belonging
+    this.verdict = new Verdict(belonging, explanation)
     belonging.on("changed", () => this.#showAge())
     this.#cached = new Pane("Cached", "Run the prompt: modules that are not stored yet are computed first, and this answer reads them instead of computing them again.", stages)
     this.#uncached = new Pane("Uncached", "The same tokens, all computed afresh, for comparison.", stages)
-    const meaning = "How much caching changed the probabilities of the first token (Kullback-Leibler divergence); 0 means no change"
+    const meaning = "How much caching changed the probabilities of the first token (Kullback-Leibler divergence, in nats); 0 means no change"
     const comparison = h("section", { class: "comparison", "aria-label": "Comparison" },
-      h("div", { class: "headline" }, this.#ratio, h("div", { class: "ratio-words" }, h("p", {}, this.#ratioWords, this.#range), this.#whole), this.#payback),
+      h("div", { class: "headline" },
+        h("div", { class: "outcome", tabindex: "0", role: "group", "aria-label": "Speed" }, this.#ratio, h("p", { class: "ratio-words" }, this.#ratioWords, this.#range), this.#whole, this.#payback),
+        this.verdict.node),
       this.#scale.node, this.#reuse, this.#age,
       h("div", { class: "verdict" },
-        h("dl", { class: "verdicts" },
+        h("dl", { class: "verdicts", tabindex: "0" },
           h("div", { title: "The most probable token after the prompt, cached and uncached" }, h("dt", {}, "First token"), this.#agrees),
-          h("div", { title: meaning }, h("dt", {}, "Its KL"), this.#divergence),
-          h("div", { title: "Whether both answers have the same words" }, h("dt", {}, "Words"), this.#texts)),
-        h("label", { class: "check" }, this.#mark, "Mark differences")))
+          h("div", { title: meaning }, h("dt", {}, "KL"), this.#divergence)),
+        this.#again, h("label", { class: "check" }, this.#mark, "Mark differences")))
     this.#panes = h("div", { class: "panes" }, comparison, this.#cached.node, this.#uncached.node)
     host.append(this.#panes)
     this.#mark.addEventListener("change", () => this.#paint())
@@ -195,7 +218,7 @@ export class Panes {
     this.#paint()
   }
 
-  /** @param {Api.RunFrame} run @param {string} then the time of a stored run */
+  /** @param {Api.RunFrame} run @param {string} then names a stored run */
   show(run, then = "") {
     const over = run.state !== "working", begun = this.#run?.state === "working"
     this.#run = run
@@ -213,7 +236,7 @@ export class Panes {
   #showAge() {
     const run = this.#run, differs = run ? this.#belonging.sentence(originOf(run)) : ""
     this.#panes.toggleAttribute("data-old", differs !== "")
-    const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then ? `A stored run of ${this.#then}.` : ""
+    const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then
     const next = this.#faulty.length ? `Fix the errors in the ${this.#faulty.join(" and the ")}, then run again.` : "Run again."
     const words = [kept, differs && `${which} is ${differs}. ${next}`].filter(Boolean).join(" ")
     if (this.#age.textContent !== words) this.#age.textContent = this.#age.title = words
@@ -236,37 +259,25 @@ export class Panes {
     /** @type {Api.ComparedSoFar} */
     const { first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
     this.#verdict(this.#agrees, agrees ?? null, agrees == null ? "–" : agrees ? "the same" : "differs")
-    this.#divergence.textContent = divergence == null ? "–" : nats(divergence)
-    const differing = run?.difference?.differing
-    if (drawn && differing != null) this.#verdict(this.#texts, null, differing ? "sampled, differ" : "sampled, the same")
-    else this.#verdict(this.#texts, differing == null ? null : differing === 0, differing == null ? "–" : differing === 0 ? "the same" : `${count(differing)} differ`)
-    this.#texts.title = drawn ? `At temperature ${run?.settings.temperature} tokens are sampled: compare the logits of the first one.` : ""
+    this.#divergence.textContent = divergence == null ? "–" : `${nats(divergence)} nats`
     this.#mark.disabled = drawn
+    this.verdict.show(run)
   }
 
   /** @param {Api.RunFrame | null} run */
   #showRatio(run) {
     const { ttft_speedup: ratio, least_speedup: least, most_speedup: most } = /** @type {Api.ComparedSoFar} */ (run?.comparison ?? {})
-    const [figure, way] = ratio == null ? ["–", ""] : times(ratio), alone = run && run.mode !== "both"
-    this.#ratio.textContent = figure
-    const unclear = overlapping(run?.comparison ?? {}), computed = run?.reuse?.scope === ""
-    this.#ratioWords.textContent = computed ? "first token: not read from the cache" : unclear ? "first token: no clear difference" : way ? `${way} first token` : (alone ? `${run.mode} side only` : "not timed yet")
+    const alone = run && run.mode !== "both", unclear = overlapping(run?.comparison ?? {}), computed = run?.reuse?.scope === ""
+    const [figure, way] = ratio == null ? ["–", ""] : unclear || computed ? ["≈ 1×", ""] : times(ratio)
+    this.#ratio.textContent = [figure, way].filter(Boolean).join(" ")
+    this.#ratioWords.textContent = ratio == null ? alone ? `${run.mode} side only` : "not timed yet" : computed ? "first token: not read from the cache" : unclear ? "first token: no clear difference" : "to the first token"
     this.#ratio.dataset.verdict = ratio == null || unclear || computed ? "" : ratio >= 1 ? "good" : "warn"
-    this.#range.textContent = least == null || most == null ? "" : ` (${timesRange(least, most)})`
-    this.#showWhole(run)
-    this.#payback.textContent = this.#payback.title = run?.payback?.words ?? ""
+    this.#range.textContent = ratio == null ? "" : least == null || most == null ? ", one timing each" : ` (${timesRange(least, most)})`
     this.#range.title = "From slowest cached over fastest uncached timing, to fastest cached over slowest uncached"
-  }
-
-  // The first token may be faster although a longer answer takes more time overall.
-  /** @param {Api.RunFrame | null} run */
-  #showWhole(run) {
-    const { cached, uncached } = run?.sides ?? {}, both = [cached, uncached].every(side => side?.state === "done")
-    const took = both && cached ? wholeAnswer(cached) : null, without = both && uncached ? wholeAnswer(uncached) : null
-    if (!took || !without) return this.#whole.replaceChildren()
-    const [figure, way] = times(without / took)
-    this.#whole.textContent = `whole answer ${figure}${figure === "1.0×" ? "" : ` ${way}`}`
-    this.#whole.title = `Cached: ${plural(cached?.tokens.generated ?? 0, "token")} in ${milliseconds(took)}, uncached: ${plural(uncached?.tokens.generated ?? 0, "token")} in ${milliseconds(without)}`
+    this.#again.hidden = !run?.number || run.state !== "done" || ratio == null || this.#belonging.differences(originOf(run)).length > 0
+    this.#again.title = `Times the first token twice more on each side, about ${milliseconds(2 * ((run?.sides.cached.ttft_ms ?? 0) + (run?.sides.uncached.ttft_ms ?? 0)))}`
+    this.#whole.textContent = this.#whole.title = wholeWords(run)
+    this.#payback.textContent = this.#payback.title = run?.payback?.words ?? ""
   }
 
   /** @param {HTMLElement} node @param {boolean | null} good @param {string} words */

@@ -2,6 +2,7 @@
 import { count, h, milliseconds, overlapping, plural, times } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
 import { AWAY, Job, STOPPED } from "../base/jobs.js"
+import { Pace } from "../base/pace.js"
 import { WAITING } from "./panes.js"
 import { CHOICES, RunMenu } from "./run_menu.js"
 import { keysOf, pressed } from "../shell/shortcuts.js"
@@ -39,6 +40,7 @@ export class RunBar extends Emitter {
   #status = h("div", { class: "run-status", role: "status", "aria-live": "polite" })
   /** A run's status element. @type {HTMLElement} */
   status = this.#status
+  pace = new Pace()
   #drawer
   #awaits = false  // a workspace is being opened
 
@@ -55,6 +57,7 @@ export class RunBar extends Emitter {
     this.#drawer = drawer
     host.append(h("div", { class: "run-bar", role: "group", "aria-label": "Run" }, h("div", { class: "run-split" }, this.#run, this.#menu.node), this.#stop, drawer.toggle))
     this.#menu.on("chosen", choice => { this.#title.textContent = CHOICES[choice].button; this.start() })
+    this.#menu.on("encode", () => this.encode())
     drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
     workspace.on("opened", () => { if (!this.#job) this.#say("") })  // the message was about another document
     workspace.on("typing", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
@@ -72,21 +75,32 @@ export class RunBar extends Emitter {
   /** Sets the saved choice of what to run. @param {import("./run_menu.js").Choice} choice */
   choose(choice) { if (!this.#job) this.#menu.choose(choice) }
 
-  /** Runs the current choice. */
-  async start() {
+  /** Answers the prompt by the current choice. */
+  start() { return this.#begin(() => this.#answer(this.#menu.choice)) }
+
+  /** Encodes every module of the schema; the button still answers. */
+  encode() { return this.#begin(() => this.#encode()) }
+
+  /** @param {() => Promise<unknown>} work */
+  async #begin(work) {
     if (this.#job || this.#awaits) return
     // Wait for the workspace that is being opened.
     this.#awaits = true
     while (this.#workspace.opening) await this.#workspace.opening
     this.#awaits = false
     this.emit("start")
-    const refusal = this.#drawer.refusal(), choice = this.#menu.choice
-    if (refusal) return this.#say(`Nothing was run. ${refusal}`, "bad")
-    return choice === "encode" ? this.#encode() : this.#answer(choice)
+    const refusal = this.#drawer.refusal()
+    return refusal ? this.#say(`Nothing was run. ${refusal}`, "bad") : work()
   }
 
+  /** Times the first token of a run again. @param {number} number */
+  timeAgain(number) { return this.#begin(() => this.#follow(job => this.#server.ask("time_again", { ...this.#request(job.key), mode: "both", number }))) }
+
   /** @param {Api.RunFrame["mode"]} mode */
-  async #answer(mode) {
+  #answer(mode) { return this.#follow(job => this.#server.ask("run_prompt", { ...this.#request(job.key), mode })) }
+
+  /** @param {(job: Job<Api.RunFrame>) => Promise<import("../base/jobs.js").JobReply<Api.RunFrame>>} ask */
+  async #follow(ask) {
     /** @type {Job<Api.RunFrame>} */
     const job = new Job(this.#server)
     this.#job = job
@@ -99,7 +113,7 @@ export class RunBar extends Emitter {
       if (last?.encoding.state === "working" && result.encoding.state === "done") this.#workspace.remeasure()
       this.#progress(last = result)
     })
-    const end = await job.followed(this.#server.ask("run_prompt", { ...this.#request(job.key), mode }))
+    const end = await job.followed(ask(job))
     if (end.result) return this.#finish(end.result)
     if (last) this.emit("frame", cutOff(last))
     if (end.away) this.#refuse(last ? `${WENT} The partial answer is shown; run again when it is back.` : GONE)
@@ -158,8 +172,12 @@ export class RunBar extends Emitter {
     if (encoding.state === "working") return encoding.waits ? this.#say(WAITING) : this.#encoding(encoding.working, encoding.done, encoding.total)
     const side = frame.order.find(name => ["working", "streaming"].includes(frame.sides[name].state))
     if (frame.order.some(name => frame.sides[name].waits)) return this.#say(WAITING)
-    const of = frame.settings.repeats > 1 && frame.repeat > 1 ? `Timing again, ${frame.repeat} of ${frame.settings.repeats}…` : null
-    this.#say(of ?? (side ? `Running the ${side} side…` : "Running…"))
+    if (frame.repeat > 1) {
+      this.pace.note("timings", frame.repeat, frame.timings + 1)
+      return this.#say(`Timing again, ${frame.repeat} of ${frame.timings}…`)
+    }
+    if (side) this.pace.note(`${side} ${frame.sides[side].working.split(" ")[0]}`, frame.sides[side].done, frame.sides[side].total)
+    this.#say(side ? `Running the ${side} side…` : "Running…")
   }
 
   /** @param {Api.RunFrame} frame */
@@ -198,6 +216,7 @@ export class RunBar extends Emitter {
   /** @param {string} what @param {number} done @param {number} total */
   #encoding(what, done, total) {
     const words = what === "encoded" ? "Writing segments" : what ? `${what[0].toUpperCase()}${what.slice(1)}` : "Looking for encoded segments"
+    this.pace.note(words.split(" ")[0], done, total)
     this.#say(`${words}…${total > 1 ? ` ${count(done)} of ${count(total)}` : ""}`)
   }
 
@@ -240,5 +259,7 @@ export class RunBar extends Emitter {
     this.#menu.disabled = this.#job !== null
     if (!this.#job && document.activeElement === this.#stop) this.#run.focus()
     this.#stop.disabled = this.#job === null
+    if (this.#job) this.pace.start()
+    else this.pace.stop()
   }
 }

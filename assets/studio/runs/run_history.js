@@ -8,8 +8,8 @@ const REFRESH_MS = 150
 const MOST_LISTED = 30
 
 /**
- * "chosen": a run, by its id.
- * @extends {Emitter<{chosen: string}>}
+ * "chosen": a run, by its id; "listed": the runs of the open schema, newest first.
+ * @extends {Emitter<{chosen: string, listed: Api.RunSummary[]}>}
  */
 export class History extends Emitter {
   #workspace
@@ -47,6 +47,7 @@ export class History extends Emitter {
     const { runs, figure } = await this.#server.ask("draw_own_runs", { schema })
     if (number !== this.#asked || !runs || !figure) return
     this.#schema = schema
+    this.emit("listed", runs)
     this.node.toggleAttribute("data-empty", runs.length === 0)
     this.#empty.hidden = runs.length > 0
     refill(this.#list, ...runs.slice(0, MOST_LISTED).map(run => this.#row(run)))

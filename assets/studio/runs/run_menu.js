@@ -1,22 +1,23 @@
-// The choice of what Run does: both sides, one of them, or encoding every module.
+// The choice of what Run answers: both sides or one of them. “Encode all” is an action, not a choice.
 import { h } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
 
 const KEPT = "prompt-cache-studio.run"
 
-/** @typedef {"both" | "cached" | "uncached" | "encode"} Choice */
+/** @typedef {"both" | "cached" | "uncached"} Choice */
+/** @typedef {{title: string, about: string}} Words */
 
-/** @type {Record<Choice, {title: string, button: string, about: string}>} */
+/** @type {Record<Choice, Words & {button: string}>} */
 export const CHOICES = {
   both: { title: "Both sides", button: "Run", about: "Cached and uncached, timed in turns" },
   cached: { title: "Cached only", button: "Run cached", about: "The cached answer; missing modules are encoded first" },
   uncached: { title: "Uncached only", button: "Run uncached", about: "The answer with every token computed" },
-  encode: { title: "Encode all", button: "Encode all", about: "Computes and stores every module of the schema; no answer" },
 }
+export const ENCODE = { title: "Encode all", about: "Computes and stores every module of the schema; no answer" }
 
 /**
- * "chosen": a choice to run at once.
- * @extends {Emitter<{chosen: Choice}>}
+ * "chosen": a choice to run at once; "encode": encode all modules.
+ * @extends {Emitter<{chosen: Choice, encode: void}>}
  */
 export class RunMenu extends Emitter {
   #menu = h("div", { class: "menu run-menu", role: "menu", id: "run-menu", hidden: true, "aria-label": "What Run does" })
@@ -58,11 +59,13 @@ export class RunMenu extends Emitter {
   /** @param {boolean} open */
   #open(open) {
     if (open && this.#disabled) return
-    if (open) this.#menu.replaceChildren(...Object.entries(CHOICES).map(([name, { title, about }]) => {
-      const choice = /** @type {Choice} */ (name)
-      return h("button", { type: "button", role: "menuitemradio", "aria-checked": String(choice === this.choice), onclick: () => { this.#open(false); this.#button.focus(); this.choose(choice) } },
+    const item = (/** @type {Words} */ { title, about }, /** @type {Record<string, string>} */ role, /** @type {() => void} */ act) =>
+      h("button", { type: "button", ...role, onclick: () => { this.#open(false); this.#button.focus(); act() } },
         h("span", { class: "run-choice" }, h("strong", {}, title), h("span", { class: "soft" }, about)))
-    }))
+    if (open) this.#menu.replaceChildren(...Object.entries(CHOICES).map(([name, words]) => {
+      const choice = /** @type {Choice} */ (name)
+      return item(words, { role: "menuitemradio", "aria-checked": String(choice === this.choice) }, () => this.choose(choice))
+    }), h("hr", { role: "separator" }), item(ENCODE, { role: "menuitem" }, () => this.emit("encode")))
     this.#menu.hidden = !open
     this.#button.setAttribute("aria-expanded", String(open))
     if (open) (/** @type {HTMLElement | null} */ (this.#menu.querySelector("[aria-checked=true]")))?.focus()

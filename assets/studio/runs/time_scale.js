@@ -47,7 +47,7 @@ export class Scale {
   #axis = h("div", { class: "scale-axis", "aria-hidden": "true" })
   #key = h("span", { class: "scale-key" })
   #words = h("p", { class: "soft scale-words" })
-  node = h("div", { class: "scale", role: "group", "aria-label": "Time to the first token" }, this.#rows, h("div", { class: "scale-base" }, this.#key, this.#axis), this.#words)
+  node = h("div", { class: "scale", role: "group", tabindex: "0", "aria-label": "Time to the first token" }, this.#rows, h("div", { class: "scale-base" }, this.#key, this.#axis), this.#words)
 
   /** @param {Api.RunFrame | null} run @param {string} title the run */
   show(run, title) {

@@ -185,3 +185,21 @@ def test_progress_ends_and_the_engine_is_free_after_a_stop(engine: Engine) -> No
     assert all(isinstance(step, Working) and step.done < step.total for step in seen[-2:])
     steps.close()
     assert measured(engine).tokens_read >= 1
+
+
+def test_a_measurement_that_is_stopped_has_what_was_measured_so_far(engine: Engine) -> None:
+    prompt = engine.schema(schema_of(SCHEMA.format(scaffold=""))).prompt(prompt_of(PROMPT))
+    seen: list[tuple[int, int]] = []
+    whole = prompt.fidelity(SETTINGS, lambda done, total, what: seen.append((done, total)))
+    assert whole.complete
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert len({total for _, total in seen}) == 1
+    asked = iter([False, False, True])
+    part = prompt.fidelity(SETTINGS, enough=lambda: next(asked))
+    assert not part.complete
+    assert part.modules == whole.modules[:2]
+    assert (part.kl_mean, part.remedies) == (whole.kl_mean, ())
+    assert "stopped before it tried every fix" in part.advice
+    asked = iter([False] * (len(whole.modules) + 1) + [True])
+    part = prompt.fidelity(SETTINGS, enough=lambda: next(asked))
+    assert (len(part.remedies), part.modules, part.complete) == (1, whole.modules, False)

@@ -14,6 +14,7 @@ from lxml import html
 from app.studio.history import Record
 from app.studio.history.compare import against_first, beside, difference
 from app.studio.history.report import DATA_ID
+from app.studio.history.runs_chart import runs_chart
 from app.studio.history.sharing import from_text, to_html, to_json
 from app.studio.runs.differences import word_difference
 from engine.base.errors import PromptCacheError
@@ -228,3 +229,11 @@ def test_the_chart_is_of_the_runs_that_are_shown_and_shows_words_as_text(tmp_pat
     assert "encoded ahead 80.0 ms" in first["text"][0]
     assert drawn["layout"]["yaxis"]["type"] == "log"
     assert asked.ask("draw_runs", {"ids": []})["figure"]["data"] == []
+
+
+def test_a_line_of_the_chart_joins_runs_of_one_model_and_schema_only() -> None:
+    of = [("one", "s"), ("two", "s"), ("one", "s"), ("one", "t")]
+    runs = [Record("", "", frame(schema=schema, model={"name": model})).summary() for model, schema in of]
+    lines = [line for line in runs_chart(runs).data if line["name"] == "from the cache"]
+    assert [list(line["x"]) for line in lines] == [[1, 3], [2], [4]]
+    assert [line["showlegend"] for line in lines] == [True, False, False]

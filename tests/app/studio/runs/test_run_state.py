@@ -69,3 +69,14 @@ def test_word_difference_loses_no_letter(left: str, right: str, differing: int) 
     assert "".join(text for text, _ in difference["cached"]) == left
     assert "".join(text for text, _ in difference["uncached"]) == right
     assert difference["differing"] == differing
+    assert (difference["first"] is None) == (differing == 0)
+
+
+def test_the_first_word_that_differs_is_named_on_both_sides() -> None:
+    assert word_difference("It was here", "It  is here")["first"] == {
+        "word": 2,
+        "cached": "was",
+        "uncached": "is",
+    }
+    assert word_difference("I go", "I will go")["first"] == {"word": 2, "cached": "go", "uncached": "will"}
+    assert word_difference("a", "a b")["first"] == {"word": 2, "cached": "", "uncached": "b"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -170,6 +171,22 @@ def test_repeats_show_the_median_sample_with_its_own_timeline() -> None:
     assert run["comparison"]["least_speedup"] == pytest.approx(200 / 30)
     assert run["comparison"]["most_speedup"] == pytest.approx(240 / 10)
     assert run["sides"]["cached"]["text"] == "one two cached"
+
+
+def test_a_run_is_timed_again_on_request_and_its_texts_stay() -> None:
+    engine, runs = PlayedEngine(), Runs(Jobs())
+    asked = request(engine, repeats=1)
+    first = last(runs, asked)
+    assert (first["timings"], "least_speedup" in first["comparison"]) == (1, False)
+    run = list(follow(runs.time_again(replace(asked, key="again"), 1)))[-1]["result"]
+    assert run is not None
+    assert (run["state"], run["timings"], engine.budgets) == ("done", 3, [64, 1, 1])
+    assert run["sides"]["cached"]["samples_ms"] == [30.0, 10.0, 12.0]
+    assert run["sides"]["cached"]["text"] == first["sides"]["cached"]["text"]
+    other = replace(asked, texts=("s", "another"))
+    for wanted, number in ((other, 1), (asked, 2)):
+        with pytest.raises(PromptCacheError, match="Only the last run"):
+            runs.time_again(wanted, number)
 
 
 def test_what_is_missing_is_encoded_first_and_is_in_no_time_of_a_side() -> None:

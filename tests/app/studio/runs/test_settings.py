@@ -31,7 +31,7 @@ def test_settings_of_the_page() -> None:
     "wrong",
     [
         *({"repair": "x"}, {"scope": "x"}, {"placement": "x"}, {"top_p": "x"}),
-        *({"repeats": 26}, {"repeats": 0}, {"max_new_tokens": 0}, {"temperature": 11}),
+        *({"repeats": 26}, {"repeats": -1}, {"max_new_tokens": 0}, {"temperature": 11}),
     ],
 )
 def test_nothing_is_brought_into_its_range(wrong: dict[str, Any]) -> None:
@@ -43,7 +43,10 @@ def test_nothing_is_brought_into_its_range(wrong: dict[str, Any]) -> None:
 def test_the_form_has_every_setting_with_its_range() -> None:
     form = {one["name"]: one for one in described()}
     assert set(form) == set(PageSettings.__dataclass_fields__)
-    assert (form["repeats"]["least"], form["repeats"]["most"]) == (1, 25)
+    assert (form["repeats"]["least"], form["repeats"]["most"]) == (0, 25)
+    slow = [PageSettings().timings(ms) for ms in (0.0, 900.0, 1600.0, 63_000.0)]
+    assert slow == [3, 3, 2, 1], "a slow model is timed again only on request"
+    assert PageSettings(repeats=5).timings(63_000.0) == 5
 
 
 def test_whole_numbers_are_those_that_a_page_holds_exactly() -> None:
