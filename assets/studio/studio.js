@@ -94,7 +94,19 @@ function fontsReady() {
   return Promise.race([Promise.all(faces), pause(FONTS_MS)]).catch(() => {})
 }
 
+const START = "prompt-cache-studio.start-ms"
+
+/** Says what the start waits for. @param {string} words */
+function doing(words) {
+  const node = document.querySelector("#studio-start .doing")
+  if (node) node.textContent = words
+}
+
+/** Removes the start from the page: the page is ready, or it shows why not. */
+function uncover() { document.querySelector("#studio-start")?.remove() }
+
 async function start() {
+  doing("Loading the editors…")
   await Promise.all([hosted("shell"), fontsReady()])
   if (!gradio) return
   server.connect(gradio.server)
@@ -107,8 +119,10 @@ async function start() {
 /** @param {Studio} studio @param {Views} views */
 async function begin(studio, views) {
   const again = () => begin(studio, views)
-  try { await views.mount(EDITORS) } catch { return studio.shell.notice("The editors could not be loaded.", { key: "editors", actions: [["Reload the page", () => location.reload()]] }) }
+  try { await views.mount(EDITORS) } catch { uncover(); return studio.shell.notice("The editors could not be loaded.", { key: "editors", actions: [["Reload the page", () => location.reload()]] }) }
+  doing("Opening your documents…")
   const answer = await server.ask("open_workspace", {})
+  if (answer.error != null || answer.away) uncover()
   if (answer.away) {
     server.once("back", again)
     return
@@ -123,6 +137,8 @@ async function begin(studio, views) {
   awaitModel(studio)
   await workspace.start(answer.workspace)
   document.documentElement.dataset.studio = "ready"
+  localStorage.setItem(START, String(Math.round(performance.now())))
+  uncover()
   studio.coach.begin()
 }
 
