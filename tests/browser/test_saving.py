@@ -209,7 +209,7 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     expect(dialog(page)).to_contain_text("A file 'mine.pml' already exists")
     page.get_by_label("The file of the prompt").fill("far/question.pml")
     page.get_by_role("button", name="Rename").click()
-    expect(head(page)).to_contain_text("same as mine.pml, question.pml")
+    expect(head(page)).to_contain_text("mine.pml, question.pml have the same text")
     file = page.get_by_role("button", name="File", exact=True)
     expect(file).to_be_focused()
     choose(page, "Versions…")
