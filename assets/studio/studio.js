@@ -1,6 +1,5 @@
 // Assembles the page. Gradio mounts host elements one by one; each page starts when its own are mounted.
 import { Belonging } from "./runs/staleness.js"
-import { Coach } from "./shell/tour.js"
 import { Commands } from "./shell/commands.js"
 import { pause } from "./base/dom.js"
 import { Emitter } from "./base/events.js"
@@ -49,8 +48,7 @@ export class Studio extends Emitter {
     this.belonging = new Belonging(documents)
     this.on("model", model => this.belonging.model(model))
     this.shell = new Shell(elements.shell, documents, asked, gradio.pages ?? [])
-    this.coach = new Coach(elements.shell, this.shell)
-    this.help = new Help(elements.shell, asked, this.shell, () => this.coach.again())
+    this.help = new Help(elements.shell, asked, this.shell)
     this.palette = new Palette(elements.shell, this.commands)
     this.#offer()
   }
@@ -65,8 +63,7 @@ export class Studio extends Emitter {
       { title: "Light or dark", group: "View", words: "theme colours", run: () => shell.turn() },
       { title: "Help", group: "Help", keys: keysOf("help"), words: "documentation manual", run: () => help.open() },
       { title: "Shortcuts", group: "Help", words: "keyboard keys", run: () => help.open("") },
-      { title: "Glossary", group: "Help", words: "words terms", run: () => help.open("glossary") },
-      { title: "Show the first steps", group: "Help", words: "tour", run: () => this.coach.again() })
+      { title: "Glossary", group: "Help", words: "words terms", run: () => help.open("glossary") })
   }
 }
 
@@ -139,7 +136,6 @@ async function begin(studio, views) {
   document.documentElement.dataset.studio = "ready"
   localStorage.setItem(START, String(Math.round(performance.now())))
   uncover()
-  studio.coach.begin()
 }
 
 // The page loads before the model. Later another model may replace it, here or in another tab.

@@ -273,6 +273,7 @@ declare namespace Api {
   interface CheckedPrompt {
     diagnostics: Mark[]
     name: string
+    question: string
   }
 
   interface CheckedSchema {

@@ -9,6 +9,7 @@ import { tellSizes } from "../prompt/hover.js"
 import { Owing } from "../runs/influence.js"
 import { Panes } from "../runs/panes.js"
 import { Picker } from "../prompt/picker.js"
+import { Question } from "../runs/question.js"
 import { Problems } from "../documents/problems.js"
 import { Reads } from "../prompt/prompt_view.js"
 import { RunBar, cutOff } from "../runs/run_bar.js"
@@ -81,7 +82,8 @@ export function mount(studio) {
     documents.mark(kind, errors ? String(errors) : "", "bad")
   })
   const history = new History(workspace, server)
-  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, runBar.status, answers, explained, history.node)
+  const question = new Question(workspace, runBar)
+  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, runBar.status, question.node, answers, explained, history.node)
   const writing = h("div", { class: "writing" }), desk = h("div", { class: "desk" })
   writing.append(picker, separator(writing, { name: "picker", label: "Width of the modules", least: 20, most: 60, usual: 41 }), documents.node,
     h("div", { class: "below" }, strip))
@@ -108,15 +110,8 @@ export function mount(studio) {
     ...KINDS.map(kind => ({ title: `Go to the ${kind}`, group: "Editor", run: () => { documents.show(kind); workspace.editors[kind].view.focus() } })),
     ...KINDS.map(kind => ({ title: `Format the ${kind}`, group: "Editor", keys: keysOf("format"), run: () => workspace.format(kind) })))
   runBar.on("encoded", () => studio.emit("stored"))
-  runBar.on("frame", ({ state }) => {
-    if (state !== "working") studio.emit("stored")
-    else studio.coach.running()
-  })
-  runBar.on("ended", ({ state }) => {
-    if (state !== "done") return
-    drawer.accept()
-    studio.coach.ran()
-  })
+  runBar.on("frame", ({ state }) => { if (state !== "working") studio.emit("stored") })
+  runBar.on("ended", ({ state }) => { if (state === "done") drawer.accept() })
   studio.on("stored", () => history.refresh())
 
   return {
@@ -132,6 +127,7 @@ export function mount(studio) {
       let current = 0
       const show = (/** @type {Api.RunFrame} */ run) => {
         current = run.number
+        question.of(run.number, run.state === "working")
         shown.show(run)
         history.show("")
         layout.note(run)
@@ -144,6 +140,7 @@ export function mount(studio) {
         if (!run || runBar.running) return
         shell.dismiss("kept")
         current = 0
+        question.of(0, false)
         shown.show(run, when(run.started))
         history.show(id)
         cost?.show(run)
