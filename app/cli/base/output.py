@@ -230,7 +230,7 @@ def reading_bar(*, aloud: bool = False) -> Iterator[Progress]:
 
         def report(done: int, total: int, what: str) -> None:
             nonlocal said, drawn
-            if what.startswith("loading") and total < _LONG or not total and not drawn:
+            if (what.startswith("loading") and total < _LONG) or (not total and not drawn):
                 return
             drawn = True
             if not total:

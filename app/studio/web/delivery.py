@@ -1,4 +1,4 @@
-"""Delivers the page fast: the studio's own start shows at once, and browsers keep files with names by content."""
+"""Delivers the page fast: the studio's own start shows at once, and browsers keep its files."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ class Delivery:
         await self._app(scope, receive, rewritten)
 
     def rewritten(self, page: str) -> str:
-        """Returns Gradio's page with the studio's head and start. Style sheets delay only what follows them."""
+        """Returns Gradio's page with the studio's head and start."""
         page = _FOREIGN.sub("", page).replace("</head>", f"{self._head}</head>", 1)
         return _BODY.sub(lambda body: body[0] + self._body, page, count=1)
