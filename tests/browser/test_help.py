@@ -17,7 +17,15 @@ def test_the_palette_does_things_and_the_help_has_the_documents(author: Page) ->
     author.keyboard.press("Control+k")
     field = palette.get_by_role("combobox")
     expect(field).to_be_focused()
-    files = ("New", "Open from this computer…", "Import files…", "Recent…", "Versions…", "Rename…", "Export…")
+    files = (
+        "New…",
+        "Open from this computer…",
+        "Import files…",
+        "Recent…",
+        "Versions…",
+        "Rename…",
+        "Export…",
+    )
     for title in ("Author", "Gallery", "Save", "Run the prompt", "Light or dark", *files):
         expect(options.filter(has_text=title).first).to_be_attached()
     author.keyboard.type("gal")
