@@ -166,6 +166,7 @@ def _served(
     from gradio import mount_gradio_app
 
     from app.studio import layout as pages
+    from app.studio.web.delivery import Delivery
 
     assets = pages.assets_folder()
     mounted = mount_gradio_app(
@@ -178,12 +179,13 @@ def _served(
         footer_links=[],
         show_error=True,
         ssr_mode=False,
-        head=pages.head(pages.assets_path(assets)),
         theme=pages.theme(),
         app_kwargs=options(assets, jobs, handed),
     )
+    path = pages.assets_path(assets)
+    delivered = Delivery(mounted, path, pages.head(assets, path), pages.start(assets, path))
     config = uvicorn.Config(
-        api.beside(mounted), HOST, port, log_level="warning", access_log=False, server_header=False
+        api.beside(delivered), HOST, port, log_level="warning", access_log=False, server_header=False
     )
     server = uvicorn.Server(config)
     stack.callback(_begun(server))

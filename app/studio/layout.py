@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from app.studio.workspace.all_pages import SHARED
 from app.studio.workspace.page_state import Parts
 
 TITLE = "Prompt Cache Studio"
+BUNDLE = "editor.bundle.js"  # imports nothing
+_IMPORT = re.compile(r'^import .*? from "(\.[^"]+)"', re.MULTILINE)
 
 
 def assets_folder() -> Path:
     """Returns the folder of the page's scripts and styles."""
-    return Path(str(files("assets"))) / "studio"
+    return (Path(str(files("assets"))) / "studio").resolve()
 
 
 def assets_path(folder: Path) -> str:
@@ -33,8 +36,22 @@ def assets_path(folder: Path) -> str:
     return f"/studio-assets-{digest.hexdigest()[:12]}"
 
 
-def head(path: str) -> str:
-    """Returns the HTML head. It loads from this server only; other pages load their styles on first view."""
+def head(folder: Path, path: str) -> str:
+    """Returns the HTML head. It loads from this server only, and all scripts of the first page at once."""
+    first = _imports(folder, "studio.js") | _imports(folder, f"pages/{PAGES[0].name}.js")
+    return (
+        f"<title>{TITLE}</title>"
+        f'<link rel="icon" type="image/svg+xml" href="{path}/icon.svg">'
+        + "".join(f'<link rel="modulepreload" href="{path}/{name}">' for name in sorted(first))
+        + f'<script type="module" src="{path}/studio.js"></script>'
+    )
+
+
+def start(folder: Path, path: str) -> str:
+    """Returns the beginning of the HTML body: what shows until the page is ready, and the style sheets.
+
+    The styles delay only what follows them. Other pages load theirs on first view.
+    """
     styles = [
         "styles/studio.css",
         "styles/frame.css",
@@ -47,11 +64,22 @@ def head(path: str) -> str:
         f"pages/{PAGES[0].name}.css",
         "styles/run.css",
     ]
-    return (
-        f'<link rel="icon" type="image/svg+xml" href="{path}/icon.svg">'
-        + "".join(f'<link rel="stylesheet" href="{path}/{style}">' for style in styles)
-        + f'<script type="module" src="{path}/studio.js"></script>'
-    )
+    titles = "".join(f"<span>{page.title}</span>" for page in PAGES)
+    links = "".join(f'<link rel="stylesheet" href="{path}/{style}">' for style in styles)
+    return (folder / "start.html").read_text(encoding="utf-8").replace("PAGES", titles) + links
+
+
+def _imports(folder: Path, name: str) -> set[str]:
+    """Returns a script and all that it imports, directly or not, by their places in the folder."""
+    found, pending = set[str](), [folder / name]
+    while pending:
+        script = pending.pop()
+        place = script.relative_to(folder).as_posix()
+        if place not in found:
+            found.add(place)
+            source = "" if script.name == BUNDLE else script.read_text(encoding="utf-8")
+            pending += [(script.parent / other).resolve() for other in _IMPORT.findall(source)]
+    return found
 
 
 def theme() -> gr.themes.Base:

@@ -1,6 +1,5 @@
 // Assembles the page. Gradio mounts host elements one by one; each page starts when its own are mounted.
 import { Belonging } from "./runs/staleness.js"
-import { Coach } from "./shell/tour.js"
 import { Commands } from "./shell/commands.js"
 import { pause } from "./base/dom.js"
 import { Emitter } from "./base/events.js"
@@ -49,8 +48,7 @@ export class Studio extends Emitter {
     this.belonging = new Belonging(documents)
     this.on("model", model => this.belonging.model(model))
     this.shell = new Shell(elements.shell, documents, asked, gradio.pages ?? [])
-    this.coach = new Coach(elements.shell, this.shell)
-    this.help = new Help(elements.shell, asked, this.shell, () => this.coach.again())
+    this.help = new Help(elements.shell, asked, this.shell)
     this.palette = new Palette(elements.shell, this.commands)
     this.#offer()
   }
@@ -65,8 +63,7 @@ export class Studio extends Emitter {
       { title: "Light or dark", group: "View", words: "theme colours", run: () => shell.turn() },
       { title: "Help", group: "Help", keys: keysOf("help"), words: "documentation manual", run: () => help.open() },
       { title: "Shortcuts", group: "Help", words: "keyboard keys", run: () => help.open("") },
-      { title: "Glossary", group: "Help", words: "words terms", run: () => help.open("glossary") },
-      { title: "Show the first steps", group: "Help", words: "tour", run: () => this.coach.again() })
+      { title: "Glossary", group: "Help", words: "words terms", run: () => help.open("glossary") })
   }
 }
 
@@ -94,7 +91,19 @@ function fontsReady() {
   return Promise.race([Promise.all(faces), pause(FONTS_MS)]).catch(() => {})
 }
 
+const START = "prompt-cache-studio.start-ms"
+
+/** Says what the start waits for. @param {string} words */
+function doing(words) {
+  const node = document.querySelector("#studio-start .doing")
+  if (node) node.textContent = words
+}
+
+/** Removes the start from the page: the page is ready, or it shows why not. */
+function uncover() { document.querySelector("#studio-start")?.remove() }
+
 async function start() {
+  doing("Loading the editors…")
   await Promise.all([hosted("shell"), fontsReady()])
   if (!gradio) return
   server.connect(gradio.server)
@@ -107,8 +116,10 @@ async function start() {
 /** @param {Studio} studio @param {Views} views */
 async function begin(studio, views) {
   const again = () => begin(studio, views)
-  try { await views.mount(EDITORS) } catch { return studio.shell.notice("The editors could not be loaded.", { key: "editors", actions: [["Reload the page", () => location.reload()]] }) }
+  try { await views.mount(EDITORS) } catch { uncover(); return studio.shell.notice("The editors could not be loaded.", { key: "editors", actions: [["Reload the page", () => location.reload()]] }) }
+  doing("Opening your documents…")
   const answer = await server.ask("open_workspace", {})
+  if (answer.error != null || answer.away) uncover()
   if (answer.away) {
     server.once("back", again)
     return
@@ -123,7 +134,8 @@ async function begin(studio, views) {
   awaitModel(studio)
   await workspace.start(answer.workspace)
   document.documentElement.dataset.studio = "ready"
-  studio.coach.begin()
+  localStorage.setItem(START, String(Math.round(performance.now())))
+  uncover()
 }
 
 // The page loads before the model. Later another model may replace it, here or in another tab.

@@ -73,7 +73,8 @@ def load(
             1B parameters, or if bf16 is slow and there is enough memory; else the model's own.
         weights: "plain", "packed" for the processor, or "auto": packed if a measurement favours it.
         quantize: "int8" or "int4" to round weights; the processor then computes in bf16.
-        progress: called with (bytes done, total bytes, label) during fetching, first reading and loading.
+        progress: called with (bytes done, total bytes, label) during fetching, first reading and loading;
+            (0, 0, label) before the probe and the measurement of packed weights.
 
     Raises:
         ModelError: the model does not exist, cannot be read, is not reproduced by segments, or cannot be
@@ -100,6 +101,8 @@ def load(
         log.info("loaded %s from %s on %s", name, folder, model.device)
         for note in model.notes:
             log.warning("%s", note)
+    if progress is not None:
+        progress(0, 0, f"measuring {name}")
     pack_weights(model.network.module, weights)
     release_thread_pool()  # other threads may compute its answers
     return model
@@ -185,6 +188,8 @@ def _load_folder(
             ) from error
         if _unchanged(name, checkpoint, before, digest):
             loaded_dtype = dtype if files is None else network.dtype
+            if progress is not None:
+                progress(0, 0, f"probing {name}")
             model = _probed(name, network, tokenizer, digest, devices, loaded_dtype, quantize)
             model.stored = stored(name, checkpoint, files)
             model.notes = (*notes, *model.notes)

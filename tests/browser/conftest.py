@@ -174,22 +174,15 @@ def studios() -> Iterator[Studios]:
     made.close()
 
 
-STEPS_SEEN = "try { localStorage.setItem('prompt-cache-studio.first-steps', '4') } catch {}"
-
-
-def knowing(started: Browser) -> Browser:
-    """A browser whose pages have seen the first steps of the studio, and in which nothing glides."""
+def still(started: Browser) -> Browser:
+    """Lets a browser prefer pages without animations."""
     new_context, new_page = started.new_context, started.new_page
 
     def context(**options: Any) -> BrowserContext:
-        made = new_context(**{"reduced_motion": "reduce", **options})
-        made.add_init_script(STEPS_SEEN)
-        return made
+        return new_context(**{"reduced_motion": "reduce", **options})
 
     def page(**options: Any) -> Page:
-        made = new_page(**{"reduced_motion": "reduce", **options})
-        made.add_init_script(STEPS_SEEN)
-        return made
+        return new_page(**{"reduced_motion": "reduce", **options})
 
     started.new_context, started.new_page = context, page  # type: ignore[method-assign]
     return started
@@ -203,7 +196,7 @@ def browser() -> Iterator[Browser]:
     )
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield knowing(started)
+        yield still(started)
         started.close()
 
 

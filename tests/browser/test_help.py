@@ -1,24 +1,14 @@
-"""What lies over the page: the command palette, the help, and the first steps."""
+"""What lies over the page: the command palette and the help."""
 
 from __future__ import annotations
 
-import json
 import re
 
-import pytest
-from playwright.sync_api import Page, Route, expect
-
-from tests.browser.conftest import Watched, becomes
-from tests.browser.test_author import LONG_RUN_MS, few_tokens
+from playwright.sync_api import Page, expect
 
 SHORTCUTS = """async () => {
     const { href } = document.querySelector("link[href*='studio.css']") ?? {}
     return Object.keys((await import(new URL("../shell/shortcuts.js", href))).SHORTCUTS).length }"""
-COVERED = """() => {
-    const card = document.querySelector(".coach").getBoundingClientRect(), covers = selector => {
-        const { left, right, top, bottom } = document.querySelector(selector).getBoundingClientRect()
-        return card.left < right && card.right > left && card.top < bottom && card.bottom > top }
-    return [".picker", "#run", "#stop", ".comparison", ".tab-bar", ".page-line p", ".ratio"].map(covers) }"""
 
 
 def test_the_palette_does_things_and_the_help_has_the_documents(author: Page) -> None:
@@ -27,7 +17,15 @@ def test_the_palette_does_things_and_the_help_has_the_documents(author: Page) ->
     author.keyboard.press("Control+k")
     field = palette.get_by_role("combobox")
     expect(field).to_be_focused()
-    files = ("New", "Open from this computer…", "Import files…", "Recent…", "Versions…", "Rename…", "Export…")
+    files = (
+        "New…",
+        "Open from this computer…",
+        "Import files…",
+        "Recent…",
+        "Versions…",
+        "Rename…",
+        "Export…",
+    )
     for title in ("Author", "Gallery", "Save", "Run the prompt", "Light or dark", *files):
         expect(options.filter(has_text=title).first).to_be_attached()
     author.keyboard.type("gal")
@@ -69,42 +67,3 @@ def test_the_palette_does_things_and_the_help_has_the_documents(author: Page) ->
     expect(shown.locator("article pre").first).to_contain_text("<schema")
     page.keyboard.press("Escape")
     expect(shown).to_be_hidden()
-
-
-def told_twice(route: Route) -> None:
-    """The end of a run is told before its work is over, and again when it is."""
-    answer = route.fetch()
-    *earlier, last = answer.text().splitlines()
-    route.fulfill(
-        response=answer, body="\n".join([*earlier, json.dumps({**json.loads(last), "over": False}), last, ""])
-    )
-
-
-@pytest.mark.long
-def test_the_first_steps_are_shown_once_and_cover_nothing(author: Page, watched: Watched) -> None:
-    card = author.locator(".coach")
-    expect(card).to_be_hidden()
-    author.set_viewport_size({"width": 1280, "height": 720})
-    author.get_by_role("button", name="Help (?)").click()
-    author.get_by_role("button", name="Show the first steps").click()
-    expect(card).to_contain_text("1 of 4")
-    picker, run, answers, tabs = 0, (1, 2), 3, 4
-
-    def covers_none(*places: int) -> None:
-        becomes(author, f"places => places.some(at => ({COVERED})()[at])", False, places)
-
-    covers_none(picker, tabs)
-    expect(card.get_by_role("button", name="Got it")).to_be_focused()
-    author.keyboard.press("Enter")
-    expect(card).to_contain_text("2 of 4")
-    covers_none(*run, tabs, 5, 6)
-    few_tokens(author)
-    author.route("**/work?**", told_twice)
-    for step in ("3 of 4", "4 of 4"):
-        author.locator("#run").click()
-        expect(card).to_contain_text(step, timeout=LONG_RUN_MS)
-        covers_none(tabs)
-    covers_none(answers)
-    card.get_by_role("button", name="Done").click()
-    expect(card).to_be_hidden()
-    assert author.evaluate("localStorage.getItem('prompt-cache-studio.first-steps')") == "4"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import QUESTIONS, Server, Studios, Tab, Watched, came, reloaded, unrouted
 from tests.browser.test_author import document, rewrite, text_of, wait_for_text
@@ -209,7 +208,7 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     expect(dialog(page)).to_contain_text("A file 'mine.pml' already exists")
     page.get_by_label("The file of the prompt").fill("far/question.pml")
     page.get_by_role("button", name="Rename").click()
-    expect(head(page)).to_contain_text("same as mine.pml, question.pml")
+    expect(head(page)).to_contain_text("mine.pml, question.pml have the same text")
     file = page.get_by_role("button", name="File", exact=True)
     expect(file).to_be_focused()
     choose(page, "Versions…")
@@ -238,9 +237,17 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     page.get_by_role("textbox", name="Prompt document").press("Control+z")
     wait_for_text(page, "prompt", "And then?")
     expect(head(page)).to_contain_text("question.pml")
-    choose(page, "New")
-    wait_for_text(page, "schema", "untitled")
-    expect(page.locator(".workspace-name .document")).to_have_text("Untitled")
+    choose(page, "New…")
+    dialog(page).get_by_role("button", name="Agent with tools").click()
+    wait_for_text(page, "prompt", '<prompt schema="agent">')
+    expect(page.locator(".workspace-name .document")).to_have_text("agent")
+    rewrite(page, "schema", SCHEMA.replace("mine", "pasted"))
+    wait_for_text(page, "prompt", '<prompt schema="pasted">')
+    expect(page.locator(".workspace-name .document")).to_have_text("pasted")
+    assert "search" not in text_of(page, "prompt"), "the starting point's imports are gone"
+    rewrite(page, "prompt", "Is 1 < 2?")
+    page.get_by_role("button", name="Make it a prompt").click()
+    wait_for_text(page, "prompt", "  Is 1 &lt; 2?\n</prompt>")
     (documents / "mine.pml").unlink()
     page.get_by_role("button", name="File", exact=True).click()
     expect(page.get_by_role("menuitem", name="ask.pml")).to_have_count(0)
@@ -259,10 +266,21 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     expect(notice(page)).to_contain_text("for the schema “mine”")
 
 
-def test_a_sample_says_that_it_has_no_file(author: Page) -> None:
-    rewrite(author, "prompt", "<prompt>mine</prompt>")
-    author.keyboard.press("Control+s")
-    expect(author.locator(".notices")).to_contain_text("the prompt is a sample")
-    expect(author.locator(".workspace-name .saved")).to_contain_text("Draft saved")
-    author.get_by_role("button", name="File").click()
-    expect(author.locator(".menu-hint")).to_have_text(re.compile(r"start the studio with --schemas DIR\.$"))
+def test_save_asks_for_a_folder_if_there_is_none(browser: Browser, studios: Studios, tmp_path: Path) -> None:
+    server = studios.start(tmp_path)
+    watched = Watched(browser.new_page(), server.url)
+    page = watched.open()
+    rewrite(page, "prompt", "<prompt>mine</prompt>")
+    page.keyboard.press("Control+s")
+    expect(page.locator(".workspace-name .saved")).to_contain_text("Draft saved")
+    folder = page.get_by_label("Folder on this machine")
+    folder.fill("prompts")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(dialog(page)).to_contain_text("Write the whole path")
+    folder.fill(str(tmp_path / "new" / "prompts"))
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(head(page)).to_contain_text("saved to travel.pml, untitled.prompt.pml")
+    saved = (tmp_path / "new" / "prompts" / "untitled.prompt.pml").read_text(encoding="utf-8")
+    assert saved == "<prompt>mine</prompt>"
+    page.close()
+    server.stop()

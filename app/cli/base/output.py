@@ -185,7 +185,7 @@ def progress_bar() -> Iterator[Progress]:
                 fill_char="█",
                 empty_char=" ",
             )
-        bar.label = inline(what)
+        bar.label, bar.length = inline(what), total
         bar.update(done - bar.pos)
         if done >= total:
             erase()
@@ -224,13 +224,17 @@ class Pace:
 @contextmanager
 def reading_bar(*, aloud: bool = False) -> Iterator[Progress]:
     """Yields a progress function `(bytes done, total bytes, what)` for model files."""
-    said = sys.stderr.isatty() or not aloud
+    said, drawn = sys.stderr.isatty() or not aloud, False
     pace = Pace()
     with progress_bar() as bar:
 
         def report(done: int, total: int, what: str) -> None:
-            nonlocal said
-            if what.startswith("loading") and total < _LONG:
+            nonlocal said, drawn
+            if (what.startswith("loading") and total < _LONG) or (not total and not drawn):
+                return
+            drawn = True
+            if not total:
+                bar(0, 1, what)
                 return
             if not said and what.startswith("reading"):
                 said = True

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["cached", "uncached", "both"]
 _SKIPPED = "pml: The check of the answer was skipped. The answer is complete."
+CHECKING = "checking whether the cache changed the answer"
 _UNCHECKED = "pml: The answer is complete, but it could not be checked"
 
 
@@ -151,6 +152,7 @@ def check(work: Work, prompt: PreparedPrompt, outcome: Outcome, progress: Progre
         return
     both = "uncached" in outcome.answers
     read = outcome.answers["uncached" if both else "cached"]["token_ids"]
+    progress(0, 1, CHECKING)
     try:
         outcome.reuse = prompt.check_answer(read, outcome.reuse, work.settings, progress, every=both)
     except StoppedError:
@@ -196,7 +198,7 @@ def follow(
             case "answered":
                 outcome.answered = True
                 answered(outcome)
-                progress(0, 1, "checking the answer")
+                progress(0, 1, CHECKING)
             case "unchecked":
                 say(f"{_UNCHECKED}: {line['why']}", err=True)
     return outcome

@@ -25,6 +25,7 @@ declare namespace Api {
     cache_verify: [VerifyStore, JobState<Verified>]
     cache_weigh: [DeleteSegments, Weighed]
     check: [Check, CheckedTexts]
+    choose_folder: [Choose, Files]
     compare_file: [CompareFile, FileCompared]
     compare_runs: [SomeRuns, RunsBeside]
     compare_texts: [CompareTexts, TextsCompared]
@@ -44,6 +45,7 @@ declare namespace Api {
     find_modules: [Find, FoundModules]
     find_runs: [FindRuns, FoundRuns]
     fix_document: [FixDocument, Fixed]
+    follow_schema: [Follow, NewPrompt]
     forget_model: [ForgetModel, RecentList]
     forget_recent: [Forget, RecentEntries]
     format_document: [OneText, Written]
@@ -63,7 +65,7 @@ declare namespace Api {
     model: [Nothing, ModelState]
     models_state: [Nothing, ModelsState]
     name_batch: [NameBatch, Kept]
-    new_workspace: [Shelve, Opened]
+    new_workspace: [New, Opened]
     open_file: [OpenFile, Opened]
     open_imported: [OpenImported, Opened]
     open_sample: [OpenSample, Opened]
@@ -93,10 +95,12 @@ declare namespace Api {
     show_report: [NamedReport, NamedAndShown]
     show_run: [OneRun, OldRun]
     start_sweep: [StartSweep, JobState<MeasuredSweep>]
+    starting_points: [Nothing, Starts]
     stop_job: [OneJob, Done]
     switch_api: [SwitchApi, ServedNow]
     switch_model: [SwitchModel, JobState<Switched>]
     time_again: [TimeAgain, JobState<RunFrame>]
+    wrap_prompt: [Both, NewPrompt]
     write_snippet: [WriteSnippet, Snippet]
   }
 
@@ -275,6 +279,7 @@ declare namespace Api {
   interface CheckedPrompt {
     diagnostics: Mark[]
     name: string
+    question: string
   }
 
   interface CheckedSchema {
@@ -290,6 +295,10 @@ declare namespace Api {
     prompt: CheckedPrompt
     basis: Basis
     picks: Picks
+  }
+
+  interface Choose {
+    path: string
   }
 
   interface CompareFile {
@@ -553,6 +562,10 @@ declare namespace Api {
   interface Folded {
     first: number
     last: number
+  }
+
+  interface Follow extends Both {
+    former: string
   }
 
   interface Forget {
@@ -966,6 +979,15 @@ declare namespace Api {
     name: string
   }
 
+  interface New extends Shelve {
+    start?: string
+    text?: string
+  }
+
+  interface NewPrompt {
+    prompt: string
+  }
+
   interface NextOut {
     key: string
     schema: string | null
@@ -1173,6 +1195,7 @@ declare namespace Api {
     used: string
     file?: string
     sample?: string
+    version?: string
     missing?: string
   }
 
@@ -1640,6 +1663,16 @@ declare namespace Api {
 
   interface StartSweep extends WantedSweep {
     key: string
+  }
+
+  interface StartTitle {
+    name: string
+    title: string
+    about: string
+  }
+
+  interface Starts {
+    starts: StartTitle[]
   }
 
   interface StoreSize {

@@ -28,6 +28,7 @@ from engine.pml import (
     PromptError,
     Role,
     Schema,
+    Text,
     Union,
     apply_edits,
     bind,
@@ -298,6 +299,14 @@ def _module_json(module: Module, depth: int) -> TreeRow:
             for param in module.params()
         ],
     }
+
+
+def question(prompt: Prompt | None) -> str:
+    """Returns the text of the last turn of the user, without the modules that the prompt imports."""
+    children = prompt.children if prompt is not None else ()
+    turns = [child.children for child in children if isinstance(child, Role) and child.role == "user"]
+    last = turns[-1] if turns else children
+    return " ".join(" ".join(child.text for child in last if isinstance(child, Text)).split())
 
 
 def picks_json(schema: Schema, prompt: str) -> Picks:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from xml.sax.saxutils import quoteattr
 
-from engine.pml import Argument, Import, Module, Param, Prompt, Schema, bind, parse_prompt
+from app.studio.documents.starting_points import POINTS
+from engine.pml import (
+    Argument,
+    Import,
+    Module,
+    Param,
+    Prompt,
+    Schema,
+    bind,
+    parse_prompt,
+    parse_schema,
+    read_picks,
+    set_pick,
+)
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.edit.writer import write_prompt
+from engine.pml.xml.escaping import escaped_text, escaped_value
 
-NEW_SCHEMA = """<schema name="untitled">
-  <system>You are a helpful assistant.</system>
-  <user>
-    <module name="notes">
-      Write here what several prompts have in common. It is computed once.
-    </module>
-  </user>
-</schema>
-"""
-NEW_PROMPT = """<prompt schema="untitled">
-  <notes/>
-  Ask here what is new in each prompt.
-</prompt>
-"""
+_SCHEMA_OF_PROMPT = re.compile(r"""(<prompt\b[^>]*?\bschema\s*=\s*)(["'])(.*?)\2""", re.DOTALL)
+_IMPORT = re.compile(r"(<[\w.-]+/>)")
 
 
 def fits(schema: Schema, prompt: str) -> bool:
@@ -57,6 +60,36 @@ def prompt_of(schema: Schema, names: Sequence[str]) -> str:
     if not picked:
         return fresh_prompt(schema)
     return write_prompt(Prompt(schema.name, tuple(map(_pick, picked)), NOWHERE))
+
+
+def followed(schema: Schema, prompt: str, former: str) -> str:
+    """Returns a prompt of a schema's former text under the schema's new name.
+
+    Imports of a starting point that the schema lacks now are removed. Other prompts stay.
+    """
+    old, tree = parse_schema(former).tree, parse_prompt(prompt).tree
+    if old is None or tree is None or not schema.name or tree.schema != old.name:
+        return prompt
+    if any(point.schema == former for point in POINTS):
+        for path in reversed(read_picks(prompt, old).paths):
+            if schema.module(path) is None:
+                prompt = set_pick(prompt, old, path, False)
+
+    def renamed(found: re.Match[str]) -> str:
+        return f"{found[1]}{found[2]}{escaped_value(schema.name or '', found[2])}{found[2]}"
+
+    result = _SCHEMA_OF_PROMPT.sub(renamed, prompt, count=1)
+    after = parse_prompt(result).tree
+    return result if after is not None and after.schema == schema.name else prompt
+
+
+def wrapped(schema: Schema | None, text: str) -> str:
+    """Returns plain text as a prompt; imports of the schema's modules stay imports."""
+    imports = {f"<{module.name}/>" for module in schema.modules()} if schema is not None else set()
+    pieces = _IMPORT.split(text.strip())
+    words = "".join(piece if piece in imports else escaped_text(piece) for piece in pieces)
+    named = f" schema={quoteattr(schema.name)}" if schema is not None and schema.name else ""
+    return f"<prompt{named}>\n  {words}\n</prompt>\n"
 
 
 def _pick(module: Module) -> Import:

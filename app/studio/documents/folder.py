@@ -139,6 +139,23 @@ class Folder:
         self._written: dict[str, set[str]] = {}
         self._lock = threading.Lock()  # use `_alone`
 
+    def choose(self, place: str) -> Path:
+        """Takes another folder, which is made if it does not exist.
+
+        Raises:
+            PromptCacheError: the path is not complete, or the folder cannot be made.
+        """
+        path = Path(place.strip()).expanduser()
+        if not path.is_absolute():
+            raise PromptCacheError("Write the whole path of the folder, such as ~/prompts.")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PromptCacheError(f"The folder cannot be used: {error.strerror or error}.") from error
+        self.path = path.resolve()
+        self._written = {}
+        return self.path
+
     def names(self) -> list[str]:
         """Returns the names of all documents, top level first."""
         return [document.name for document in self.documents()]

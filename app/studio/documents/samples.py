@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,6 +88,14 @@ class Library:
         raise PromptCacheError(
             f"There is no sample {name!r} with a prompt {prompt + 1}. Choose one from the gallery."
         )
+
+    def is_sample(self, name: str, workspace: Workspace) -> bool:
+        """Whether a workspace has the unchanged texts of a sample."""
+        with contextlib.suppress(PromptCacheError):
+            for prompt in itertools.count():
+                if self.sample(name, prompt).same_text(workspace):
+                    return True
+        return False
 
     def base_of(self, origin: str) -> Path | None:
         """Returns the folder for `src` attributes of a schema with this origin."""

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from engine import Engine
 
 PATIENCE_SECONDS = 15.0  # less than the page's timeout
+STAGES = {
+    "fetching": "downloading the model",
+    "reading": "reading the model's files",
+    "loading": "loading the weights",
+    "probing": "checking that caching works with this model",
+    "measuring": "choosing the fastest form of the weights",
+}
+"""The stages of `Engine.open` by the first word of their labels."""
 
 
 class Opening:
@@ -68,7 +76,7 @@ class Opening:
         if self.there:
             return ""
         share = f", {100 * self._done // self._total} %" if self._total else ""
-        return f"loading{share}"
+        return STAGES.get(self._what.partition(" ")[0], "loading") + share
 
     @property
     def engine(self) -> Engine:

@@ -86,10 +86,11 @@ class CheckedSchema(TypedDict):
 
 
 class CheckedPrompt(TypedDict):
-    """Marks of the prompt, and the name of its schema."""
+    """Marks of the prompt, the name of its schema, and the text of the last turn of the user."""
 
     diagnostics: list[Mark]
     name: str
+    question: str
 
 
 class DigestsOfBoth(TypedDict):
@@ -271,6 +272,7 @@ class AuthorPage(Page):
             "prompt": {
                 "diagnostics": diagnostics_json(checked.of_prompt, prompt),
                 "name": (of_prompt.schema if of_prompt else None) or "",
+                "question": documents.question(of_prompt),
             },
             "basis": basis,
             "picks": documents.picks_json(tree, prompt) if tree else {"paths": [], "arguments": {}},

@@ -7,8 +7,7 @@ from typing import Annotated, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from app.studio.documents.drafts import Workspace
-from app.studio.documents.fitting import NEW_PROMPT, NEW_SCHEMA
+from app.studio.documents.fitting import followed, wrapped
 from app.studio.documents.folder import ChangedFileError, ElsewhereError, NotUtf8Error, Stamp
 from app.studio.documents.folder_index import Entry
 from app.studio.documents.requests import (
@@ -23,12 +22,14 @@ from app.studio.documents.requests import (
     Words,
     request,
 )
+from app.studio.documents.starting_points import POINTS, from_text, starting_point
 from app.studio.documents.workspace_opener import Opened
 from app.studio.runs.text_diff import TextDifference, difference
 from app.studio.web.endpoints import Endpoints, endpoint
 from app.studio.web.json_answers import Json, JsonOf
-from app.studio.workspace.page_state import Parts
+from app.studio.workspace.page_state import CHOSEN_FOLDER, Parts
 from engine.base.errors import PromptCacheError
+from engine.pml import parse_schema
 
 MOST_LOOKED_AT = 2
 
@@ -81,6 +82,28 @@ class CompareVersion:
 
 
 @request
+class New(Shelve):
+    """A workspace to begin with: a starting point by its name, or the user's own text."""
+
+    start: Words = ""
+    text: Words = ""
+
+
+@request
+class Follow(Both):
+    """Both documents, and the schema's former text."""
+
+    former: Words
+
+
+@request
+class Choose:
+    """A folder for documents."""
+
+    path: Words
+
+
+@request
 class Rename:
     """A new name for a file of the user's folder."""
 
@@ -93,6 +116,26 @@ class Forget:
     """A document to remove from the recent ones."""
 
     origin: Words
+
+
+class StartTitle(TypedDict):
+    """A starting point in the dialog of new workspaces."""
+
+    name: str
+    title: str
+    about: str
+
+
+class Starts(TypedDict):
+    """The starting points."""
+
+    starts: list[StartTitle]
+
+
+class NewPrompt(TypedDict):
+    """The text of a prompt."""
+
+    prompt: str
 
 
 class Files(TypedDict):
@@ -151,7 +194,7 @@ class TextsCompared(TypedDict):
 
 
 class RecentEntry(TypedDict):
-    """A recent document; `file` or `sample` opens it, `missing` says why it cannot be opened."""
+    """A recent document; `file`, `sample` or `version` opens it, `missing` says why it cannot be opened."""
 
     origin: str
     name: str
@@ -159,6 +202,7 @@ class RecentEntry(TypedDict):
     used: str
     file: NotRequired[str]
     sample: NotRequired[str]
+    version: NotRequired[str]
     missing: NotRequired[str]
 
 
@@ -176,9 +220,33 @@ class FileDesk(Endpoints):
         self._desk, self._recent = parts.desk, parts.recent
 
     @endpoint
-    def new_workspace(self, request: Shelve) -> Opened:
-        """Opens a small new schema with a prompt; the open workspace becomes a version."""
-        return self._desk.open(Workspace("Untitled", NEW_SCHEMA, NEW_PROMPT), request.page)
+    def starting_points(self, _request: Nothing) -> Starts:
+        """Returns the starting points of new workspaces."""
+        return {"starts": [{"name": one.name, "title": one.title, "about": one.about} for one in POINTS]}
+
+    @endpoint
+    def new_workspace(self, request: New) -> Opened:
+        """Opens a new workspace; the open one becomes a version."""
+        workspace = from_text(request.text) if request.text.strip() else starting_point(request.start)
+        return self._desk.open(workspace, request.page)
+
+    @endpoint
+    def follow_schema(self, request: Follow) -> NewPrompt:
+        """Returns the prompt under the schema's new name."""
+        tree = parse_schema(request.schema).tree
+        return {"prompt": followed(tree, request.prompt, request.former) if tree else request.prompt}
+
+    @endpoint
+    def wrap_prompt(self, request: Both) -> NewPrompt:
+        """Returns plain text as a prompt."""
+        return {"prompt": wrapped(parse_schema(request.schema).tree, request.prompt)}
+
+    @endpoint
+    def choose_folder(self, request: Choose) -> Files:
+        """Takes a folder for documents, now and at the next start."""
+        path = self._folder.choose(request.path)
+        self._drafts.keep_form(CHOSEN_FOLDER, {"path": path.as_posix()})
+        return self.list_files(Nothing())
 
     @endpoint
     def list_files(self, _request: Nothing) -> Files:
@@ -321,14 +389,34 @@ class FileDesk(Endpoints):
 
     @endpoint
     def recent(self, _request: Nothing) -> RecentEntries:
-        """Returns the recent documents, and which are missing."""
-        return {"documents": [self._recent_entry(**asdict(entry)) for entry in self._recent.documents()]}
+        """Returns the recent documents, and which are missing, with the user's own workspaces."""
+        entries = [self._recent_entry(**asdict(entry)) for entry in self._recent.documents()]
+        entries += self._own_workspaces()
+        return {"documents": sorted(entries, key=lambda entry: entry["used"], reverse=True)}
 
     @endpoint
     def forget_recent(self, request: Forget) -> RecentEntries:
         """Removes a document from the recent ones; returns the list."""
         self._recent.forget(request.origin)
         return self.recent(Nothing())
+
+    def _own_workspaces(self) -> list[RecentEntry]:
+        """Returns the latest version of each workspace without a file, except unchanged samples."""
+        found: dict[str, RecentEntry] = {}
+        for key, one in self._drafts.shelf():
+            kind, _, place = one.origin.partition(":")
+            if kind == "file" or one.name in found:
+                continue
+            if kind == "sample" and self._library.is_sample(place, one):
+                continue
+            found[one.name] = {
+                "origin": f"version:{key}",
+                "name": one.name or "Untitled",
+                "kind": "workspace",
+                "used": one.saved,
+                "version": key,
+            }
+        return list(found.values())
 
     def _recent_entry(self, origin: str, name: str, kind: str, used: str) -> RecentEntry:
         entry: RecentEntry = {"origin": origin, "name": name, "kind": kind, "used": used}

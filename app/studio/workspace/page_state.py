@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.studio.database import UserDatabase
@@ -24,6 +25,8 @@ from app.studio.web.jobs import Jobs
 
 if TYPE_CHECKING:
     from engine import Engine
+
+CHOSEN_FOLDER = "folder"  # the form with the folder that the user chose on the page
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,9 @@ class Parts:
         jobs, tokenizing, store = Jobs(), threading.Lock(), RunStore(database)
         switching = Switching(opening, jobs, tokenizing, RecentModels(database))
         drafts, recent = Drafts(database), Recent(database)
+        chosen = str(drafts.form(CHOSEN_FOLDER).get("path", ""))
+        if library.folder.path is None and Path(chosen).is_absolute() and Path(chosen).is_dir():
+            library.folder.choose(chosen)
         return cls(
             opening=opening,
             database=database,

@@ -1,7 +1,7 @@
 // Lists of documents to open: recent ones, and those of the user's folder.
 import { bytes, h, moment, plural } from "../base/dom.js"
 
-const KINDS = { schema: "Schema", prompt: "Prompt", both: "Sample", folder: "Folder", other: "Not PML" }
+const KINDS = { schema: "Schema", prompt: "Prompt", both: "Sample", workspace: "Workspace", folder: "Folder", other: "Not PML" }
 const AWAY = "The studio's server does not answer. Try again when it is back."
 
 /** @typedef {{name: string, kind: string, about: string, size: string, time: string, missing: string, holds?: string, open: () => unknown, forget?: () => unknown}} Row */
@@ -84,7 +84,7 @@ export class Documents {
     if (turn !== this.#turn) return
     this.#files = files ?? []
     if (!documents) return this.#fail(error)
-    this.#about.textContent = "Earlier workspaces are under File, Versions."
+    this.#about.textContent = "Your own workspaces are here with their latest text. Earlier texts are under File, Versions."
     this.#recent(documents)
   }
 
@@ -103,14 +103,14 @@ export class Documents {
 
   /** @param {Api.RecentEntry[]} documents */
   #recent(documents) {
-    this.#fill([...documents.map(({ origin, name, kind, used, file, sample, missing }) => ({
+    this.#fill([...documents.map(({ origin, name, kind, used, file, sample, version, missing }) => ({
       name, kind, about: "", size: "", time: moment(used), missing: missing ?? "",
-      open: () => file ? this.#shell.open("open_file", { name: file }) : this.#shell.open("open_sample", { name: sample ?? "", prompt: 0 }),
-      forget: async () => {
+      open: () => file ? this.#shell.open("open_file", { name: file }) : version ? this.#shell.open("open_shelved", { key: version }) : this.#shell.open("open_sample", { name: sample ?? "", prompt: 0 }),
+      forget: version ? undefined : async () => {
         const answer = await this.#server.ask("forget_recent", { origin })
         if (answer.documents) { this.#recent(answer.documents); this.#find.focus() }
       },
-    })), ...this.#folders(documents)], "Nothing yet. Documents that you open from samples or your folder appear here.")
+    })), ...this.#folders(documents)], "Nothing yet. Your workspaces, and documents that you open from samples or your folder, appear here.")
   }
 
   #first() {
@@ -157,7 +157,7 @@ export class Documents {
   #show() {
     if (this.#loading) return
     const words = this.#find.value.trim().toLowerCase(), kind = this.#kind.value
-    const shown = this.#rows.filter(row => `${row.name} ${row.about}`.toLowerCase().includes(words) && (!kind || row.kind === kind || row.kind === "both"))
+    const shown = this.#rows.filter(row => `${row.name} ${row.about}`.toLowerCase().includes(words) && (!kind || row.kind === kind || row.kind === "both" || row.kind === "workspace"))
     this.#body.replaceChildren(...shown.map(row => h("tr", { class: row.missing ? "missing" : "" },
       h("td", {}, h("button", { type: "button", class: "name", disabled: Boolean(row.missing), onclick: () => { this.#dialog.close(); row.open() } }, row.name),
         row.missing ? h("span", { class: "soft" }, row.missing) : null),

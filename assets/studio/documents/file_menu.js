@@ -8,6 +8,7 @@ import { FileState } from "./file_state.js"
 import { Importer } from "./importer.js"
 import { Opener } from "./opener.js"
 import { Shelf } from "./versions.js"
+import { Starts } from "../shell/starting_points.js"
 import { keysOf, pressed } from "../shell/shortcuts.js"
 
 const LISTED = 8  // documents of the folder listed in the menu
@@ -28,6 +29,7 @@ export class FileMenu {
   #drops
   #documents
   #state
+  #starts
   /** @type {Api.SampleTitle[]} */
   #samples = []
   /** @type {string[]} */
@@ -51,6 +53,7 @@ export class FileMenu {
     this.#shelf = new Shelf(host, workspace, server, shell)
     this.#documents = new Documents(host, server, shell)
     this.#state = new FileState(workspace)
+    this.#starts = new Starts(host, workspace, server, this.#opener)
     this.#importer = new Importer(host, server, shell)
     this.#drops = new Drops(host, this.#opener, this.#importer, server, shell)
     host.append(this.#chooser, this.#imported, this.#folder)
@@ -148,7 +151,7 @@ export class FileMenu {
     const head = (/** @type {string} */ words) => h("span", { class: "menu-head" }, words)
     const own = this.#keeper.folder, some = this.#files.slice(0, LISTED)
     this.#menu.replaceChildren(
-      item("New", () => this.#new()),
+      item("New…", () => this.#starts.open()),
       item("Open from this computer…", () => this.#chooser.click()),
       item("Import files…", () => this.#imported.click()),
       item("Import a folder…", () => this.#folder.click()),
@@ -156,7 +159,8 @@ export class FileMenu {
       item("Versions…", () => this.#shelf.open()),
       h("hr"),
       item("Save", () => this.save(), keysOf("save")),
-      ...(own ? [item("Save as…", () => this.#keeper.saveAs())] : [h("span", { class: "menu-hint" }, "To save files in a folder, start the studio with --schemas DIR.")]),
+      item("Save as…", () => this.#keeper.saveAs()),
+      item(own ? "Choose another folder…" : "Choose a folder…", () => this.#keeper.choose()),
       item("Rename…", () => this.#keeper.rename()),
       item("Download the schema", () => this.#keeper.download("schema")),
       item("Download the prompt", () => this.#keeper.download("prompt")),
@@ -167,11 +171,6 @@ export class FileMenu {
       head("Samples"),
       ...this.#samples.map(sample => item(sample.title, () => this.#opener.open("open_sample", { name: sample.name, prompt: 0 }))),
     )
-  }
-
-  async #new() {
-    await this.#opener.open("new_workspace", {})
-    this.#workspace.editors.schema.reveal(0)
   }
 
   /** @param {import("../shell/shell.js").Shell} shell */

@@ -7,6 +7,7 @@ const TITLES = { schema: "schema", prompt: "prompt" }
 /** @type {Kind[]} */
 const KINDS = ["schema", "prompt"]
 const MARK = "\ufeff"
+const FOLDER = "~/prompts"
 const LOOK_AGAIN_MS = 1000
 const AWAY = "The studio's server does not answer. Your text is kept."
 const list = new Intl.ListFormat("en")
@@ -104,6 +105,7 @@ export class Files {
   async #save() {
     const workspace = this.#workspace, own = workspace.filed()
     this.#shell.dismiss("save")
+    if (!this.#folder && !own.length) return this.saveAs()
     for (const kind of own) await this.#write(kind)
     const homeless = KINDS.filter(kind => !own.includes(kind) && (own.length === 0 || workspace.stamp(kind).edited))
     if (homeless.length) this.#sayHomeless(homeless)
@@ -175,7 +177,7 @@ export class Files {
       ways: [
         { words: "Load theirs", about: "Your text is saved in Versions; press Ctrl-Z to restore it.", action: () => { done(); this.#shell.open("open_file", { name: this.#path(origin) }) } },
         { words: "Keep mine: overwrite", about: "The file's content is replaced.", action: () => this.#again(kind, { ...how, force: true }) },
-        ...(this.#folder ? [{ words: "Save mine as…", about: "In another file; theirs stays.", action: () => this.saveAs([kind]) }] : []),
+        { words: "Save mine as…", about: "In another file; theirs stays.", action: () => this.saveAs([kind]) },
       ],
     })
   }
@@ -203,7 +205,7 @@ export class Files {
       ways: [
         { words: "Load theirs", about: "Your text is saved in Versions; press Ctrl-Z to restore it.", action: load },
         { words: "Keep mine", about: "Theirs is saved in Versions.", action: keep },
-        ...(this.#folder ? [{ words: "Save mine as…", about: "In files; then choose.", action: () => this.saveAs(KINDS) }] : []),
+        { words: "Save mine as…", about: "In files; then choose.", action: () => this.saveAs(KINDS) },
       ],
     })
     this.#shell.notice(message, { key: "conflict", actions: [["Compare…", compare], ["Load that text", load], ["Keep this text", keep]] })
@@ -221,7 +223,7 @@ export class Files {
   /** Other places to save a text. @param {Kind} kind @returns {Action[]} */
   #ways(kind) {
     /** @type {Action[]} */
-    const ways = this.#folder ? [[`Save the ${TITLES[kind]} as…`, () => this.saveAs([kind])]] : [[`Download the ${TITLES[kind]}`, () => this.download(kind)]]
+    const ways = [[`Save the ${TITLES[kind]} as…`, () => this.saveAs([kind])]]
     return ways
   }
 
@@ -236,16 +238,35 @@ export class Files {
     return `${this.#workspace.names[kind] || "untitled"}${kind === "prompt" ? ".prompt" : ""}.pml`
   }
 
-  /** Asks for names in the user's folder and saves documents there. @param {Kind[]} kinds */
+  /** Asks for the folder of the user's documents. */
+  choose() {
+    askNames(this.#host, {
+      title: "Folder for documents", action: "Choose", about: "The studio makes the folder if it does not exist, and uses it from now on.",
+      fields: [{ key: "folder", label: "Folder on this machine", value: this.#root || FOLDER }], done: ({ folder }) => this.#choose(folder),
+    })
+  }
+
+  /** Takes a folder for documents; returns "" or an error. @param {string} path */
+  async #choose(path) {
+    const answer = await this.#server.ask("choose_folder", { path })
+    if (!answer.files) return answer.error ?? AWAY
+    this.start(answer)
+    this.#shell.saved(answer.files)
+    return ""
+  }
+
+  /** Asks for names in the user's folder and saves documents there; asks for the folder too if there is none. @param {Kind[]} kinds */
   saveAs(kinds = KINDS) {
-    const both = kinds.length > 1
+    const both = kinds.length > 1, about = "New files in your folder; a name may begin with a subfolder. Nothing is overwritten."
     /** @type {Set<Kind>} */
     const written = new Set()
     askNames(this.#host, {
       title: both ? "Save as" : `Save the ${TITLES[kinds[0]]} as`,
-      action: "Save", about: "New files in your folder; a name may begin with a subfolder. Nothing is overwritten.",
-      fields: kinds.map(kind => ({ key: kind, label: both ? `The ${TITLES[kind]}` : "File name in your folder", value: this.#suggested(kind), ...(both ? { wanted: true } : {}) })),
+      action: "Save", about: this.#folder ? about : `${about} File, Download saves without a folder.`,
+      fields: [...(this.#folder ? [] : [{ key: "folder", label: "Folder on this machine", value: FOLDER }]), ...kinds.map(kind => ({ key: kind, label: both ? `The ${TITLES[kind]}` : "File name in your folder", value: this.#suggested(kind), ...(both ? { wanted: true } : {}) }))],
       done: names => this.#inTurn(async () => {
+        const wrong = names.folder ? await this.#choose(names.folder) : ""
+        if (wrong) return wrong
         for (const kind of kinds) {
           if (!(kind in names) || written.has(kind)) continue
           const fault = await this.#writeNew(kind, names[kind])

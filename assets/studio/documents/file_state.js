@@ -31,14 +31,14 @@ export class FileState {
   #show() {
     const workspace = this.#workspace, kinds = workspace.filed(), missing = workspace.unwritten()
     const there = kinds.filter(kind => !missing.includes(kind))
-    const files = (/** @type {boolean} */ written) => list.format(there.filter(kind => workspace.wrote(kind) === written).map(kind => workspace.fileOf(kind)))
+    const files = (/** @type {boolean} */ written) => there.filter(kind => workspace.wrote(kind) === written).map(kind => workspace.fileOf(kind))
     const same = files(false), written = files(true)
     this.#name.textContent = workspace.name || "Untitled"  // undo may restore another document
     this.#files.textContent = [
       ...missing.map(kind => `${workspace.fileOf(kind)} not saved`),
-      ...(same ? [`same as ${same}`] : []),
-      ...(written ? [`saved to ${written}`] : []),
-    ].join(" · ")
+      ...(same.length ? [`${list.format(same)} ${same.length > 1 ? "have" : "has"} the same text`] : []),
+      ...(written.length ? [`saved to ${list.format(written)}`] : []),
+    ].map(words => `· ${words}`).join(" ")
     this.#files.dataset.mood = missing.length ? "warn" : ""
   }
 }

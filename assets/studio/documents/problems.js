@@ -51,7 +51,8 @@ export class Problems {
       h("button", { type: "button", class: "problem", "data-key": `problem ${place}`, onclick: () => this.#workspace.editors[this.#kind].reveal(from) },
         h("span", { class: "sign", "aria-label": severity }, SIGNS[severity]), h("span", { class: "place" }, `${line}:${column}`),
         h("span", {}, `${code}: ${message}`)),
-      ...fixes.map((fix, number) => h("button", { type: "button", class: "fix", "data-key": `fix ${place} ${number}`, "aria-label": `${fix}: fixes ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark, fix) }, fix)))
+      ...fixes.map((fix, number) => h("button", { type: "button", class: "fix", "data-key": `fix ${place} ${number}`, "aria-label": `${fix}: fixes ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark, fix) }, fix)),
+      this.#kind === "prompt" && code === "E121" ? h("button", { type: "button", class: "fix", "data-key": `wrap ${place}`, onclick: () => this.#workspace.wrap() }, "Make it a prompt") : null)
   }
 
   /** Lets the user choose among several fixes. @param {Api.Mark} mark */

@@ -57,6 +57,8 @@ export class Workspace extends Emitter {
   /** @type {string | null} */
   #known = null
   #stale = false
+  /** The last schema without errors, and its name; null after another workspace is opened. @type {{name: string, text: string} | null} */
+  #former = null
   /** @type {{version: number, diagnostics: MarksOfBoth, texts: Partial<Record<Kind, string>>}} */
   #measured = { version: -1, diagnostics: { schema: [], prompt: [] }, texts: {} }
   /** @type {MarksOfBoth} */
@@ -158,8 +160,7 @@ export class Workspace extends Emitter {
       this.editors[kind].replace(workspace[kind], { from: source(workspace, kind), quiet: true })
       this.editors[kind].view.scrollDOM.scrollTop = 0
     }
-    this.#goodSchema = null
-    this.#known = null
+    this.#goodSchema = this.#known = this.#former = null
     this.#written.clear()
     this.#dirty = false
     this.#conflict = false
@@ -402,9 +403,32 @@ export class Workspace extends Emitter {
       this.#plain[kind] = answer[kind].diagnostics
       this.#show(kind)
     }
+    if (answer.schema.ok && answer.schema.name) this.#renamed({ name: answer.schema.name, text: texts.schema })
     this.emit("checked", answer)
     this.#measureSoon()
     return true
+  }
+
+  // The title and the prompt follow the schema's name, unless they have files or names of their own.
+  /** @param {{name: string, text: string}} schema */
+  async #renamed(schema) {
+    const former = this.#former
+    this.#former = schema
+    if (!former || former.name === schema.name) return
+    if (!this.fileOf("schema") && (this.origin.startsWith("sample:") || ["", "Untitled", former.name].includes(this.name))) this.rename(schema.name)
+    if (this.fileOf("prompt") || this.names.prompt !== former.name) return
+    const mark = this.editors.prompt.mark()
+    const answer = await this.#server.ask("follow_schema", { schema: schema.text, prompt: mark.text, former: former.text })
+    this.editors.prompt.apply(mark, answer.prompt)
+  }
+
+  /** Turns plain text into a prompt of the schema. */
+  async wrap() {
+    const mark = this.editors.prompt.mark()
+    const answer = await this.#server.ask("wrap_prompt", { schema: this.basis(), prompt: mark.text })
+    this.editors.prompt.apply(mark, answer.prompt)
+    this.editors.prompt.view.focus()
+    if (answer.error) this.#say(answer.error)
   }
 
   async #measure() {

@@ -12,6 +12,7 @@ import { tellSizes } from "../prompt/hover.js"
 import { Owing } from "../runs/influence.js"
 import { Panes } from "../runs/panes.js"
 import { Picker } from "../prompt/picker.js"
+import { Question } from "../runs/question.js"
 import { Problems } from "../documents/problems.js"
 import { Reads } from "../prompt/prompt_view.js"
 import { RunBar, cutOff } from "../runs/run_bar.js"
@@ -101,7 +102,8 @@ export function mount(studio) {
     documents.mark(kind, errors ? String(errors) : "", "bad")
   })
   const history = new History(workspace, server)
-  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, h("div", { class: "run-line" }, runBar.status, runBar.pace.node), answers, explained, history.node)
+  const question = new Question(workspace, runBar)
+  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, h("div", { class: "run-line" }, runBar.status, runBar.pace.node), question.node, answers, explained, history.node)
   const writing = h("div", { class: "writing" }), desk = h("div", { class: "desk" })
   writing.append(picker, separator(writing, { name: "picker", label: "Width of the modules", least: 20, most: 60, usual: 41 }), documents.node,
     h("div", { class: "below" }, strip))
@@ -130,15 +132,8 @@ export function mount(studio) {
     ...KINDS.map(kind => ({ title: `Format the ${kind}`, group: "Editor", keys: keysOf("format"), run: () => workspace.format(kind) })),
     ...KINDS.map(kind => ({ title: `Rename what the caret is on, in the ${kind}`, group: "Editor", keys: keysOf("rename"), words: "module parameter schema name", run: () => changeName(workspace, kind, documents.node) })))
   runBar.on("encoded", () => studio.emit("stored"))
-  runBar.on("frame", ({ state }) => {
-    if (state !== "working") studio.emit("stored")
-    else studio.coach.running()
-  })
-  runBar.on("ended", ({ state }) => {
-    if (state !== "done") return
-    drawer.accept()
-    studio.coach.ran()
-  })
+  runBar.on("frame", ({ state }) => { if (state !== "working") studio.emit("stored") })
+  runBar.on("ended", ({ state }) => { if (state === "done") drawer.accept() })
   studio.on("stored", () => history.refresh())
 
   return {
@@ -159,6 +154,7 @@ export function mount(studio) {
       let current = 0
       const show = (/** @type {Api.RunFrame} */ run) => {
         current = run.number
+        question.of(run.number, run.state === "working")
         shown.show(run)
         history.show("")
         layout.note(run)
@@ -171,6 +167,7 @@ export function mount(studio) {
         if (!run || runBar.running) return
         shell.dismiss("kept")
         current = 0
+        question.of(0, false)
         shown.show(run, `${which}, ${when(run.started)}.`)
         explanation.showStored(run)
         history.show(id)

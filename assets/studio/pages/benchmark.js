@@ -324,7 +324,7 @@ class BenchmarkPage {
     this.#views.stages.disabled = sweep.axis === "prompts"
     if (sweep.axis === "prompts") this.#views.times.checked = true
     this.#tableFor(sweep.axis).fill(results.map((one, index) => ({ ...one, key: `${one.value} ${one.name}`, order: typeof one.value === "number" ? one.value : index, base: at(report, one.value, "uncached")?.median_ms })))
-    this.#machine.textContent = `Machine: ${Object.entries(machine).map(([field, value]) => `${field} ${value}`).join(", ")}.`
+    this.#machine.textContent = `Measured on ${machine.processor} with ${plural(Number(machine.cores), "core")} and ${plural(Number(machine.threads), "thread")} (${machine.system}, Python ${machine.python}, PyTorch ${machine.torch}).`
     this.#frameShown(true)
     this.#offerKept()
     const seen = `${name}/${name ? "" : results.length}`, drawn = this.#drawn

@@ -8,7 +8,6 @@ const STYLES = /** @type {const} */ ({ code: "code", strong: "strong", em: "em" 
 export class Help {
   #server
   #shell
-  #again
   #nav = h("nav", { "aria-label": "Documents" })
   #body = h("article", { tabindex: "0", "aria-label": "Document" })
   #dialog
@@ -18,15 +17,12 @@ export class Help {
    * @param {HTMLElement} host
    * @param {import("../base/server.js").Server} server
    * @param {import("./shell.js").Shell} shell
-   * @param {() => unknown} again restarts the first steps
    */
-  constructor(host, server, shell, again) {
+  constructor(host, server, shell) {
     this.#server = server
     this.#shell = shell
-    this.#again = again
     this.#dialog = h("dialog", { class: "help", "aria-labelledby": "help-title" },
       h("header", {}, h("h2", { id: "help-title" }, "Help"), h("span", { class: "grow" }),
-        h("button", { type: "button", onclick: () => { this.#dialog.close(); this.#again() } }, "Show the first steps"),
         h("button", { type: "button", class: "quiet", "aria-label": "Close", title: "Close (Esc)", onclick: () => this.#dialog.close() }, "✕")),
       h("div", { class: "help-columns" }, this.#nav, this.#body))
     host.append(this.#dialog)

@@ -5,6 +5,17 @@ import { FileMenu } from "../documents/file_menu.js"
 import { icon } from "../base/icons.js"
 import { Rail } from "./navigation.js"
 
+const MISSING = "server does not answer"
+
+/** Puts the sentences about a missing server into the past, everywhere on the page. */
+function toPast() {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT, node => node.parentElement?.closest(".cm-editor, pre") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT)
+  while (texts.nextNode()) {
+    const text = /** @type {Text} */ (texts.currentNode)
+    if (text.data.includes(MISSING)) text.data = text.data.replace(MISSING, "server did not answer").replace(" when it is back", "")
+  }
+}
+
 /**
  * "shown": a page.
  * @extends {Emitter<{shown: string}>}
@@ -64,7 +75,10 @@ export class Shell extends Emitter {
   start(start) { this.#files.start(start) }
 
   /** Shows the model's loading progress. @param {string} words */
-  loading(words) { this.#pill.textContent = `${words}…` }
+  loading(words) {
+    this.#pill.textContent = `${words}…`
+    this.#facts.replaceChildren(h("p", {}, `The studio is ${words}. You can write meanwhile.`))
+  }
 
   /** Shows the loaded model. @param {Api.ModelFacts} model */
   model(model) {
@@ -148,7 +162,7 @@ export class Shell extends Emitter {
     this.#server.on("away", () => this.notice(workspace.keepHere()
       ? "The studio's server does not answer. Your text is stored in this browser. It is saved when the server is back and this page is open."
       : "The studio's server does not answer, and this browser has no room for your text: leave the page open until the server is back.", { key: "away" }))
-    this.#server.on("back", () => this.dismiss("away"))
+    this.#server.on("back", () => { this.dismiss("away"); toPast() })
     this.#server.on("late", () => this.notice("The studio's server is slow because the machine is busy. Nothing is lost.", { key: "late", mood: "info" }))
     this.#server.on("prompt", () => this.dismiss("late"))
     this.#server.on("renewed", () => this.notice("Another version of the studio was started. Your text is not lost: reload the page to use that version.",

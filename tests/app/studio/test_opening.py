@@ -44,7 +44,7 @@ def test_the_page_is_told_how_far_the_model_is(tmp_path: Path) -> None:
     opening = Opening(patience=0)
     assert ask(opening, tmp_path, "model", {}) == {**COMING, "loading": "loading"}
     opening.progress(1, 4, "reading model.safetensors")
-    assert ask(opening, tmp_path, "model", {}) == {**COMING, "loading": "loading, 25 %"}
+    assert ask(opening, tmp_path, "model", {}) == {**COMING, "loading": "reading the model's files, 25 %"}
     with Engine.open("demo", cache_dir=tmp_path / "cache") as engine:
         opening.finish(engine)
         told = ask(opening, tmp_path, "model", {})

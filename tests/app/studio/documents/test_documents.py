@@ -14,13 +14,14 @@ from app.studio.documents.documents import (
     first_error,
     mended_document,
     picks_json,
+    question,
     tree_json,
     words_json,
 )
 from app.studio.documents.requests import Argument, Pick
 from app.studio.web.source_offsets import to_utf16
 from engine.base.errors import PromptCacheError
-from engine.pml import Diagnostic, Edit, Span, make
+from engine.pml import Diagnostic, Edit, Span, make, parse_prompt
 
 SCHEMA = """<schema name="travel">
   <system>You plan trips.</system>
@@ -227,3 +228,16 @@ def test_faults_of_an_included_file_are_marked_at_the_include(tmp_path: Path) ->
     tree = documents.schema(source, tmp_path).tree
     assert tree is not None, "the file was read again"
     assert [row.get("path") for row in tree_json(tree)] == ["brief"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "asked"),
+    [
+        ('<prompt schema="s"><a/>What is\n   <b/> new?</prompt>', "What is new?"),
+        ("<prompt><user>First</user><assistant>So.</assistant><user><a/>Last?</user></prompt>", "Last?"),
+        ('<prompt schema="s"><a/></prompt>', ""),
+    ],
+)
+def test_the_question_is_the_last_text_of_the_user(prompt: str, asked: str) -> None:
+    assert question(parse_prompt(prompt).tree) == asked
+    assert question(None) == ""

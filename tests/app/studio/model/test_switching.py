@@ -182,8 +182,10 @@ def test_nobody_gets_an_engine_that_has_left() -> None:
     assert not opening.there
     assert opening.number == 1
     assert opening.words == "loading"
-    opening.progress(1, 2, "x")
-    assert opening.words == "loading, 50 %"
+    opening.progress(1, 2, "reading weights.gguf")
+    assert opening.words == "reading the model's files, 50 %"
+    opening.progress(0, 0, "probing x")
+    assert opening.words == "checking that caching works with this model"
     second: Any = object()
     assert opening.finish(second) is None
     assert opening.engine is second

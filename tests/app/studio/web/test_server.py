@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +84,29 @@ def test_a_page_hears_that_the_studio_is_there_and_every_state_of_its_run(served
     assert [run["state"] for run in drawn["runs"]] == ["done"]
     assert {len(line["x"]) for line in drawn["figure"]["data"]} == {1}
     assert served.ask("draw_own_runs", {"schema": "other"})["runs"] == []
+
+
+def test_the_page_is_the_studios_own_before_any_script(served: Served) -> None:
+    answer = served.send("GET", "/", headers={"accept-encoding": "br, gzip"})
+    page = answer.body.decode()
+    assert page.count("<title>") == 1
+    assert "<title>Prompt Cache Studio</title>" in page
+    assert not [
+        word for word in ("og:", "twitter:", "manifest.json", "iframeResizer.content") if word in page
+    ]
+    start = page.index('id="studio-start"')
+    assert page.index("<body") < start < page.index("<gradio-app")
+    assert "<span>Author</span>" in page[start:]
+    preloaded = re.findall(r'rel="modulepreload" href="([^"]+)"', page)
+    assert {Path(place).name for place in preloaded} >= {
+        "studio.js",
+        "author.js",
+        "editor.bundle.js",
+        "dom.js",
+    }
+    for place in preloaded:
+        script = served.send("GET", place, headers={"accept-encoding": "br"})
+        assert (script.status, script.headers["content-encoding"]) == (200, None), place
+        assert "immutable" in script.headers["cache-control"]
+    missing = served.send("GET", f"{preloaded[0]}x")
+    assert (missing.status, missing.headers["cache-control"]) == (404, None)

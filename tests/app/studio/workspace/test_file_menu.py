@@ -9,6 +9,7 @@ import pytest
 
 from app.studio.database import UserDatabase
 from app.studio.documents.recent import MOST, Recent
+from app.studio.documents.starting_points import POINTS
 from tests.app.studio.asked import Asked
 
 TRIP = '<schema name="trip"><module name="sea">The sea.</module></schema>\n'
@@ -87,13 +88,76 @@ def test_the_schema_of_a_prompt_is_offered_from_the_folder_and_the_samples(
     assert "no schema of that name" in opened(asked, "lost.pml")["told"]
 
 
-def test_a_new_workspace_is_sound_and_what_was_open_is_on_the_shelf(asked: Asked) -> None:
+STARTS = [*({"start": point.name} for point in POINTS), {"text": "One < two & <three/>"}]
+
+
+@pytest.mark.parametrize("chosen", STARTS, ids=lambda one: one.get("start", "text"))
+def test_a_new_workspace_has_no_errors_and_the_open_one_is_a_version(
+    asked: Asked, chosen: dict[str, str]
+) -> None:
     now = page(opened(asked, "ask.pml")["workspace"])
-    new = asked.ask("new_workspace", {"page": {**now, "prompt": "mine"}})["workspace"]
+    new = asked.ask("new_workspace", {"page": {**now, "prompt": "mine"}, **chosen})["workspace"]
     checked = asked.ask("check", {"schema": new["schema"], "prompt": new["prompt"]})
     assert checked["schema"]["diagnostics"] == checked["prompt"]["diagnostics"] == []
-    assert checked["picks"]["paths"] == ["notes"]
+    assert new["name"] == checked["schema"]["name"]
+    assert checked["picks"]["paths"]
+    assert checked["prompt"]["question"]
     assert (new["origin"], new["prompt_origin"], shelf(asked)[0]) == ("", "", "mine")
+
+
+def test_recent_lists_the_users_own_workspaces(asked: Asked) -> None:
+    now = page(asked.ask("open_workspace")["workspace"])
+    for start in ("agent", "reviews", "agent"):
+        now = page(asked.ask("new_workspace", {"start": start, "page": now})["workspace"])
+        now["schema"] += f"<!-- {len(shelf(asked))} -->"
+    now = page(asked.ask("new_workspace", {"start": "support-bot", "page": now})["workspace"])
+    own = [one for one in asked.ask("recent")["documents"] if one["kind"] == "workspace"]
+    assert sorted(one["name"] for one in own) == ["agent", "reviews"]
+    (agent,) = (one for one in own if one["name"] == "agent")
+    assert (
+        "<!-- 3 -->"
+        in asked.ask("open_shelved", {"key": agent["version"], "page": now})["workspace"]["schema"]
+    )
+
+
+def test_a_prompt_follows_the_name_of_its_schema(asked: Asked) -> None:
+    ask = {"schema": CITY, "prompt": f"<!-- mine -->{ASK}", "former": TRIP}
+    followed = asked.ask("follow_schema", ask)["prompt"]
+    assert followed == f"<!-- mine -->{ASK.replace('trip', 'city')}", "only the name changes"
+    (agent,) = (point for point in POINTS if point.name == "agent")
+    followed = asked.ask("follow_schema", {"schema": CITY, "prompt": agent.prompt, "former": agent.schema})
+    assert followed["prompt"].split() == [
+        "<prompt",
+        'schema="city">',
+        "<user>When",
+        "am",
+        "I",
+        "free",
+        "on",
+        "Friday?</user>",
+        "</prompt>",
+    ]
+    other = asked.ask("follow_schema", {**ask, "former": agent.schema})["prompt"]
+    assert other == ask["prompt"], "the prompt is for another schema"
+
+
+def test_plain_text_becomes_a_prompt(asked: Asked) -> None:
+    wrapped = asked.ask("wrap_prompt", {"schema": TRIP, "prompt": "Where is <sea/>, and is <b/> < & c?\n"})[
+        "prompt"
+    ]
+    assert wrapped == '<prompt schema="trip">\n  Where is <sea/>, and is &lt;b/> &lt; &amp; c?\n</prompt>\n'
+    assert asked.ask("check", {"schema": TRIP, "prompt": wrapped})["prompt"]["diagnostics"] == []
+
+
+def test_a_chosen_folder_is_made_and_is_there_at_the_next_start(tmp_path: Path) -> None:
+    studio = Asked(tmp_path)
+    assert not studio.ask("list_files")["folder"]
+    assert "whole path" in studio.ask("choose_folder", {"path": "prompts"})["error"]
+    chosen = tmp_path / "new" / "prompts"
+    assert studio.ask("choose_folder", {"path": f" {chosen} "})["root"] == chosen.as_posix()
+    studio.ask("save_as", {"name": "trip.pml", "text": TRIP})
+    assert (chosen / "trip.pml").read_text() == TRIP
+    assert Asked(tmp_path).ask("list_files")["files"] == ["trip.pml"]
 
 
 def test_the_folder_is_listed_by_what_its_files_are(asked: Asked, documents: Path) -> None:
