@@ -16,7 +16,7 @@ from engine.attention.rope import Rotaries, Rotary
 from engine.attention.scratch import Scratch
 from engine.base.segment import Placement
 
-# Of a layer's keys; a larger part costs less than its copy. A GPU copies in less time than Python makes a call.
+# Of a layer's keys; a larger part costs less than its copy. A GPU copies faster than Python makes a call.
 MOST_NUMBERS, MOST_ON_GPU = 1 << 16, 1 << 23
 FEWEST = 3  # segments; fewer are not worth a copy
 
