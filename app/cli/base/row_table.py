@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,17 @@ _BEGINS = "\ufeffid,line,picks,".encode()  # start of every table; only such fil
 class RowTable:
     """Collects the rows of a table. Without `force` it replaces only a file that is such a table.
 
+    Args:
+        path: the file.
+        held_by: returns the modules and settings of a row.
+        force: replace any file.
+
     Raises:
         FileWriteError: the file is not writable.
     """
 
-    def __init__(self, path: Path, *, force: bool) -> None:
-        self.path = path
+    def __init__(self, path: Path, held_by: Callable[[Row], Mapping[str, Any]], *, force: bool) -> None:
+        self.path, self._held_by = path, held_by
         try:
             with path.open("rb") as file:
                 force = force or file.read(len(_BEGINS)) == _BEGINS
@@ -35,7 +40,7 @@ class RowTable:
 
     def add(self, row: Row, told: Mapping[str, Any]) -> None:
         """Adds a row with its output line."""
-        self._rows[row.line] = columns_of(row, told)
+        self._rows[row.line] = columns_of(row, told, self._held_by(row))
 
     def keep(self, row: Row) -> None:
         """Adds a row whose output line is from an earlier run."""

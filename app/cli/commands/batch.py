@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from app.batch.batch_table import verdicts
-from app.batch.row_answers import row_fault, row_settings
+from app.batch.row_answers import held_by, row_fault, row_settings, time_left
 from app.cli.base.batch_results import Results, line_of
 from app.cli.base.documents import STDIN, Document
 from app.cli.base.files import FileWriteError, require_place, same_file
@@ -57,6 +57,10 @@ class Batch:
     combine: Combine = "all"  # whether all or any of them must be met
     table: Path | None = None  # a CSV file for all rows; None for none
 
+    def held_by(self, row: Row) -> dict[str, Any]:
+        """Returns the modules and settings of a row."""
+        return held_by(row, self.schema.tree, self.over, self.settings)
+
     @property
     def can_be_read_twice(self) -> bool:
         """Returns whether the rows are in a plain file."""
@@ -87,6 +91,7 @@ class Tally:
     passed: int = 0  # those of them with all answers as expected
     faults: list[str] = field(default_factory=list)  # the first failures, each with its line in the file
     started: float = field(default_factory=lambda: time.monotonic())
+    left: float | None = None  # estimated seconds left, which never increase
 
     @property
     def done(self) -> int:
@@ -108,12 +113,14 @@ class Tally:
 
     def told(self, progress: Progress) -> None:
         """Updates the progress bar."""
-        answered, took = self.answered, time.monotonic() - self.started  # failed rows take almost no time
+        answered, took = self.answered, time.monotonic() - self.started
         words = [f"{self.failed} failed"] if self.failed else []
         if answered:
             words.append(_rate(answered / max(took, 1e-3)))
-        if answered and self.total is not None:
-            words.append(f"{_time((self.total - self.done) * took / answered)} left")
+        if self.total is not None:
+            self.left = time_left(self.left, took, answered, self.total - self.done)
+        if self.left is not None:
+            words.append(f"{_time(self.left)} left")
         progress(self.done, self.total or self.done + 1, ", ".join(words) or "answering")
 
     def summary(self, where: str) -> str:
@@ -140,7 +147,7 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
         TextFileError: the file cannot be read.
     """
     _require_output(batch)
-    rows_told = RowTable(batch.table, force=batch.force) if batch.table is not None else None
+    rows_told = RowTable(batch.table, batch.held_by, force=batch.force) if batch.table is not None else None
     digests, total = _looked_over(batch)
     if advice:
         say(f"pml: {advice}", err=True)
@@ -271,6 +278,9 @@ def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> 
     line = outcome.to_json()
     if batch.mode != "both":
         line = {batch.mode: line}
+    taken = getattr(outcome, "cached", outcome).reuse
+    if taken is not None:
+        line["reuse"] = taken.to_json()
     expect = (*batch.expect, *row.expect)
     sides = ("cached", "uncached") if batch.mode == "both" else (batch.mode,)
     judged = {side: judge(line[side]["text"], expect, batch.combine) for side in sides}
@@ -358,12 +368,14 @@ def _silent(_done: int, _total: int, _what: str) -> None:
 
 def _interrupted(batch: Batch, tally: Tally) -> str:
     of = f" of {tally.total}" if tally.total is not None else ""
+    rows = f"{tally.kept + tally.answered}{of} rows"
+    failed = f"; {tally.failed} failed" if tally.failed else ""
     if batch.output is None:
-        return f"{tally.done}{of} rows were answered. Use --output FILE to make the command resumable."
+        return f"{rows} were answered{failed}. Use --output FILE to make the command resumable."
     if not batch.can_be_read_twice:
-        return f"{tally.done}{of} rows are in {batch.output}."
+        return f"{rows} are in {batch.output}{failed}."
     command = "The same command without --force" if batch.force else "The same command"
-    return f"{tally.done}{of} rows are in {batch.output}. {command} resumes there."
+    return f"{rows} are in {batch.output}{failed}. {command} resumes there."
 
 
 def _rate(per_second: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from app.studio.batches import BatchKept, BatchStore, KeptState
@@ -176,6 +176,26 @@ class BatchBook:
             PromptCacheError: the name is too long, or there is no such batch.
         """
         self.store.rename(key, name)
+
+    def score(self, key: str, number: int, side: str, score: float | None) -> Batch:
+        """Scores an answer; None removes its score. Equal answers of a row get the same score.
+
+        Raises:
+            PromptCacheError: there is no such answer, or the score cannot be written.
+        """
+        shown = self.find(key)
+        batch = shown.batch
+        with self._lock:
+            result = batch.results.get(number)
+            if result is None or side not in result.sides:
+                raise PromptCacheError("This row has no such answer. Reload the page.")
+            sides = result.sides if result.comparison.get("same_text") else (side,)
+            scores = {name: value for name, value in result.scores.items() if name not in sides}
+            scores |= {} if score is None else dict.fromkeys(sides, score)
+            scored = replace(result, scores=scores)
+            self.store.score(key, number, scored)
+            batch.results[number] = scored
+        return batch
 
     def _unended(self, key: str) -> State:
         return "elsewhere" if key in self.store.answering else "left"

@@ -7,15 +7,17 @@ import functools
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from app.batch.row_answers import RowFault, row_fault, row_settings
 from app.studio.batches import BatchesHeld, BatchKept, BatchStore
 from app.studio.batches.batch import Batch, BatchMode, BatchPlan, BatchSummary, RowShown
 from app.studio.batches.batch_history import BatchBook
-from app.studio.batches.result_files import batch_csv, batch_json
+from app.studio.batches.held import Encoded, Held, SettingHeld, encoded, held, settings_held
+from app.studio.batches.result_files import batch_csv, batch_for, batch_json
 from app.studio.batches.rows import (
     MOST_ROWS,
     BatchWanted,
@@ -37,7 +39,6 @@ from app.studio.web.endpoints import endpoint
 from app.studio.web.json_answers import JobState, Json
 from app.studio.workspace.page_state import Parts
 from engine.base.errors import PromptCacheError
-from engine.inference.run_settings import RunSettings
 from engine.pml import PromptError
 from engine.rows.duplicates import Chosen, distinct_rows
 from engine.rows.expectations import KINDS
@@ -89,6 +90,14 @@ class OneRow:
 
 
 @request
+class ScoreRow(OneRow):
+    """A score of an answer by hand, from 0 to 1; None removes it."""
+
+    side: Literal["cached", "uncached"]
+    score: Annotated[float, Field(ge=0, le=1)] | None = None
+
+
+@request
 class OpenRow(Shelve):
     """A row of a batch, to open as the workspace."""
 
@@ -98,10 +107,10 @@ class OpenRow(Shelve):
 
 @request
 class BatchFile:
-    """A batch to export as a file."""
+    """A batch to export as files."""
 
     key: Words
-    form: Literal["csv", "json"]
+    form: Literal["csv", "json", "promptfoo", "langfuse"]
 
 
 @request
@@ -137,6 +146,7 @@ class RowsRead(TypedDict):
     looked: int
     faults: list[RowFault]
     faulty: int
+    encoded: Encoded
 
 
 class BatchState(TypedDict):
@@ -158,6 +168,7 @@ class BatchState(TypedDict):
     texts: DigestsOfBoth
     alone: bool
     settings: Json
+    held: Held
     model: str
     schema: str
     started: str
@@ -193,15 +204,30 @@ class SideWhole(TypedDict):
 
 
 class RowWhole(TypedDict):
-    """A row with its whole results."""
+    """A row with its whole results; `reuse` says what was reused, and why."""
 
     row: RowShown
     prompt: str
-    settings: Json
+    modules: list[str]
+    settings: list[SettingHeld]
+    reuse: str
     cached: SideWhole | None
     uncached: SideWhole | None
     difference: Difference | None
     checks: list[CheckVerdict]
+
+
+class ExportedFiles(TypedDict):
+    """The files of an export."""
+
+    files: list[Exported]
+
+
+class RowScored(TypedDict):
+    """A row with its scores, and the summary with them."""
+
+    row: RowShown
+    summary: BatchSummary
 
 
 class Kept(TypedDict):
@@ -245,6 +271,12 @@ class BatchPage(Page):
         return {}
 
     @endpoint
+    def batch_held(self, request: RowsWanted) -> Held:
+        """Returns the prompt and settings that the rows start from, whether or not there are rows."""
+        over = None if request.alone else request.prompt
+        return held(over, run_settings(request.settings))
+
+    @endpoint
     def batch_read(self, request: RowsWanted) -> RowsRead:
         """Parses rows and checks them without computing."""
         rows = rows_of(request)
@@ -253,15 +285,25 @@ class BatchPage(Page):
         with self._parts.taken() as engine:
             plan, schema = self._plan(request, rows, engine)
             repeated, rows = len(rows) - len(plan.rows), plan.rows
-            until = time.monotonic() + LOOKED_SECONDS
+            until, valid = time.monotonic() + LOOKED_SECONDS, []
             for row, outcome in zip(rows, plan.prompts(schema), strict=True):
                 looked += 1
                 if isinstance(outcome, Exception):
                     faulty += 1
                     faults += [row_fault(outcome, row)] if len(faults) < FAULTS_SHOWN else []
+                else:
+                    valid.append(outcome)
                 if time.monotonic() > until:
                     break
-        return {"rows": len(rows), "repeated": repeated, "looked": looked, "faults": faults, "faulty": faulty}
+            costs = encoded(engine, valid)
+        return {
+            "rows": len(rows),
+            "repeated": repeated,
+            "looked": looked,
+            "faults": faults,
+            "faulty": faulty,
+            "encoded": costs,
+        }
 
     @endpoint
     def batch_start(self, request: BatchWanted) -> JobState[Json]:
@@ -303,6 +345,7 @@ class BatchPage(Page):
                     "texts": {"schema": batch.texts[0], "prompt": batch.texts[1]},
                     "alone": batch.plan.over is None,
                     "settings": dict(batch.workspace.settings),
+                    "held": held(batch.plan.over, batch.plan.settings),
                     "model": batch.model,
                     "schema": batch.plan.schema.name,
                     "started": batch.started,
@@ -360,16 +403,24 @@ class BatchPage(Page):
             }
             for at, check in enumerate(batch.expectations(row))
         ]
-        both = len(sides) > 1
+        both, of_row = len(sides) > 1, batch.plan.held_by(row)
         return {
             "row": batch.shown(request.number),
             "prompt": _source(batch, row),
-            "settings": _settings(batch, row),
+            "modules": of_row["modules"],
+            "settings": settings_held(of_row["settings"]),
+            "reuse": result.reuse["why"] if result is not None and result.reuse else "",
             "cached": whole.get("cached"),
             "uncached": whole.get("uncached"),
             "difference": word_difference(sides["cached"].text, sides["uncached"].text) if both else None,
             "checks": checks,
         }
+
+    @endpoint
+    def batch_score(self, request: ScoreRow) -> RowScored:
+        """Stores a score of an answer."""
+        batch = self._book.score(request.key, request.number, request.side, request.score)
+        return {"row": batch.shown(request.number), "summary": batch.summary()}
 
     @endpoint
     def batch_open(self, request: OpenRow) -> Opened:
@@ -385,10 +436,12 @@ class BatchPage(Page):
         return {"workspace": workspace_json(drafts.replace(opened))}
 
     @endpoint
-    def batch_file(self, request: BatchFile) -> Exported:
-        """Returns the results of a batch as a file."""
+    def batch_files(self, request: BatchFile) -> ExportedFiles:
+        """Returns the results of a batch as files."""
         batch = self._book.find(request.key).batch
-        return batch_csv(batch) if request.form == "csv" else batch_json(batch)
+        if request.form == "csv":
+            return {"files": [batch_csv(batch)]}
+        return {"files": [batch_json(batch)] if request.form == "json" else batch_for(request.form, batch)}
 
     def _row(self, key: str, number: int) -> tuple[Batch, Row]:
         batch = self._book.find(key).batch
@@ -431,16 +484,10 @@ def _source(batch: Batch, row: Row) -> str:
         return ""
 
 
-def _settings(batch: Batch, row: Row) -> Json:
-    try:
-        settings = row_settings(row, batch.plan.settings)
-    except PromptCacheError:
-        settings = batch.plan.settings
-    return {name: getattr(settings, name) for name in RunSettings.__dataclass_fields__}
-
-
 def row_own_settings(batch: Batch, row: Row) -> Json:
     """Returns the settings of the row itself."""
-    settings = _settings(batch, row)
-    own = {name: settings[name] for name in row.settings if name in settings}
+    settings = batch.plan.settings
+    with contextlib.suppress(PromptCacheError):
+        settings = row_settings(row, settings)
+    own = {name: getattr(settings, name) for name in row.settings if hasattr(settings, name)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
