@@ -53,16 +53,16 @@ def row_settings(row: Row, settings: RunSettings) -> RunSettings:
 
 
 def held_by(row: Row, schema: Schema, over: str | None, settings: RunSettings) -> dict[str, Any]:
-    """Returns all `modules` of a row's prompt and the `settings` in force.
+    """Returns the `prompt` of a row, all of its `modules`, and the `settings` in force.
 
-    An invalid prompt has no modules. If a row's settings are invalid, those of the batch are returned.
+    The prompt of an invalid row is "". If a row's settings are invalid, those of the batch are returned.
     """
-    modules: list[str] = []
+    prompt = ""
     with contextlib.suppress(PromptCacheError):
-        modules = modules_of(prompt_text(row, schema, over))
+        prompt = prompt_text(row, schema, over)
     with contextlib.suppress(PromptCacheError):
         settings = row_settings(row, settings)
-    return {"modules": modules, "settings": in_force(settings)}
+    return {"prompt": prompt, "modules": modules_of(prompt), "settings": in_force(settings)}
 
 
 def in_force(settings: RunSettings) -> dict[str, Any]:

@@ -3,12 +3,14 @@ declare namespace Api {
   /** Each question: what is sent, and what is answered. */
   interface Questions {
     add_scaffold: [AddScaffold, Written]
-    batch_file: [BatchFile, Exported]
+    batch_files: [BatchFile, ExportedFiles]
     batch_form: [Nothing, BatchFormKept]
+    batch_held: [RowsWanted, Held]
     batch_keep: [BatchForm, Kept]
     batch_open: [OpenRow, Opened]
     batch_read: [RowsWanted, RowsRead]
     batch_row: [OneRow, RowWhole]
+    batch_score: [ScoreRow, RowScored]
     batch_start: [BatchWanted, JobState<Record<string, any>>]
     batch_state: [BatchSince, LatestBatch]
     benchmarks: [Nothing, Benchmarks]
@@ -63,6 +65,7 @@ declare namespace Api {
     model: [Nothing, ModelState]
     models_state: [Nothing, ModelsState]
     name_batch: [NameBatch, Kept]
+    name_model: [NameModel, ServedNow]
     new_workspace: [Shelve, Opened]
     open_file: [OpenFile, Opened]
     open_imported: [OpenImported, Opened]
@@ -130,7 +133,7 @@ declare namespace Api {
 
   interface BatchFile {
     key: string
-    form: "csv" | "json"
+    form: "csv" | "json" | "promptfoo" | "langfuse"
   }
 
   interface BatchForm {
@@ -175,6 +178,7 @@ declare namespace Api {
     texts: DigestsOfBoth
     alone: boolean
     settings: Record<string, any>
+    held: Held
     model: string
     schema: string
     started: string
@@ -188,6 +192,9 @@ declare namespace Api {
     rows: number
     answered: number
     failed: number
+    scored: number
+    score_cached: number | null
+    score_uncached: number | null
     checked: number
     passed_cached: number
     passed_uncached: number
@@ -395,6 +402,13 @@ declare namespace Api {
     warnings: string[]
   }
 
+  interface Encoded {
+    rows: number
+    tokens: number
+    anchored: number
+    scope: string
+  }
+
   interface EncodingFrame {
     state: "waiting" | "working" | "streaming" | "done" | "measured" | "stopped" | "not run" | "failed"
     waits: boolean
@@ -441,6 +455,10 @@ declare namespace Api {
     filename: string
     media_type: string
     notes: string[]
+  }
+
+  interface ExportedFiles {
+    files: Exported[]
   }
 
   interface Fault {
@@ -561,6 +579,12 @@ declare namespace Api {
 
   interface Gone {
     removed: Removed
+  }
+
+  interface Held {
+    modules: string[]
+    question: string
+    settings: SettingHeld[]
   }
 
   interface HelpBlock {
@@ -941,6 +965,10 @@ declare namespace Api {
     name: string
   }
 
+  interface NameModel {
+    names: string[]
+  }
+
   interface NamedAndShown {
     name: string
     report: ShownReport
@@ -1234,6 +1262,11 @@ declare namespace Api {
     code?: string
   }
 
+  interface RowScored {
+    row: RowShown
+    summary: BatchSummary
+  }
+
   interface RowShown {
     number: number
     line: number
@@ -1256,7 +1289,9 @@ declare namespace Api {
   interface RowWhole {
     row: RowShown
     prompt: string
-    settings: Record<string, any>
+    modules: string[]
+    settings: SettingHeld[]
+    reuse: string
     cached: SideWhole | null
     uncached: SideWhole | null
     difference: Difference | null
@@ -1269,6 +1304,7 @@ declare namespace Api {
     looked: number
     faults: RowFault[]
     faulty: number
+    encoded: Encoded
   }
 
   interface RowsWanted extends Texts {
@@ -1403,6 +1439,11 @@ declare namespace Api {
     disk: number
   }
 
+  interface ScoreRow extends OneRow {
+    side: "cached" | "uncached"
+    score?: number | null
+  }
+
   interface SeenFile {
     origin: string
     stamp: Stamp
@@ -1451,6 +1492,8 @@ declare namespace Api {
     state: "ok" | "loading" | "draining" | "off"
     model: string
     aliases: string[]
+    own_aliases: string[]
+    since: number | null
     keys: number
     origins: string[]
     requests: ServedRequest[]
@@ -1488,6 +1531,13 @@ declare namespace Api {
     pattern?: string
     examples?: string[]
     matters: "always" | "drawn" | "never"
+  }
+
+  interface SettingHeld {
+    name: string
+    label: string
+    value: string
+    changed: boolean
   }
 
   interface ShapeWords {
@@ -1549,6 +1599,7 @@ declare namespace Api {
     ttft_ms: number
     tokens: Record<string, number>
     passed: boolean | null
+    score: number | null
   }
 
   interface SideWhole {

@@ -73,8 +73,8 @@ class RowShown(TypedDict):
 class BatchSummary(TypedDict):
     """Results of a batch so far: median times in milliseconds, and token sums over rows.
 
-    Scores are means of the `scored` rows. Medians use the `timed` rows, whose segments were all cached. If there
-    are none, medians use all rows and `cold` is true.
+    Scores are means of the `scored` rows. Medians use the `timed` rows, whose segments were all cached. If
+    there are none, medians use all rows and `cold` is true.
     """
 
     rows: int
@@ -140,7 +140,7 @@ class BatchPlan:
         return gist(self.over)["words"] if self.over is not None else ""
 
     def held_by(self, row: Row) -> dict[str, Any]:
-        """Returns the modules and settings of a row."""
+        """Returns the prompt, modules and settings of a row."""
         return held_by(row, self.schema, self.over, self.settings)
 
     def source(self, row: Row) -> str:

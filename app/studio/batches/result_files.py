@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import asdict
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from app.batch.batch_table import GUARDED, columns_of, table_text, verdicts
 from app.studio.batches.batch import Batch, SideResult
 from app.studio.documents.documents import Exported
-from engine.base.errors import PromptCacheError
 from engine.rows.evaluations import Evaluated, Evaluation, Tool
 
 
@@ -53,11 +51,8 @@ def batch_for(tool: Tool, batch: Batch) -> list[Exported]:
     plan = batch.plan
     rows = []
     for number, row in enumerate(plan.rows):
-        prompt = ""
-        with contextlib.suppress(PromptCacheError):
-            prompt = plan.source(row)
-        settings = plan.held_by(row)["settings"]
-        rows.append(Evaluated(row, prompt, batch.expectations(row), _told(batch, number), settings))
+        held, told = plan.held_by(row), _told(batch, number)
+        rows.append(Evaluated(row, held["prompt"], batch.expectations(row), told, held["settings"]))
     name = batch.name or f"{plan.schema.name or 'schema'} {batch.started}"
     model = batch.model.replace("\\", "/").rstrip("/").rpartition("/")[2]
     files, notes = Evaluation(name, model, batch.started, plan.schema, rows, plan.combine).files(tool)

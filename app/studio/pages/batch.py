@@ -406,7 +406,7 @@ class BatchPage(Page):
         both, of_row = len(sides) > 1, batch.plan.held_by(row)
         return {
             "row": batch.shown(request.number),
-            "prompt": _source(batch, row),
+            "prompt": of_row["prompt"],
             "modules": of_row["modules"],
             "settings": settings_held(of_row["settings"]),
             "reuse": result.reuse["why"] if result is not None and result.reuse else "",
@@ -475,13 +475,6 @@ class BatchPage(Page):
         if self._choices[0] != of:
             self._choices = of, {}
         return self._choices[1]
-
-
-def _source(batch: Batch, row: Row) -> str:
-    try:
-        return batch.plan.source(row)
-    except PromptCacheError:
-        return ""
 
 
 def row_own_settings(batch: Batch, row: Row) -> Json:
