@@ -90,6 +90,8 @@ def arguments_of(row: Row) -> dict[str, str]:
 
 def spelled(value: Any) -> str:
     """Returns the value of a setting as text."""
+    if isinstance(value, float):
+        return f"{value:g}"
     return json.dumps(value) if isinstance(value, (list, tuple, bool)) else str(value)
 
 
