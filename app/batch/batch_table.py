@@ -108,6 +108,10 @@ def _side(side: str, told: Mapping[str, Any]) -> dict[str, Any]:
         columns[f"{side} passed"] = "yes" if told["passed"][side] else "no"
         failed = (f"{check['expect']}: {check[side]}" for check in told["checks"] if check[side])
         columns[f"{side} failed checks"] = "; ".join(failed)
+    if side in told.get("grades", {}):
+        grade = told["grades"][side]
+        columns[f"{side} grade"] = "" if grade["score"] is None else grade["score"]
+        columns[f"{side} judge"] = grade["reply"]
     if side in told.get("scores", {}):
         columns[f"{side} score"] = told["scores"][side]
     return columns

@@ -83,7 +83,7 @@ class Evaluation:
         Raises:
             ExchangeError: no row has a valid prompt.
         """
-        found = [(row, messages) for row in self.rows if (messages := self._messages(row))]
+        found = [(row, told) for row in self.rows if (told := messages_of(self.schema, row.prompt))]
         if not found:
             raise ExchangeError("No row has a valid prompt, so there is nothing to export.")
         left_out = len(self.rows) - len(found)
@@ -97,16 +97,6 @@ class Evaluation:
         results = self._results(config, [row for row, _ in found])
         texts = (json.dumps(part, ensure_ascii=False, indent=1) for part in (config, results))
         return {name: f"{text}\n" for name, text in zip(FILES[tool], texts, strict=True)}, notes
-
-    def _messages(self, row: Evaluated) -> list[dict[str, str]]:
-        tree = parse_prompt(row.prompt).tree if row.prompt else None
-        if tree is None:
-            return []
-        bound = bind(self.schema, tree)
-        try:
-            return [] if has_errors(bound.diagnostics) else to_openai(bound.parts)[0]["messages"]
-        except ExchangeError:  # the prompt is empty
-            return []
 
     def _config(self, found: Sequence[tuple[Evaluated, Any]]) -> dict[str, Any]:
         settings = found[0][0].settings
@@ -182,6 +172,7 @@ class Evaluation:
             "score": grading["score"],
             "failureReason": _PASSED if grading["pass"] else _FAILED,
             "gradingResult": grading,
+            "namedScores": _judged(row.told, side),
             "metadata": {"ttft_ms": answer["ttft_ms"]},
         }
 
@@ -190,7 +181,7 @@ class Evaluation:
         checks = [{"kind": check.kind, "value": check.value} for check in row.expect]
         wanted = next((check.value for check in row.expect if check.kind == "equals"), None)
         answers = {side: row.told[side]["text"] for side in _SIDES if side in row.told}
-        known = {name: row.told[name] for name in ("passed", "scores", "error") if name in row.told}
+        known = {name: row.told[name] for name in ("passed", "scores", "grades", "error") if name in row.told}
         about = {**_about(row), "model": self.model, "checks": checks, "answers": answers, **known}
         return {
             "datasetName": self.name,
@@ -199,6 +190,18 @@ class Evaluation:
             "expectedOutput": wanted,
             "metadata": about,
         }
+
+
+def messages_of(schema: Schema, source: str) -> list[dict[str, str]]:
+    """Returns a prompt's messages in the form of OpenAI's API; none if it is invalid or empty."""
+    tree = parse_prompt(source).tree if source else None
+    if tree is None:
+        return []
+    bound = bind(schema, tree)
+    try:
+        return [] if has_errors(bound.diagnostics) else to_openai(bound.parts)[0]["messages"]
+    except ExchangeError:  # the prompt is empty
+        return []
 
 
 def _about(row: Evaluated) -> dict[str, Any]:
@@ -217,6 +220,11 @@ def _assertion(check: Expectation) -> dict[str, Any]:
         return {"type": "word-count", "value": {bound: int(check.value)}}
     compares = ">=" if bound == "min" else "<="
     return {"type": "javascript", "value": f"output.trim().length {compares} {int(check.value)}"}
+
+
+def _judged(told: Mapping[str, Any], side: str) -> dict[str, float]:
+    score = told.get("grades", {}).get(side, {}).get("score")
+    return {} if score is None else {"judge": score}
 
 
 def _grading(row: Evaluated, side: str) -> dict[str, Any]:

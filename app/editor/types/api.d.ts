@@ -5,6 +5,7 @@ declare namespace Api {
     add_scaffold: [AddScaffold, Written]
     batch_files: [BatchFile, ExportedFiles]
     batch_form: [Nothing, BatchFormKept]
+    batch_grade: [GradeBatch, JobState<Record<string, any>>]
     batch_held: [RowsWanted, Held]
     batch_keep: [BatchForm, Kept]
     batch_open: [OpenRow, Opened]
@@ -144,6 +145,7 @@ declare namespace Api {
     form: Record<string, any>
     kinds: CheckKind[]
     most: number
+    template: string
   }
 
   interface BatchKept {
@@ -195,6 +197,9 @@ declare namespace Api {
     scored: number
     score_cached: number | null
     score_uncached: number | null
+    graded: number
+    grade_cached: number | null
+    grade_uncached: number | null
     checked: number
     passed_cached: number
     passed_uncached: number
@@ -579,6 +584,19 @@ declare namespace Api {
 
   interface Gone {
     removed: Removed
+  }
+
+  interface Grade {
+    score: number | null
+    reply: string
+  }
+
+  interface GradeBatch {
+    key: string
+    job: string
+    template: string
+    url?: string
+    model?: string
   }
 
   interface Held {
@@ -1600,6 +1618,7 @@ declare namespace Api {
     tokens: Record<string, number>
     passed: boolean | null
     score: number | null
+    grade?: Grade
   }
 
   interface SideWhole {

@@ -33,6 +33,13 @@ RowState = Literal["waiting", "done", "failed"]
 PREVIEW = 160  # characters of an answer in the table
 
 
+class Grade(TypedDict):
+    """A judge's grade from 0 to 1, and its reply; without a grade, the reply has none or is an error."""
+
+    score: float | None
+    reply: str
+
+
 class SideShown(TypedDict):
     """One side of a row in the table.
 
@@ -44,6 +51,7 @@ class SideShown(TypedDict):
     tokens: dict[str, int]
     passed: bool | None
     score: float | None
+    grade: NotRequired[Grade]
 
 
 class RowShown(TypedDict):
@@ -73,8 +81,8 @@ class RowShown(TypedDict):
 class BatchSummary(TypedDict):
     """Results of a batch so far: median times in milliseconds, and token sums over rows.
 
-    Scores are means of the `scored` rows. Medians use the `timed` rows, whose segments were all cached. If
-    there are none, medians use all rows and `cold` is true.
+    Scores and grades are means of `scored` and `graded` rows. Medians use the `timed` rows, whose segments
+    were all cached. If there are none, medians use all rows and `cold` is true.
     """
 
     rows: int
@@ -83,6 +91,9 @@ class BatchSummary(TypedDict):
     scored: int
     score_cached: float | None
     score_uncached: float | None
+    graded: int
+    grade_cached: float | None
+    grade_uncached: float | None
     checked: int
     passed_cached: int
     passed_uncached: int
@@ -191,6 +202,7 @@ class RowResult:
         fault: the error.
         reuse: the level of reuse and its reason, as in `pml run --json`; empty unless the engine chose it.
         scores: the user's score of each side, from 0 to 1.
+        grades: the judge's grade of each side.
     """
 
     sides: dict[str, SideResult] = field(default_factory=dict)
@@ -198,6 +210,12 @@ class RowResult:
     fault: RowFault | None = None
     reuse: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
+    grades: dict[str, Grade] = field(default_factory=dict)
+
+    def grade(self, side: str) -> float | None:
+        """Returns the judge's grade of a side; None without one."""
+        grade = self.grades.get(side)
+        return None if grade is None else grade["score"]
 
 
 @dataclass
@@ -292,7 +310,8 @@ class Batch:
         shown["state"] = "done"
         for side in ("cached", "uncached"):
             if side in result.sides:
-                shown[side] = result.sides[side].shown(result.scores.get(side))
+                of_side = result.sides[side].shown(result.scores.get(side))
+                shown[side] = of_side | ({"grade": grade} if (grade := result.grades.get(side)) else {})  # type: ignore[typeddict-item]
         if result.comparison:
             change = result.comparison
             shown["speedup"], shown["same_text"] = _finite(change["ttft_speedup"]), change["same_text"]
@@ -319,6 +338,9 @@ class Batch:
             "scored": sum(bool(row.scores) for row in done),
             "score_cached": _mean(row.scores.get("cached") for row in done),
             "score_uncached": _mean(row.scores.get("uncached") for row in done),
+            "graded": sum(bool(row.grades) for row in done),
+            "grade_cached": _mean(row.grade("cached") for row in done),
+            "grade_uncached": _mean(row.grade("uncached") for row in done),
             "checked": len(checked),
             "passed_cached": sum(row.sides["cached"].passed is True for row in checked),
             "passed_uncached": sum(uncached is True for _, uncached in verdicts),

@@ -13,9 +13,9 @@ from typing_extensions import TypedDict
 from app.batch.batch_table import spelled
 from app.batch.row_answers import in_force
 from app.studio.documents.samples import gist
+from app.studio.runs.settings import declarations
 from engine.base.errors import PromptCacheError
 from engine.inference.run_settings import RunSettings
-from engine.inference.setting import settings_of
 from engine.rows.row_prompts import modules_of
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ def held(over: str | None, settings: RunSettings) -> Held:
 
 def settings_held(values: Mapping[str, Any]) -> list[SettingHeld]:
     """Returns settings with their labels and units."""
-    known = settings_of(RunSettings)
+    known = declarations()
     return [
         {
             "name": name,
             "label": known[name].label,
             "value": " ".join(filter(None, (spelled(value), known[name].unit))),
-            "changed": name != "reuse" and value != known[name].default,
+            "changed": value != known[name].default,
         }
         for name, value in values.items()
     ]

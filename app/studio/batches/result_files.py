@@ -84,7 +84,8 @@ def _told(batch: Batch, number: int) -> dict[str, Any]:
     sides = {name: _side(side) for name, side in result.sides.items()}
     told = {**sides, **result.comparison, **verdicts(batch.expectations(row), judged)}
     told |= {"reuse": result.reuse} if result.reuse else {}
-    return told | ({"scores": result.scores} if result.scores else {})
+    told |= {"scores": result.scores} if result.scores else {}
+    return told | ({"grades": result.grades} if result.grades else {})
 
 
 def _side(side: SideResult) -> dict[str, Any]:

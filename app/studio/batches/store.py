@@ -153,8 +153,8 @@ class BatchStore:
                 )
             self._make_room(db, key)
 
-    def score(self, key: str, number: int, result: RowResult) -> None:
-        """Writes the scores of a row that has ended.
+    def change(self, key: str, number: int, result: RowResult) -> None:
+        """Writes the scores and grades of a row that has ended.
 
         Raises:
             PromptCacheError: they cannot be written, or the batch was deleted.

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Literal, NotRequired
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
 from app.batch.row_answers import RowFault, row_fault, row_settings
@@ -17,6 +15,18 @@ from app.studio.batches import BatchesHeld, BatchKept, BatchStore
 from app.studio.batches.batch import Batch, BatchMode, BatchPlan, BatchSummary, RowShown
 from app.studio.batches.batch_history import BatchBook
 from app.studio.batches.held import Encoded, Held, SettingHeld, encoded, held, settings_held
+from app.studio.batches.judge import TEMPLATE, model_judge, require_template, server_judge
+from app.studio.batches.requests import (
+    BatchFile,
+    BatchForm,
+    BatchSince,
+    GradeBatch,
+    NameBatch,
+    OneRow,
+    OpenRow,
+    ScoreRow,
+    SomeBatches,
+)
 from app.studio.batches.result_files import batch_csv, batch_for, batch_json
 from app.studio.batches.rows import (
     MOST_ROWS,
@@ -28,7 +38,7 @@ from app.studio.batches.rows import (
 )
 from app.studio.documents.documents import Exported, first_error
 from app.studio.documents.drafts import Workspace
-from app.studio.documents.requests import Count, Flag, Nothing, Shelve, Whole, Words, request
+from app.studio.documents.requests import Nothing
 from app.studio.documents.workspace_opener import Opened, workspace_json
 from app.studio.pages.author import DigestsOfBoth
 from app.studio.pages.page import Page
@@ -51,75 +61,6 @@ FAULTS_SHOWN = 50
 LOOKED_SECONDS = 3.0  # time limit for checking rows in advance; later rows report errors when they run
 
 
-@request
-class BatchSince:
-    """The rows of a batch that a page knows.
-
-    Attributes:
-        key: the batch's key; "" for the latest.
-        known: the number of finished rows that the page has; -1 to get all rows.
-        only: whether to return this batch even if another was started since.
-    """
-
-    key: Words = ""
-    known: Whole = -1
-    only: Flag = False
-
-
-@request
-class SomeBatches:
-    """Keys of batches."""
-
-    keys: tuple[Words, ...]
-
-
-@request
-class NameBatch:
-    """The user's name for a batch; "" removes it."""
-
-    key: Words
-    name: Words
-
-
-@request
-class OneRow:
-    """A row of a batch, by its number from 0."""
-
-    key: Words
-    number: Count
-
-
-@request
-class ScoreRow(OneRow):
-    """A score of an answer by hand, from 0 to 1; None removes it."""
-
-    side: Literal["cached", "uncached"]
-    score: Annotated[float, Field(ge=0, le=1)] | None = None
-
-
-@request
-class OpenRow(Shelve):
-    """A row of a batch, to open as the workspace."""
-
-    key: Words
-    number: Count
-
-
-@request
-class BatchFile:
-    """A batch to export as files."""
-
-    key: Words
-    form: Literal["csv", "json", "promptfoo", "langfuse"]
-
-
-@request
-class BatchForm:
-    """The form values of the page."""
-
-    form: Mapping[str, Any]
-
-
 class CheckKind(TypedDict):
     """A kind of check, and its meaning."""
 
@@ -133,6 +74,7 @@ class BatchFormKept(TypedDict):
     form: Json
     kinds: list[CheckKind]
     most: int
+    template: str
 
 
 class RowsRead(TypedDict):
@@ -262,7 +204,12 @@ class BatchPage(Page):
     def batch_form(self, _request: Nothing) -> BatchFormKept:
         """Returns the page's last form values, and its options."""
         kinds: list[CheckKind] = [{"name": name, "meaning": meaning} for name, meaning in KINDS.items()]
-        return {"form": self._parts.drafts.form("batch"), "kinds": kinds, "most": MOST_ROWS}
+        return {
+            "form": self._parts.drafts.form("batch"),
+            "kinds": kinds,
+            "most": MOST_ROWS,
+            "template": TEMPLATE,
+        }
 
     @endpoint
     def batch_keep(self, request: BatchForm) -> Kept:
@@ -421,6 +368,16 @@ class BatchPage(Page):
         """Stores a score of an answer."""
         batch = self._book.score(request.key, request.number, request.side, request.score)
         return {"row": batch.shown(request.number), "summary": batch.summary()}
+
+    @endpoint
+    def batch_grade(self, request: GradeBatch) -> JobState[Json]:
+        """Starts to grade the answers of a batch. Each grade is stored at once."""
+        require_template(request.template)
+        if request.url.strip():
+            judge = server_judge(request.url, request.model.strip())
+            return self._book.grade(request.key, request.job, request.template, judge).state()
+        with self._parts.taken() as engine:
+            return self._book.grade(request.key, request.job, request.template, model_judge(engine)).state()
 
     @endpoint
     def batch_open(self, request: OpenRow) -> Opened:
