@@ -38,6 +38,7 @@ export class Results extends Emitter {
   #rows = []
   #key = ""
   #both = true
+  #graded = false  // whether the table has a column of grades
   #filter = "all"
   /** @type {number | null} */
   #opened = null
@@ -63,6 +64,7 @@ export class Results extends Emitter {
       this.#held.replaceChildren(...heldBy(held, alone))
     }
     for (const row of rows) this.#rows[row.number] = row
+    if (summary.graded && !this.#graded) this.#regrade()
     this.#showTiles(summary)
     if (!rows.length) return
     this.#showFilters()
@@ -78,6 +80,7 @@ export class Results extends Emitter {
     this.#words.value = ""
     this.#opened = null
     this.#both = both
+    this.#graded = false
     this.#table = this.#makeTable()
     this.#place.replaceChildren(this.#table.node)
   }
@@ -94,6 +97,7 @@ export class Results extends Emitter {
         { name: "cached", title: "Cached", value: row => row.cached?.text, cell: row => this.#side(row, row.cached) },
         ...(this.#both ? [{ name: "uncached", title: "Uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.text, cell: (/** @type {Api.RowShown} */ row) => row.state === "done" ? this.#side(row, row.uncached, row.same_text) : "" }] : []),
         { name: "score", title: "Score", value: row => row.cached?.score ?? row.uncached?.score, greatest: true, about: "Your score of the answer, from 0 to 1", cell: row => this.#scores(row) },
+        ...(this.#graded ? [{ name: "grade", title: "Grade", value: (/** @type {Api.RowShown} */ row) => row.cached?.grade?.score ?? row.uncached?.grade?.score, number: true, about: "The judge's grade of the answer, from 0 to 1", cell: (/** @type {Api.RowShown} */ row) => this.#grades(row) }] : []),
         { name: "time", title: "TTFT cached", value: row => row.cached?.ttft_ms, number: true, about: "Time to first token of the cached side", cell: row => this.#cachedTime(row) },
         ...(this.#both ? [
           { name: "without", title: "TTFT uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.ttft_ms, number: true, about: "Time to the first token without the cache", cell: (/** @type {Api.RowShown} */ row) => time(row.uncached?.ttft_ms) },
@@ -104,6 +108,19 @@ export class Results extends Emitter {
     })
     table.on("shown", () => this.#tell())
     return table
+  }
+
+  #regrade() {
+    this.#graded = true
+    this.#opened = null
+    this.#table = this.#makeTable()
+    this.#place.replaceChildren(this.#table.node)
+  }
+
+  /** @param {Api.RowShown} row */
+  #grades({ same_text: same, ...row }) {
+    const sides = /** @type {const} */ (["cached", "uncached"]).filter(side => row[side]?.grade && !(same && side === "uncached"))
+    return sides.map(side => h("div", { title: row[side]?.grade?.reply }, sides.length > 1 ? h("span", { class: "soft" }, `${side} `) : null, row[side]?.grade?.score == null ? h("span", { "data-mood": "bad" }, "none") : String(row[side].grade.score)))
   }
 
   // Equal answers share one score.
@@ -144,6 +161,7 @@ export class Results extends Emitter {
       if (this.#both) tiles.push(["Passed, uncached", of(found.passed_uncached, found.checked), found.verdicts_changed ? `caching changed ${plural(found.verdicts_changed, "result")}` : "no check has another result with caching"])
     }
     if (found.scored) tiles.push(["Mean score, cached", found.score_cached?.toFixed(2) ?? "–", [plural(found.scored, "row") + " scored", this.#both && found.score_uncached != null && `uncached ${found.score_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
+    if (found.graded) tiles.push(["Mean grade, cached", found.grade_cached?.toFixed(2) ?? "–", [plural(found.graded, "row") + " graded", this.#both && found.grade_uncached != null && `uncached ${found.grade_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
     if (this.#both) {
       tiles.push(["Same first token", of(found.same_first_token, found.compared), found.kl_mean == null ? "" : `mean KL ${nats(found.kl_mean)}`])
       tiles.push(["Same text", of(found.same_text, found.compared), ""])

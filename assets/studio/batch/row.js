@@ -21,11 +21,11 @@ function facts({ ttft_ms, tokens, ended }) {
   return h("dl", { class: "side-facts" }, ...told.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
 }
 
-/** @param {string} title @param {Api.SideWhole} side @param {[string, boolean][] | undefined} difference @param {HTMLElement} score */
-function answer(title, side, difference, score) {
+/** @param {string} title @param {Api.SideWhole} side @param {[string, boolean][] | undefined} difference @param {HTMLElement} score @param {Api.Grade | undefined} grade */
+function answer(title, side, difference, score, grade) {
   const words = difference?.length ? difference.map(([text, differs]) => differs ? h("mark", {}, text) : text) : [side.text || h("span", { class: "soft" }, "The model generated no text.")]
   return h("section", { class: "row-side", "data-side": title.toLowerCase(), "aria-label": `${title} answer` }, h("header", {}, h("h4", {}, title), h("span", { class: "grow" }), score), facts(side),
-    h("div", { class: "row-answer", tabindex: "0", role: "region", "aria-label": `Text of the ${title.toLowerCase()} answer` }, ...words), ...side.warnings.map(warning => h("p", { "data-mood": "warn" }, warning)))
+    h("div", { class: "row-answer", tabindex: "0", role: "region", "aria-label": `Text of the ${title.toLowerCase()} answer` }, ...words), grade ? h("p", { class: "judge-said" }, h("strong", {}, grade.score == null ? "No grade. " : `Grade ${grade.score}. `), h("span", { class: "soft" }, `The judge: ${grade.reply}`)) : null, ...side.warnings.map(warning => h("p", { "data-mood": "warn" }, warning)))
 }
 
 /** @param {Api.CheckVerdict[]} checks */
@@ -50,7 +50,7 @@ export function rowDetail({ row, prompt, modules, settings, reuse, cached, uncac
   return h("div", { class: "row-whole" },
     row.fault ? h("p", { "data-mood": "bad" }, row.fault.message) : null,
     firstTime(cached) ? h("p", { class: "soft" }, `First time. ${firstTime(cached)}`) : null,
-    h("div", { class: "row-sides" }, ...SIDES.flatMap(([side, title]) => { const found = sides[side]; return found ? [answer(title, found, difference?.[side], scoreOf(row.number, side, row[side]?.score ?? null, rate, row.id))] : [] })),
+    h("div", { class: "row-sides" }, ...SIDES.flatMap(([side, title]) => { const found = sides[side]; return found ? [answer(title, found, difference?.[side], scoreOf(row.number, side, row[side]?.score ?? null, rate, row.id), row[side]?.grade)] : [] })),
     reuse ? h("p", { class: "soft" }, `${reuse}.`) : null,
     h("p", { class: "row-held" }, ...chipsOf({ modules, settings })),
     h("header", { class: "row-head" }, between(row), h("span", { class: "grow" }), h("button", { type: "button", disabled: !prompt, onclick: open }, "Open in Author")),

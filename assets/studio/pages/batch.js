@@ -3,6 +3,7 @@ import { Checks } from "../batch/checks.js"
 import { Earlier } from "../batch/earlier.js"
 import { Grid } from "../batch/grid.js"
 import { Held } from "../batch/held.js"
+import { Judge } from "../batch/judge.js"
 import { Results } from "../batch/results.js"
 import { Rows } from "../batch/source.js"
 import { count, debounce, h, moment, newKey, pause, plural } from "../base/dom.js"
@@ -39,6 +40,7 @@ class BatchPage {
   #checks = new Checks()
   #rows
   #held
+  #judge
   #results
   #earlier
   /** @type {Api.BatchState | null} */
@@ -75,12 +77,13 @@ class BatchPage {
     this.#workspace = workspace
     this.#rows = new Rows(server, workspace, this.#grid)
     this.#held = new Held(this.#rows.alone)
+    this.#judge = new Judge(server)
     this.#results = new Results(server)
     this.#earlier = new Earlier(server)
     const save = (/** @type {Api.BatchFile["form"]} */ form, /** @type {string} */ words, title = "") => h("button", { type: "button", title: title || null, onclick: () => this.#download(form) }, words)
     this.#outcome = h("section", { class: "batch-outcome", "aria-label": "Results", hidden: true },
       h("header", { class: "batch-head" }, h("h3", {}, "Results"), this.#title, h("span", { class: "grow" }), save("csv", "Save as CSV"), save("json", "Save as JSON"),
-        save("promptfoo", "For promptfoo", "Saves a configuration for promptfoo eval, and the results for promptfoo import"), save("langfuse", "For Langfuse", "Saves dataset items as lines of JSON")), this.#note, this.#age, this.#results.node)
+        save("promptfoo", "For promptfoo", "Saves a configuration for promptfoo eval, and the results for promptfoo import"), save("langfuse", "For Langfuse", "Saves dataset items as lines of JSON")), this.#note, this.#age, this.#judge.node, this.#results.node)
     hosts.batch.append(
       h("header", { class: "batch-head" }, h("h2", {}, "Batch"), h("p", { class: "soft" }, "Run many prompts against the open schema and check each answer.")),
       this.#rows.node, this.#held.node, this.#checks.node,
@@ -95,6 +98,8 @@ class BatchPage {
     this.#held.on("author", () => shell.go("author"))
     this.#held.on("settings", () => studio.drawer?.enter())
     this.#held.on("scope", scope => studio.drawer?.set("scope", scope))
+    this.#judge.on("changed", () => this.#changed())
+    this.#judge.on("graded", () => this.#again())
     this.#results.on("fault", sentence => this.#say(sentence, "bad"))
     this.#rows.on("read", rows => { this.#count = rows; this.#buttons() })
     this.#checks.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say(""); this.#keepSoon() })
@@ -121,10 +126,11 @@ class BatchPage {
   async begin(settings) {
     const answer = await this.#server.ask("batch_form", {})
     if (answer.away || answer.error != null) { this.#server.once("back", () => this.begin(settings)); return }
-    const { form, kinds, most } = answer
+    const { form, kinds, most, template } = answer
     await this.#look()
     this.#grid.fill({ settings, most, chosen: form.grid })
     this.#checks.fill(kinds, form)
+    this.#judge.fill(template, form.judge)
     if (!this.#sided && form.mode === "cached") this.#mode.value = "cached"
     this.#rows.fill(form)
     this.#filled = true
@@ -161,7 +167,7 @@ class BatchPage {
     this.#keepSoon()
   }
 
-  #form() { return { ...this.#rows.kept(), checks: this.#checks.checks, combine: this.#checks.combine, mode: this.#mode.value } }
+  #form() { return { ...this.#rows.kept(), checks: this.#checks.checks, combine: this.#checks.combine, mode: this.#mode.value, judge: this.#judge.kept } }
 
   async #keep() {
     const form = this.#form(), spelled = JSON.stringify(form)
@@ -209,6 +215,12 @@ class BatchPage {
     this.#follow()
   }
 
+  // Shows all rows of the same batch again, with new grades.
+  async #again() {
+    const { key = "" } = this.#batch ?? {}, answer = await this.#server.ask("batch_state", { key, known: -1, only: true })
+    if (answer.batch && this.#batch?.key === key) this.#show(answer.batch)
+  }
+
   /** @param {string[]} keys */
   #forget(keys) {
     if (!this.#batch || !keys.includes(this.#batch.key)) return
@@ -241,6 +253,7 @@ class BatchPage {
     this.#batch = batch
     this.#outcome.hidden = false
     this.#results.show(batch)
+    this.#judge.of(batch.key, batch.state !== "working" && batch.state !== "elsewhere")
     const { key, state, fault, unkept, ended, left_s: left, summary, working } = batch
     this.#showTitle(batch)
     this.#note.textContent = [unkept && `Some rows are not on disk yet. ${unkept}`, UNENDED[state]].filter(Boolean).join(" ")

@@ -95,7 +95,7 @@ def test_a_server_grades_each_answer_and_the_grade_is_stored(asked: Asked, serve
     assert (again["summary"]["graded"], again["summary"]["grade_cached"]) == (1, 0.7)
     (table,) = asked.ask("batch_files", {"key": "b", "form": "csv"})["files"]
     assert "cached grade" in table["text"]
-    config, results = asked.ask("batch_files", {"key": "b", "form": "promptfoo"})["files"]
+    _, results = asked.ask("batch_files", {"key": "b", "form": "promptfoo"})["files"]
     assert json.loads(results["text"])["results"]["results"][0]["namedScores"] == {"judge": 0.7}
 
 
