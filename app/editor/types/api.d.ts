@@ -198,6 +198,7 @@ declare namespace Api {
     score_cached: number | null
     score_uncached: number | null
     graded: number
+    ungraded: number
     grade_cached: number | null
     grade_uncached: number | null
     checked: number

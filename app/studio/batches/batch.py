@@ -81,8 +81,9 @@ class RowShown(TypedDict):
 class BatchSummary(TypedDict):
     """Results of a batch so far: median times in milliseconds, and token sums over rows.
 
-    Scores and grades are means of `scored` and `graded` rows. Medians use the `timed` rows, whose segments
-    were all cached. If there are none, medians use all rows and `cold` is true.
+    Scores and grades are means of `scored` and `graded` rows; the judge gave no grade to `ungraded` answers.
+    Medians use the `timed` rows, whose segments were all cached. If there are none, medians use all rows and
+    `cold` is true.
     """
 
     rows: int
@@ -92,6 +93,7 @@ class BatchSummary(TypedDict):
     score_cached: float | None
     score_uncached: float | None
     graded: int
+    ungraded: int
     grade_cached: float | None
     grade_uncached: float | None
     checked: int
@@ -339,6 +341,7 @@ class Batch:
             "score_cached": _mean(row.scores.get("cached") for row in done),
             "score_uncached": _mean(row.scores.get("uncached") for row in done),
             "graded": sum(bool(row.grades) for row in done),
+            "ungraded": sum(grade["score"] is None for row in done for grade in row.grades.values()),
             "grade_cached": _mean(row.grade("cached") for row in done),
             "grade_uncached": _mean(row.grade("uncached") for row in done),
             "checked": len(checked),

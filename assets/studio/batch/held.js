@@ -49,7 +49,7 @@ export class Held extends Emitter {
   cost(found, scope) {
     const { rows = 0, tokens = 0, anchored = 0, scope: named = "" } = found?.encoded ?? {}
     const which = found && rows < found.valid ? `The first ${plural(rows, "row")}` : plural(rows, "row")
-    const much = tokens >= 2 * anchored && named
+    const much = tokens > 1.2 * anchored && named
     this.#cost.dataset.mood = much ? "warn" : ""
     refill(this.#cost,
       !rows ? null : much ? `Scope ${named} encodes the modules anew for each row: ${count(tokens)} tokens for ${which.toLowerCase()}, instead of ${count(anchored)} with scope anchored. ` : tokens ? `${which} encode${rows === 1 ? "s" : ""} ${plural(tokens, "token")} that no segment has yet.` : `${which}: all segments are encoded.`,

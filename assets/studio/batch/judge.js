@@ -24,7 +24,7 @@ export class Judge extends Emitter {
   #reset = h("button", { type: "button", class: "quiet", onclick: () => { this.#template.value = this.#usual; this.#edited() } }, "Reset the prompt")
   #run = h("button", { type: "button", onclick: () => this.#start() }, "Grade all answers")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#job?.stop() }, "Stop")
-  #status = h("span", { class: "batch-status", role: "status", "aria-live": "polite" })
+  #status = h("span", { class: "judge-status", role: "status", "aria-live": "polite" })
   node = h("details", { class: "batch-part judge" }, h("summary", {}, "Grade the answers with a model"),
     h("div", { class: "judge-form" },
       h("div", { class: "table-tools" }, h("span", { class: "soft" }, "Judge"), this.#by, this.#place),
@@ -81,7 +81,7 @@ export class Judge extends Emitter {
     this.#say("Starting…")
     let done = 0
     job.on("state", state => {
-      this.#say(`${count(state.done)} of ${plural(state.total, "answer")} graded…`)
+      this.#say(`${count(state.done)} of ${plural(state.total, "answer")} judged…`)
       if (state.done > done) this.emit("graded")
       done = state.done
     })
@@ -91,9 +91,9 @@ export class Judge extends Emitter {
     this.#show()
     this.emit("graded")
     if (end.away || end.error != null) return this.#say(end.error ?? AWAY, "bad")
-    const graded = `${count(end.done)} of ${plural(end.total, "answer")} graded`
-    if (end.fault === STOPPED) this.#say(`Stopped: ${graded}.`)
-    else this.#say(end.fault ? `${graded}. ${end.fault}` : `Done: ${graded}.`, end.fault ? "bad" : "good")
+    const judged = `${count(end.done)} of ${plural(end.total, "answer")} judged`
+    if (end.fault === STOPPED) this.#say(`Stopped: ${judged}.`)
+    else this.#say(end.fault ? `${judged}. ${end.fault}` : `Done: ${judged}.`, end.fault ? "bad" : "good")
   }
 
   /** @param {string} words */

@@ -161,7 +161,7 @@ export class Results extends Emitter {
       if (this.#both) tiles.push(["Passed, uncached", of(found.passed_uncached, found.checked), found.verdicts_changed ? `caching changed ${plural(found.verdicts_changed, "result")}` : "no check has another result with caching"])
     }
     if (found.scored) tiles.push(["Mean score, cached", found.score_cached?.toFixed(2) ?? "–", [plural(found.scored, "row") + " scored", this.#both && found.score_uncached != null && `uncached ${found.score_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
-    if (found.graded) tiles.push(["Mean grade, cached", found.grade_cached?.toFixed(2) ?? "–", [plural(found.graded, "row") + " graded", this.#both && found.grade_uncached != null && `uncached ${found.grade_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
+    if (found.graded) tiles.push(["Mean grade, cached", found.grade_cached?.toFixed(2) ?? "–", [plural(found.graded, "row") + " judged", found.ungraded && `${plural(found.ungraded, "answer")} without a grade`, this.#both && found.grade_uncached != null && `uncached ${found.grade_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
     if (this.#both) {
       tiles.push(["Same first token", of(found.same_first_token, found.compared), found.kl_mean == null ? "" : `mean KL ${nats(found.kl_mean)}`])
       tiles.push(["Same text", of(found.same_text, found.compared), ""])
