@@ -3,6 +3,8 @@ import { count, h, plural } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
 import { AWAY, Job, STOPPED } from "../base/jobs.js"
 
+const SHOWN_AFTER_MS = 2000  // all rows are read again to show new grades
+
 /** @typedef {{by?: string, url?: string, model?: string, template?: string}} Kept */
 
 /**
@@ -17,7 +19,7 @@ export class Judge extends Emitter {
   #job = null
   #ready = false  // whether the batch has ended
   #by = h("select", { "aria-label": "Judge", onchange: () => this.#edited() }, h("option", { value: "model" }, "the loaded model"), h("option", { value: "server" }, "a server on this machine"))
-  #url = h("input", { type: "text", autocomplete: "off", spellcheck: false, placeholder: "http://127.0.0.1:8000/v1", "aria-label": "Base URL of the judge", oninput: () => this.#edited() })
+  #url = h("input", { type: "text", autocomplete: "off", spellcheck: false, placeholder: `${location.protocol}//${location.hostname}:8000/v1`, "aria-label": "Base URL of the judge", oninput: () => this.#edited() })
   #model = h("input", { type: "text", autocomplete: "off", spellcheck: false, placeholder: "its first model", "aria-label": "Model of the judge", oninput: () => this.#edited() })
   #place = h("span", { class: "judge-place" }, this.#url, this.#model)
   #template = h("textarea", { rows: 8, "aria-label": "Prompt of the judge", "aria-describedby": "judge-hint", oninput: () => this.#edited() })
@@ -79,11 +81,13 @@ export class Judge extends Emitter {
     if (by && !this.#url.value.trim()) this.#url.value = this.#url.placeholder
     this.#show()
     this.#say("Starting…")
-    let done = 0
+    let done = 0, shown = Date.now()
     job.on("state", state => {
       this.#say(`${count(state.done)} of ${plural(state.total, "answer")} judged…`)
-      if (state.done > done) this.emit("graded")
+      if (state.done === done || Date.now() - shown < SHOWN_AFTER_MS) return
       done = state.done
+      shown = Date.now()
+      this.emit("graded")
     })
     const url = by ? this.#url.value : "", model = by ? this.#model.value : ""
     const end = await job.asked(this.#server.ask("batch_grade", { key: this.#key, job: job.key, template: this.#template.value, url, model }))

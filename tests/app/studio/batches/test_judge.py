@@ -35,13 +35,13 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        self._send({"data": [{"id": "judge"}]})
+        self.respond({"data": [{"id": "judge"}]})
 
     def do_POST(self) -> None:
         self.server.got.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        self._send({"choices": [{"message": {"content": self.server.reply}}]})
+        self.respond({"choices": [{"message": {"content": self.server.reply}}]})
 
-    def _send(self, told: Any) -> None:
+    def respond(self, told: Any) -> None:
         body = json.dumps(told).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
