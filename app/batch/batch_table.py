@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -32,13 +33,21 @@ def verdicts(expect: Sequence[Expectation], judged: Mapping[str, Judged | None])
     }
 
 
-def columns_of(row: Row, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row of the table: inputs, then results from its JSON line, which is empty before its end."""
+def columns_of(row: Row, told: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row of the table.
+
+    Args:
+        row: the row, for the columns of its inputs.
+        told: its JSON line, for the columns of results; empty before its end.
+        held: its `modules` and `settings` from `held_by`, with those of the batch.
+    """
     columns: dict[str, Any] = {"id": str(row.id), "line": row.line, "picks": " ".join(row.picks)}
     columns |= arguments_of(row)
     columns |= {f"set {name}": str(value) for name, value in row.settings.items()}
     state = "failed" if "error" in told else "done" if told else "waiting"
     columns |= {"text": row.text or row.prompt or "", "state": state}
+    columns["all modules"] = " ".join(held["modules"])
+    columns["all settings"] = " ".join(f"{name}={spelled(value)}" for name, value in held["settings"].items())
     columns["error"] = told.get("error", {}).get("message", "")
     for side in SIDES:
         if side in told:
@@ -48,6 +57,8 @@ def columns_of(row: Row, told: Mapping[str, Any]) -> dict[str, Any]:
             columns[name.replace("_", " ")] = "yes" if told[name] else "no"
     if told.get("kl_first_token") is not None:
         columns["kl first token"] = told["kl_first_token"]
+    if "reuse" in told:
+        columns["reuse"] = told["reuse"]["why"]
     return columns
 
 
@@ -77,6 +88,13 @@ def arguments_of(row: Row) -> dict[str, str]:
     return arguments
 
 
+def spelled(value: Any) -> str:
+    """Returns the value of a setting as text."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return json.dumps(value) if isinstance(value, (list, tuple, bool)) else str(value)
+
+
 def _side(side: str, told: Mapping[str, Any]) -> dict[str, Any]:
     answer = told[side]
     tokens = answer["tokens"]
@@ -90,6 +108,12 @@ def _side(side: str, told: Mapping[str, Any]) -> dict[str, Any]:
         columns[f"{side} passed"] = "yes" if told["passed"][side] else "no"
         failed = (f"{check['expect']}: {check[side]}" for check in told["checks"] if check[side])
         columns[f"{side} failed checks"] = "; ".join(failed)
+    if side in told.get("grades", {}):
+        grade = told["grades"][side]
+        columns[f"{side} grade"] = "" if grade["score"] is None else grade["score"]
+        columns[f"{side} judge"] = grade["reply"]
+    if side in told.get("scores", {}):
+        columns[f"{side} score"] = told["scores"][side]
     return columns
 
 

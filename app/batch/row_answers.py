@@ -5,6 +5,7 @@ The command line and the studio share them.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
 from typing import Any, NotRequired
@@ -14,10 +15,14 @@ from typing_extensions import TypedDict
 from engine.base.errors import PromptCacheError, SettingsError
 from engine.inference.run_settings import RunSettings
 from engine.inference.setting import settings_of
-from engine.pml import PromptError
+from engine.pml import PromptError, Schema
 from engine.rows.row_extras import SET, CellError
+from engine.rows.row_prompts import modules_of, prompt_text
 from engine.rows.rows import Row
 
+_ALWAYS = ("max_new_tokens", "temperature")
+_WHEN_DRAWN = ("top_p", "top_k", "seed")  # matter only with sampling
+_NO_MATTER = ("sync", "hold_conversation", "store_conversation")  # do not affect an answer
 _LINES = re.compile(r" \(line \d+\)")
 
 
@@ -45,6 +50,47 @@ def row_settings(row: Row, settings: RunSettings) -> RunSettings:
     if own.keys() & {"scope", "repair"}:
         own.setdefault("reuse", "off")  # the row chooses
     return replace(settings, **own)
+
+
+def held_by(row: Row, schema: Schema, over: str | None, settings: RunSettings) -> dict[str, Any]:
+    """Returns the `prompt` of a row, all of its `modules`, and the `settings` in force.
+
+    The prompt of an invalid row is "". If a row's settings are invalid, those of the batch are returned.
+    """
+    prompt = ""
+    with contextlib.suppress(PromptCacheError):
+        prompt = prompt_text(row, schema, over)
+    with contextlib.suppress(PromptCacheError):
+        settings = row_settings(row, settings)
+    return {"prompt": prompt, "modules": modules_of(prompt), "settings": in_force(settings)}
+
+
+def in_force(settings: RunSettings) -> dict[str, Any]:
+    """Returns the settings that decide an answer: the usual ones, and others with changed values."""
+    by_engine = settings.reuse == "auto"
+    shown = ["reuse", *(("max_kl",) if by_engine else ("scope", "repair")), *_ALWAYS]
+    shown += _WHEN_DRAWN if settings.temperature > 0 else ()
+    left_out = {*shown, *_NO_MATTER, *_WHEN_DRAWN, "max_kl", "scope", "repair"}
+    known = settings_of(RunSettings)
+    shown += [
+        name for name in known if name not in left_out and getattr(settings, name) != known[name].default
+    ]
+    return {name: getattr(settings, name) for name in shown}
+
+
+def time_left(before: float | None, took: float, answered: int, rest: int) -> float | None:
+    """Estimates the seconds left; an estimate never exceeds the one before it.
+
+    Args:
+        before: the estimate before; None for none.
+        took: seconds so far.
+        answered: answered rows. Failed rows take almost no time, so they do not count.
+        rest: rows that have not ended.
+    """
+    if not answered:
+        return before
+    left = took / answered * rest
+    return left if before is None else min(before, left)
 
 
 def row_fault(error: Exception, row: Row) -> RowFault:

@@ -48,6 +48,8 @@ export class Studio extends Emitter {
     this.belonging = new Belonging(documents)
     this.on("model", model => this.belonging.model(model))
     this.shell = new Shell(elements.shell, documents, asked, gradio.pages ?? [])
+    /** The settings of runs; null before the Author page is mounted. @type {import("./shell/settings_drawer.js").Drawer | null} */
+    this.drawer = null
     this.help = new Help(elements.shell, asked, this.shell)
     this.palette = new Palette(elements.shell, this.commands)
     this.#offer()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.exchange.base.errors import ExchangeError
-from engine.pml import Argument, Import, Prompt, Schema, Text, set_argument, set_pick
+from engine.pml import Argument, Import, Prompt, Schema, Text, parse_prompt, set_argument, set_pick
 from engine.pml.diagnostics.diagnostic import NOWHERE, quote
 from engine.pml.diagnostics.spelling import Speller
 from engine.pml.edit.question_text import set_question
@@ -62,6 +62,20 @@ def prompt_text(row: Row, schema: Schema, over: str | None = None) -> str:
             )
         return row.prompt
     return _alone(row, schema) if over is None else _changed(row, schema, over)
+
+
+def modules_of(source: str) -> list[str]:
+    """Returns the paths of all modules that a prompt imports, in order; empty if it cannot be parsed."""
+    tree = parse_prompt(source).tree
+    found: list[str] = []
+    pending: list[tuple[Any, str]] = [(tree, "")] if tree is not None else []
+    while pending:
+        node, path = pending.pop()
+        if isinstance(node, Import):
+            path = f"{path}/{node.name}".lstrip("/")
+            found.append(path)
+        pending += [(child, path) for child in reversed(getattr(node, "children", ()))]
+    return found
 
 
 def _alone(row: Row, schema: Schema) -> str:

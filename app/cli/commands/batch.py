@@ -11,23 +11,25 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from app.batch.batch_table import verdicts
-from app.batch.row_answers import row_fault, row_settings
+from app.batch.row_answers import held_by, row_fault, row_settings, time_left
 from app.cli.base.batch_results import Results, line_of
 from app.cli.base.documents import STDIN, Document
 from app.cli.base.files import FileWriteError, require_place, same_file
 from app.cli.base.options import ModelOptions
 from app.cli.base.output import Progress, a_line_a_minute, counted, emit, inline, progress_bar, say
-from app.cli.base.row_table import RowTable
+from app.cli.base.row_files import RowFiles
 from engine.base.errors import PromptCacheError
 from engine.exchange.base.errors import ExchangeError
 from engine.files.text_files import open_file
 from engine.inference.run_settings import RunSettings
 from engine.pml import Schema
 from engine.pml.edit.writer import self_contained, write_schema
+from engine.rows.evaluations import Evaluated, Evaluation, Tool
 from engine.rows.expectations import Combine, Expectation, judge
 from engine.rows.row_prompts import prompt_text
 from engine.rows.rows import Row, read_rows
@@ -56,6 +58,11 @@ class Batch:
     expect: tuple[Expectation, ...] = ()  # expectations for every answer, in addition to the row's own
     combine: Combine = "all"  # whether all or any of them must be met
     table: Path | None = None  # a CSV file for all rows; None for none
+    exports: tuple[tuple[Tool, Path], ...] = ()  # tools for evaluation, each with its folder
+
+    def held_by(self, row: Row) -> dict[str, Any]:
+        """Returns the prompt, modules and settings of a row."""
+        return held_by(row, self.schema.tree, self.over, self.settings)
 
     @property
     def can_be_read_twice(self) -> bool:
@@ -87,6 +94,7 @@ class Tally:
     passed: int = 0  # those of them with all answers as expected
     faults: list[str] = field(default_factory=list)  # the first failures, each with its line in the file
     started: float = field(default_factory=lambda: time.monotonic())
+    left: float | None = None  # estimated seconds left, which never increase
 
     @property
     def done(self) -> int:
@@ -108,12 +116,14 @@ class Tally:
 
     def told(self, progress: Progress) -> None:
         """Updates the progress bar."""
-        answered, took = self.answered, time.monotonic() - self.started  # failed rows take almost no time
+        answered, took = self.answered, time.monotonic() - self.started
         words = [f"{self.failed} failed"] if self.failed else []
         if answered:
             words.append(_rate(answered / max(took, 1e-3)))
-        if answered and self.total is not None:
-            words.append(f"{_time((self.total - self.done) * took / answered)} left")
+        if self.total is not None:
+            self.left = time_left(self.left, took, answered, self.total - self.done)
+        if self.left is not None:
+            words.append(f"{_time(self.left)} left")
         progress(self.done, self.total or self.done + 1, ", ".join(words) or "answering")
 
     def summary(self, where: str) -> str:
@@ -139,8 +149,10 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
         OtherResultsError: the output belongs to another batch.
         TextFileError: the file cannot be read.
     """
-    _require_output(batch)
-    rows_told = RowTable(batch.table, force=batch.force) if batch.table is not None else None
+    files = RowFiles(batch.table, batch.exports)
+    _require_output(batch, files)
+    files.require_places(force=batch.force)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
     digests, total = _looked_over(batch)
     if advice:
         say(f"pml: {advice}", err=True)
@@ -155,7 +167,7 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
                 results.open(force=batch.force)
                 if digests is not None:
                     results.require_same(digests)
-            _answer(batch, engine, run, results, tally, rows_told)
+            _answer(batch, engine, run, results, tally, files)
             if results is not None:
                 results.finish(in_order=not batch.as_they_end)
         except KeyboardInterrupt:
@@ -164,11 +176,11 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
         finally:
             if results is not None:
                 results.close()
-        placement = engine.placement(batch.settings.placement)
+        placement, name = engine.placement(batch.settings.placement), engine.model.stored.name
     if not tally.done:
         raise ExchangeError(f"{batch.path} has no rows. Write one per line.")
-    if rows_told is not None:
-        rows_told.write(batch.output)
+    if files.wanted:
+        _write_files(batch, files, name, started)
     where = f", in {batch.output}" if batch.output else ""
     say(f"pml: {tally.summary(where)}", err=True)
     for fault in tally.faults:
@@ -187,7 +199,7 @@ def _answer(
     run: str,
     results: Results | None,
     tally: Tally,
-    rows_told: RowTable | None,
+    files: RowFiles,
 ) -> None:
     prepared = engine.schema(batch.schema.tree)
     bar: contextlib.AbstractContextManager[Progress]
@@ -200,7 +212,7 @@ def _answer(
     with batch.rows() as rows, bar as progress:
         tally.told(progress)
         waiting: dict[int, Row] = {}
-        prompts = _given(batch, rows, prepared, results, waiting, tally, rows_told)
+        prompts = _given(batch, rows, prepared, results, waiting, tally, files)
         # A file gets lines immediately, so an interruption loses none; it is sorted at the end.
         at_once = batch.as_they_end or results is not None
         answers = engine.answer_all(prompts, batch.settings, mode=batch.mode, as_they_end=at_once)
@@ -212,8 +224,7 @@ def _answer(
                     tally.fail(line["error"])
                 else:
                     tally.answer(line)
-                if rows_told is not None:
-                    rows_told.add(row, line)
+                files.add(row, line)
                 if results is not None:
                     results.write(row, line)
                 else:
@@ -228,7 +239,7 @@ def _given(
     results: Results | None,
     waiting: dict[int, Row],
     tally: Tally,
-    rows_told: RowTable | None,
+    files: RowFiles,
 ) -> Iterator[tuple[PreparedPrompt, RunSettings] | Exception]:
     """The rows still to answer, as prompts; stores each row in `waiting`."""
     first: dict[str, tuple[int, bool]] = {}  # by id, the row's line and whether the id is explicit
@@ -238,8 +249,7 @@ def _given(
         before = first.setdefault(str(row.id), place) if row.takes_id else place
         if before == place and results is not None and not row.fault and results.keeps(row):
             tally.kept += 1
-            if rows_told is not None:
-                rows_told.keep(row)
+            files.keep(row)
             continue
         waiting[number] = row
         number += 1
@@ -264,6 +274,19 @@ def _taken(row: Row, before: int, named: bool) -> str:
     return f"The id {row.id!r} is already in line {before}. Give each row its own id."
 
 
+def _write_files(batch: Batch, files: RowFiles, model: str, started: str) -> None:
+    files.read_kept(batch.output)
+    rows = files.rows()
+    held = [batch.held_by(row) for row, _ in rows]
+    files.write_table(held)
+    evaluated = [
+        Evaluated(row, of["prompt"], (*batch.expect, *row.expect), told, of["settings"])
+        for (row, told), of in zip(rows, held, strict=True)
+    ]
+    name = f"{batch.schema.tree.name or 'schema'} {started}"
+    files.write_exports(Evaluation(name, model, started, batch.schema.tree, evaluated, batch.combine))
+
+
 def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> dict[str, Any]:
     """The output line of a row, without its id."""
     if isinstance(outcome, Exception):
@@ -271,6 +294,9 @@ def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> 
     line = outcome.to_json()
     if batch.mode != "both":
         line = {batch.mode: line}
+    taken = getattr(outcome, "cached", outcome).reuse
+    if taken is not None:
+        line["reuse"] = taken.to_json()
     expect = (*batch.expect, *row.expect)
     sides = ("cached", "uncached") if batch.mode == "both" else (batch.mode,)
     judged = {side: judge(line[side]["text"], expect, batch.combine) for side in sides}
@@ -303,9 +329,9 @@ def _looked_over(batch: Batch) -> tuple[dict[str, str] | None, int | None]:
     return (digests if resumes else None), total
 
 
-def _require_output(batch: Batch) -> None:
+def _require_output(batch: Batch, files: RowFiles) -> None:
     """Rejects an output that is not writable or would overwrite an input."""
-    for target in (batch.output, batch.table):
+    for target in (batch.output, *files.paths()):
         for path, role in ((batch.path, "the batch"), (batch.schema.name, "the schema")):
             if target is not None and path != STDIN and same_file(target, Path(path)):
                 raise FileWriteError(f"{target} is {role} itself. Name another file for the output.")
@@ -358,12 +384,14 @@ def _silent(_done: int, _total: int, _what: str) -> None:
 
 def _interrupted(batch: Batch, tally: Tally) -> str:
     of = f" of {tally.total}" if tally.total is not None else ""
+    rows = f"{tally.kept + tally.answered}{of} rows"
+    failed = f"; {tally.failed} failed" if tally.failed else ""
     if batch.output is None:
-        return f"{tally.done}{of} rows were answered. Use --output FILE to make the command resumable."
+        return f"{rows} were answered{failed}. Use --output FILE to make the command resumable."
     if not batch.can_be_read_twice:
-        return f"{tally.done}{of} rows are in {batch.output}."
+        return f"{rows} are in {batch.output}{failed}."
     command = "The same command without --force" if batch.force else "The same command"
-    return f"{tally.done}{of} rows are in {batch.output}. {command} resumes there."
+    return f"{rows} are in {batch.output}{failed}. {command} resumes there."
 
 
 def _rate(per_second: float) -> str:

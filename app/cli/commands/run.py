@@ -37,6 +37,7 @@ from engine.exchange.base.errors import ExchangeError
 from engine.fidelity.findings import nats
 from engine.inference.run_settings import CHOOSES, RunSettings
 from engine.pml import Prompt, PromptError, Schema, bind
+from engine.rows.evaluations import FILES, Tool
 from engine.rows.expectations import KINDS, Expectation, expected
 
 _ONE_BY_ONE = "rows are answered one by one, on both sides; --mode cached answers up to 32 at once"
@@ -74,6 +75,14 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt uses the sc
     help="Also write all rows of a batch to this file, as a CSV table.",
 )
 @click.option(
+    "--export",
+    "exports",
+    type=(Name(tuple(FILES)), UserPath(path_type=Path)),
+    multiple=True,
+    metavar="TOOL FOLDER",
+    help="Also write all rows of a batch for promptfoo or langfuse, into this folder. Repeatable.",
+)
+@click.option(
     "--expect",
     "expect",
     type=(str, str),
@@ -101,6 +110,7 @@ def run(
     batch_path: str | None,
     output: Path | None,
     table_path: Path | None,
+    exports: tuple[tuple[Tool, Path], ...],
     expect: tuple[tuple[str, str], ...],
     expect_any: bool,
     as_they_end: bool,
@@ -129,7 +139,7 @@ def run(
     PROMPT each row changes it. Rows without an id get their line number. A failing row does not stop the
     others; the exit status is 3 then, and 4 if an answer is not as expected.
     """
-    for_batch = bool(as_they_end or force or output or table_path or expect or expect_any)
+    for_batch = bool(as_they_end or force or output or table_path or exports or expect or expect_any)
     _require_usage(prompt_path, batch_path, server, for_batch, as_json)
     _require_one_choice(given)
     schema = read_schema(schema_path)
@@ -157,6 +167,7 @@ def run(
             expect=_expectations(expect),
             combine="any" if expect_any else "all",
             table=table_path,
+            exports=exports,
         )
         chosen = _source("mode") is not ParameterSource.DEFAULT
         status, placement = answer_batch(batch, options, advice="" if chosen else _ONE_BY_ONE)
@@ -242,7 +253,8 @@ def _require_usage(
         if prompt is None:
             fault = "Missing argument 'PROMPT'; or give --batch FILE."
         elif for_batch:
-            fault = "--output, --csv, --expect, --expect-any, --as-they-end and --force are for --batch."
+            options = "--output, --csv, --export, --expect, --expect-any, --as-they-end and --force"
+            fault = f"{options} are for --batch."
     elif as_json:
         fault = "--json is for one prompt; the output of --batch is always JSON lines."
     elif STDIN == prompt == batch:

@@ -3,12 +3,15 @@ declare namespace Api {
   /** Each question: what is sent, and what is answered. */
   interface Questions {
     add_scaffold: [AddScaffold, Written]
-    batch_file: [BatchFile, Exported]
+    batch_files: [BatchFile, ExportedFiles]
     batch_form: [Nothing, BatchFormKept]
+    batch_grade: [GradeBatch, JobState<Record<string, any>>]
+    batch_held: [RowsWanted, Held]
     batch_keep: [BatchForm, Kept]
     batch_open: [OpenRow, Opened]
     batch_read: [RowsWanted, RowsRead]
     batch_row: [OneRow, RowWhole]
+    batch_score: [ScoreRow, RowScored]
     batch_start: [BatchWanted, JobState<Record<string, any>>]
     batch_state: [BatchSince, LatestBatch]
     benchmarks: [Nothing, Benchmarks]
@@ -65,6 +68,7 @@ declare namespace Api {
     model: [Nothing, ModelState]
     models_state: [Nothing, ModelsState]
     name_batch: [NameBatch, Kept]
+    name_model: [NameModel, ServedNow]
     new_workspace: [New, Opened]
     open_file: [OpenFile, Opened]
     open_imported: [OpenImported, Opened]
@@ -136,7 +140,7 @@ declare namespace Api {
 
   interface BatchFile {
     key: string
-    form: "csv" | "json"
+    form: "csv" | "json" | "promptfoo" | "langfuse"
   }
 
   interface BatchForm {
@@ -147,6 +151,7 @@ declare namespace Api {
     form: Record<string, any>
     kinds: CheckKind[]
     most: number
+    template: string
   }
 
   interface BatchKept {
@@ -181,6 +186,7 @@ declare namespace Api {
     texts: DigestsOfBoth
     alone: boolean
     settings: Record<string, any>
+    held: Held
     model: string
     schema: string
     started: string
@@ -194,6 +200,13 @@ declare namespace Api {
     rows: number
     answered: number
     failed: number
+    scored: number
+    score_cached: number | null
+    score_uncached: number | null
+    graded: number
+    ungraded: number
+    grade_cached: number | null
+    grade_uncached: number | null
     checked: number
     passed_cached: number
     passed_uncached: number
@@ -407,6 +420,13 @@ declare namespace Api {
     warnings: string[]
   }
 
+  interface Encoded {
+    rows: number
+    tokens: number
+    anchored: number
+    scope: string
+  }
+
   interface EncodingFrame {
     state: "waiting" | "working" | "streaming" | "done" | "measured" | "stopped" | "not run" | "failed"
     waits: boolean
@@ -453,6 +473,10 @@ declare namespace Api {
     filename: string
     media_type: string
     notes: string[]
+  }
+
+  interface ExportedFiles {
+    files: Exported[]
   }
 
   interface Fault {
@@ -590,6 +614,25 @@ declare namespace Api {
 
   interface Gone {
     removed: Removed
+  }
+
+  interface Grade {
+    score: number | null
+    reply: string
+  }
+
+  interface GradeBatch {
+    key: string
+    job: string
+    template: string
+    url?: string
+    model?: string
+  }
+
+  interface Held {
+    modules: string[]
+    question: string
+    settings: SettingHeld[]
   }
 
   interface HelpBlock {
@@ -970,6 +1013,10 @@ declare namespace Api {
     name: string
   }
 
+  interface NameModel {
+    names: string[]
+  }
+
   interface NamedAndShown {
     name: string
     report: ShownReport
@@ -1286,6 +1333,11 @@ declare namespace Api {
     code?: string
   }
 
+  interface RowScored {
+    row: RowShown
+    summary: BatchSummary
+  }
+
   interface RowShown {
     number: number
     line: number
@@ -1308,7 +1360,9 @@ declare namespace Api {
   interface RowWhole {
     row: RowShown
     prompt: string
-    settings: Record<string, any>
+    modules: string[]
+    settings: SettingHeld[]
+    reuse: string
     cached: SideWhole | null
     uncached: SideWhole | null
     difference: Difference | null
@@ -1321,6 +1375,7 @@ declare namespace Api {
     looked: number
     faults: RowFault[]
     faulty: number
+    encoded: Encoded
   }
 
   interface RowsWanted extends Texts {
@@ -1456,6 +1511,11 @@ declare namespace Api {
     disk: number
   }
 
+  interface ScoreRow extends OneRow {
+    side: "cached" | "uncached"
+    score?: number | null
+  }
+
   interface SeenFile {
     origin: string
     stamp: Stamp
@@ -1504,6 +1564,8 @@ declare namespace Api {
     state: "ok" | "loading" | "draining" | "off"
     model: string
     aliases: string[]
+    own_aliases: string[]
+    since: number | null
     keys: number
     origins: string[]
     requests: ServedRequest[]
@@ -1541,6 +1603,13 @@ declare namespace Api {
     pattern?: string
     examples?: string[]
     matters: "always" | "drawn" | "never"
+  }
+
+  interface SettingHeld {
+    name: string
+    label: string
+    value: string
+    changed: boolean
   }
 
   interface ShapeWords {
@@ -1602,6 +1671,8 @@ declare namespace Api {
     ttft_ms: number
     tokens: Record<string, number>
     passed: boolean | null
+    score: number | null
+    grade?: Grade
   }
 
   interface SideWhole {

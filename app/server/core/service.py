@@ -59,6 +59,7 @@ class Service:
 
     Attributes:
         figures: the metrics.
+        aliases: more names of the model.
         off: whether the server is switched off. It rejects new requests and finishes current ones.
         created: start time, in seconds since 1970.
     """
@@ -75,7 +76,7 @@ class Service:
     ) -> None:
         self._strict, own = strict, {} if longest is None else {"max_new_tokens": longest}
         self._given = {**own, **(promise or {})}  # overrides the model's own settings
-        self.limits, self._names, self._longest, self._isolate = limits or Limits(), names, longest, isolate
+        self.limits, self.aliases, self._longest, self._isolate = limits or Limits(), names, longest, isolate
         self.figures, self.created = Figures(), int(time.time())
         self._engine: Engine | None = None
         self._schemas: SchemaFiles | None = None
@@ -136,7 +137,7 @@ class Service:
 
     def names(self) -> tuple[str, ...]:
         """Returns the names of the model, its own first; none is a path."""
-        return (self.engine.model.stored.name, *self._names)
+        return (self.engine.model.stored.name, *self.aliases)
 
     def require_model(self, name: str) -> None:
         """Rejects an unknown model with an ApiError."""

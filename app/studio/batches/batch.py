@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from app.batch.batch_table import arguments_of
-from app.batch.row_answers import RowFault, row_fault, row_settings
+from app.batch.row_answers import RowFault, held_by, row_fault, row_settings, time_left
 from app.studio.documents.drafts import Workspace
 from app.studio.documents.samples import gist
 from app.studio.web.jobs import Job
@@ -33,13 +33,25 @@ RowState = Literal["waiting", "done", "failed"]
 PREVIEW = 160  # characters of an answer in the table
 
 
+class Grade(TypedDict):
+    """A judge's grade from 0 to 1, and its reply; without a grade, the reply has none or is an error."""
+
+    score: float | None
+    reply: str
+
+
 class SideShown(TypedDict):
-    """One side of a row in the table. `passed` is None if the row has no expectations."""
+    """One side of a row in the table.
+
+    `passed` is None if the row has no expectations, and `score` is None before the user gives one.
+    """
 
     text: str
     ttft_ms: float
     tokens: dict[str, int]
     passed: bool | None
+    score: float | None
+    grade: NotRequired[Grade]
 
 
 class RowShown(TypedDict):
@@ -69,6 +81,7 @@ class RowShown(TypedDict):
 class BatchSummary(TypedDict):
     """Results of a batch so far: median times in milliseconds, and token sums over rows.
 
+    Scores and grades are means of `scored` and `graded` rows; the judge gave no grade to `ungraded` answers.
     Medians use the `timed` rows, whose segments were all cached. If there are none, medians use all rows and
     `cold` is true.
     """
@@ -76,6 +89,13 @@ class BatchSummary(TypedDict):
     rows: int
     answered: int
     failed: int
+    scored: int
+    score_cached: float | None
+    score_uncached: float | None
+    graded: int
+    ungraded: int
+    grade_cached: float | None
+    grade_uncached: float | None
     checked: int
     passed_cached: int
     passed_uncached: int
@@ -132,6 +152,10 @@ class BatchPlan:
         """The text of the prompt that rows modify."""
         return gist(self.over)["words"] if self.over is not None else ""
 
+    def held_by(self, row: Row) -> dict[str, Any]:
+        """Returns the prompt, modules and settings of a row."""
+        return held_by(row, self.schema, self.over, self.settings)
+
     def source(self, row: Row) -> str:
         """Returns the prompt document of a row.
 
@@ -158,19 +182,42 @@ class SideResult:
         """Whether the answer passes its checks; None without checks."""
         return None if self.judged is None else self.judged.passed
 
-    def shown(self) -> SideShown:
+    def shown(self, score: float | None) -> SideShown:
         """Returns this side as the table shows it."""
         text = self.text if len(self.text) <= PREVIEW else f"{self.text[: PREVIEW - 1]}…"
-        return {"text": text, "ttft_ms": self.ttft_ms, "tokens": self.tokens, "passed": self.passed}
+        shown: SideShown = {
+            "text": text,
+            "ttft_ms": self.ttft_ms,
+            "tokens": self.tokens,
+            "passed": self.passed,
+            "score": score,
+        }
+        return shown
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """The result of a row: its sides, or the error."""
+    """The result of a row: its sides, or the error.
+
+    Attributes:
+        comparison: the comparison of the sides; empty unless both ran.
+        fault: the error.
+        reuse: the level of reuse and its reason, as in `pml run --json`; empty unless the engine chose it.
+        scores: the user's score of each side, from 0 to 1.
+        grades: the judge's grade of each side.
+    """
 
     sides: dict[str, SideResult] = field(default_factory=dict)
     comparison: dict[str, Any] = field(default_factory=dict)
     fault: RowFault | None = None
+    reuse: dict[str, Any] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    grades: dict[str, Grade] = field(default_factory=dict)
+
+    def grade(self, side: str) -> float | None:
+        """Returns the judge's grade of a side; None without one."""
+        grade = self.grades.get(side)
+        return None if grade is None else grade["score"]
 
 
 @dataclass
@@ -185,6 +232,7 @@ class Batch:
         results: the results of finished rows by row number from 0, in the order of completion.
         workspace: the schema and the page's settings, to open a row later.
         name: the user's name for it.
+        seconds_left: estimated seconds left, which never increase; None before the first answer.
     """
 
     key: str
@@ -195,7 +243,7 @@ class Batch:
     results: dict[int, RowResult] = field(default_factory=dict)
     workspace: Workspace = field(default_factory=lambda: Workspace("", "", ""))
     name: str = ""
-    _begun: float = field(default_factory=time.monotonic)
+    seconds_left: float | None = None
 
     def answer(
         self, engine: Engine, schema: PreparedSchema, job: Job, keep: Callable[[int, RowResult], object]
@@ -221,7 +269,7 @@ class Batch:
             apart=plan.mode == "both",
             stopped=lambda: job.stopping,
         )
-        self._begun = time.monotonic()
+        begun, ended = time.monotonic(), 0
         job.progress(0, len(plan.rows), "")
         with contextlib.closing(answers):
             for number, outcome in answers:
@@ -229,8 +277,11 @@ class Batch:
                     raise outcome
                 result = self._result(plan.rows[number], outcome)
                 keep(number, result)
+                ended += result.fault is None
+                took, rest = time.monotonic() - begun, len(plan.rows) - len(self.results) - 1
                 with job.changing():
                     self.results[number] = result
+                    self.seconds_left = time_left(self.seconds_left, took, ended, rest)
                 job.progress(len(self.results), len(plan.rows), "")
         if len(self.results) < len(plan.rows):
             job.progress(len(self.results), len(plan.rows), "")  # raises if the job was stopped
@@ -238,16 +289,7 @@ class Batch:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the job's state without rows."""
-        return {"answered": len(self.results)}
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Estimated seconds left from the finished rows; None if there are none."""
-        answered = sum(result.fault is None for result in self.results.values())
-        if not answered:
-            return None
-        rest = len(self.plan.rows) - len(self.results)
-        return (time.monotonic() - self._begun) / answered * rest
+        return {"answered": sum(result.fault is None for result in self.results.values())}
 
     def shown(self, number: int) -> RowShown:
         """Returns a row as the table shows it."""
@@ -270,7 +312,8 @@ class Batch:
         shown["state"] = "done"
         for side in ("cached", "uncached"):
             if side in result.sides:
-                shown[side] = result.sides[side].shown()
+                of_side = result.sides[side].shown(result.scores.get(side))
+                shown[side] = of_side | ({"grade": grade} if (grade := result.grades.get(side)) else {})  # type: ignore[typeddict-item]
         if result.comparison:
             change = result.comparison
             shown["speedup"], shown["same_text"] = _finite(change["ttft_speedup"]), change["same_text"]
@@ -290,11 +333,17 @@ class Batch:
         timed = warm or done
         tokens = [row.sides["cached"].tokens for row in done]
         encoded = sum(row.get("encoded", 0) for row in tokens)
-        divergences = [kl for row in both if (kl := _finite(row.comparison["kl_first_token"])) is not None]
         return {
             "rows": len(self.plan.rows),
             "answered": len(done),
             "failed": len(results) - len(done),
+            "scored": sum(bool(row.scores) for row in done),
+            "score_cached": _mean(row.scores.get("cached") for row in done),
+            "score_uncached": _mean(row.scores.get("uncached") for row in done),
+            "graded": sum(bool(row.grades) for row in done),
+            "ungraded": sum(grade["score"] is None for row in done for grade in row.grades.values()),
+            "grade_cached": _mean(row.grade("cached") for row in done),
+            "grade_uncached": _mean(row.grade("uncached") for row in done),
             "checked": len(checked),
             "passed_cached": sum(row.sides["cached"].passed is True for row in checked),
             "passed_uncached": sum(uncached is True for _, uncached in verdicts),
@@ -302,7 +351,7 @@ class Batch:
             "compared": len(both),
             "same_first_token": sum(row.comparison["first_token_agrees"] for row in both),
             "same_text": sum(row.comparison["same_text"] for row in both),
-            "kl_mean": statistics.fmean(divergences) if divergences else None,
+            "kl_mean": _mean(_finite(row.comparison["kl_first_token"]) for row in both),
             "ttft_cached_ms": _median(row.sides["cached"].ttft_ms for row in timed),
             "ttft_uncached_ms": _median(row.sides["uncached"].ttft_ms for row in timed if row.comparison),
             "timed": len(timed),
@@ -321,10 +370,10 @@ class Batch:
             return RowResult(fault=row_fault(outcome, row))
         expect = self.expectations(row)
         if self.plan.mode == "cached":
-            return RowResult({"cached": self._side(outcome, expect)})
+            return RowResult({"cached": self._side(outcome, expect)}, reuse=_reuse(outcome))
         sides = {side: self._side(getattr(outcome, side), expect) for side in ("cached", "uncached")}
         comparison = getattr(outcome, "comparison").to_json()  # noqa: B009
-        return RowResult(sides, comparison)
+        return RowResult(sides, comparison, reuse=_reuse(getattr(outcome, "cached")))  # noqa: B009
 
     def _side(self, answer: Any, expect: Sequence[Expectation]) -> SideResult:
         return SideResult(
@@ -338,8 +387,17 @@ class Batch:
         )
 
 
+def _reuse(answer: Any) -> dict[str, Any]:
+    return {} if answer.reuse is None else answer.reuse.to_json()
+
+
 def _finite(value: float) -> float | None:
     return value if value == value and abs(value) != float("inf") else None
+
+
+def _mean(values: Iterator[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return statistics.fmean(numbers) if numbers else None
 
 
 def _median(values: Iterator[float]) -> float | None:

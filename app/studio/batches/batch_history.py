@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from app.studio.batches import BatchKept, BatchStore, KeptState
-from app.studio.batches.batch import Batch, RowResult
+from app.studio.batches.batch import Batch, Grade, RowResult
+from app.studio.batches.judge import Judge, grade_batch
 from app.studio.web.jobs import Job, Jobs
 from engine.base.errors import PromptCacheError
 
@@ -176,6 +177,48 @@ class BatchBook:
             PromptCacheError: the name is too long, or there is no such batch.
         """
         self.store.rename(key, name)
+
+    def score(self, key: str, number: int, side: str, score: float | None) -> Batch:
+        """Scores an answer; None removes its score. Equal answers of a row get the same score.
+
+        Raises:
+            PromptCacheError: there is no such answer, or the score cannot be written.
+        """
+        batch = self.find(key).batch
+        with self._lock:
+            result = batch.results.get(number)
+            if result is None or side not in result.sides:
+                raise PromptCacheError("This row has no such answer. Reload the page.")
+            sides = result.sides if result.comparison.get("same_text") else (side,)
+            scores = {name: value for name, value in result.scores.items() if name not in sides}
+            scores |= {} if score is None else dict.fromkeys(sides, score)
+            self._change(batch, number, scores=scores)
+        return batch
+
+    def grade(self, key: str, job_key: str, template: str, judge: Judge) -> Job:
+        """Grades the answers of a batch in the background. Each grade is stored at once.
+
+        Raises:
+            PromptCacheError: the batch is running or does not exist.
+        """
+        shown = self.find(key)
+        if shown.state in ("working", "elsewhere"):
+            raise PromptCacheError("This batch is still running. Wait for its end, then grade its answers.")
+
+        def keep(number: int, grades: Mapping[str, Grade]) -> None:
+            batch = self.find(key).batch  # another one may have been opened meanwhile
+            with self._lock:
+                self._change(batch, number, grades={**batch.results[number].grades, **grades})
+
+        def work(job: Job) -> Batch:
+            return grade_batch(shown.batch, template, judge, keep, job)
+
+        return self._jobs.start(Job(job_key, work, "grading", result=shown.batch))
+
+    def _change(self, batch: Batch, number: int, **changes: Any) -> None:
+        changed = replace(batch.results[number], **changes)
+        self.store.change(batch.key, number, changed)
+        batch.results[number] = changed
 
     def _unended(self, key: str) -> State:
         return "elsewhere" if key in self.store.answering else "left"

@@ -91,7 +91,7 @@ def result_of(text: str) -> RowResult:
     """Returns the result that `result_json` wrote."""
     stored = json.loads(text)
     sides = {name: _side(side) for name, side in stored["sides"].items()}
-    return RowResult(sides, stored["comparison"], stored["fault"])
+    return RowResult(**{**stored, "sides": sides})
 
 
 def _side(found: dict[str, Any]) -> SideResult:

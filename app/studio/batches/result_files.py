@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from app.batch.batch_table import GUARDED, columns_of, table_text, verdicts
 from app.studio.batches.batch import Batch, SideResult
 from app.studio.documents.documents import Exported
+from engine.rows.evaluations import Evaluated, Evaluation, Tool
 
 
 def batch_csv(batch: Batch) -> Exported:
     """Returns one line per row, with whole answers."""
-    rows = (columns_of(row, _told(batch, number)) for number, row in enumerate(batch.plan.rows))
+    rows = (
+        columns_of(row, _told(batch, number), batch.plan.held_by(row))
+        for number, row in enumerate(batch.plan.rows)
+    )
     text, guarded = table_text(rows)
     return _file(text, "csv", "text/csv", [GUARDED] if guarded else [])
 
 
 def batch_json(batch: Batch) -> Exported:
     """Returns the plan, the summary, and each row as `pml run --batch` writes it."""
+    plan = batch.plan
     content = {
         "name": batch.name,
-        "schema": batch.plan.schema.name,
+        "schema": plan.schema.name,
         "model": batch.model,
         "started": batch.started,
-        "mode": batch.plan.mode,
-        "settings": dict(batch.workspace.settings),
+        "mode": plan.mode,
+        "prompt": plan.over,
+        "settings": asdict(plan.settings),
         "texts": dict(zip(("schema", "prompt"), batch.texts, strict=True)),
-        "checks": [{"kind": check.kind, "value": check.value} for check in batch.plan.expect],
-        "combine": batch.plan.combine,
+        "checks": [{"kind": check.kind, "value": check.value} for check in plan.expect],
+        "combine": plan.combine,
         "summary": batch.summary(),
-        "rows": [_whole(batch, number) for number in range(len(batch.plan.rows))],
+        "rows": [_whole(batch, number) for number in range(len(plan.rows))],
     }
     return _file(json.dumps(content, indent=1, ensure_ascii=False), "json", "application/json", [])
+
+
+def batch_for(tool: Tool, batch: Batch) -> list[Exported]:
+    """Returns the files of a tool for evaluation.
+
+    Raises:
+        ExchangeError: no row has a valid prompt.
+    """
+    plan = batch.plan
+    rows = []
+    for number, row in enumerate(plan.rows):
+        held, told = plan.held_by(row), _told(batch, number)
+        rows.append(Evaluated(row, held["prompt"], batch.expectations(row), told, held["settings"]))
+    name = batch.name or f"{plan.schema.name or 'schema'} {batch.started}"
+    model = batch.model.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    files, notes = Evaluation(name, model, batch.started, plan.schema, rows, plan.combine).files(tool)
+    return [
+        {"text": text, "filename": filename, "media_type": "application/json", "notes": notes}
+        for filename, text in files.items()
+    ]
 
 
 def _file(text: str, end: str, media_type: str, notes: list[str]) -> Exported:
@@ -42,7 +69,8 @@ def _file(text: str, end: str, media_type: str, notes: list[str]) -> Exported:
 def _whole(batch: Batch, number: int) -> dict[str, Any]:
     shown = batch.shown(number)
     row = {name: shown[name] for name in ("id", "line", "picks", "arguments", "settings", "text", "state")}
-    return {**row, **_told(batch, number)}
+    modules = batch.plan.held_by(batch.plan.rows[number])["modules"]
+    return {**row, "modules": modules, **_told(batch, number)}
 
 
 def _told(batch: Batch, number: int) -> dict[str, Any]:
@@ -54,7 +82,10 @@ def _told(batch: Batch, number: int) -> dict[str, Any]:
         return {"error": result.fault}
     judged = {name: side.judged for name, side in result.sides.items()}
     sides = {name: _side(side) for name, side in result.sides.items()}
-    return {**sides, **result.comparison, **verdicts(batch.expectations(row), judged)}
+    told = {**sides, **result.comparison, **verdicts(batch.expectations(row), judged)}
+    told |= {"reuse": result.reuse} if result.reuse else {}
+    told |= {"scores": result.scores} if result.scores else {}
+    return told | ({"grades": result.grades} if result.grades else {})
 
 
 def _side(side: SideResult) -> dict[str, Any]:

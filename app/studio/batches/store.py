@@ -153,6 +153,18 @@ class BatchStore:
                 )
             self._make_room(db, key)
 
+    def change(self, key: str, number: int, result: RowResult) -> None:
+        """Writes the scores and grades of a row that has ended.
+
+        Raises:
+            PromptCacheError: they cannot be written, or the batch was deleted.
+        """
+        with self._database.changing() as db:
+            _require(db, key)
+            row = [key, number]
+            sql = "update batch_rows set result = ? where batch = ? and number = ? and result is not null"
+            db.execute(sql, [result_json(result), *row])
+
     def end(self, key: str, state: KeptState, fault: str = "") -> None:
         """Writes how a batch ended.
 

@@ -73,10 +73,14 @@ class Api:
 
     Args:
         offer: the options.
+
+    Attributes:
+        own_aliases: names of the model that the user added on the page.
     """
 
     def __init__(self, offer: Offer) -> None:
         self.offer = offer
+        self.own_aliases: tuple[str, ...] = ()
         self._on = True
         self._service: Service | None = None
         self._app: Application | None = None
@@ -100,6 +104,17 @@ class Api:
         if self._service is not None:
             self._service.off = not on
 
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """All further names of the model."""
+        return (*self.offer.aliases, *self.own_aliases)
+
+    def add_aliases(self, names: tuple[str, ...]) -> None:
+        """Sets the names that the user adds to those of the options."""
+        self.own_aliases = names
+        if self._service is not None:
+            self._service.aliases = self.aliases
+
     def build(self) -> None:
         """Builds the routes; until a model is loaded they answer that it is loading."""
         from app.server.application import application, behind_the_door
@@ -109,7 +124,7 @@ class Api:
         offer = self.offer
         self._service = Service(
             Limits(offer.parallel, offer.waiting, offer.least),
-            offer.aliases,
+            self.aliases,
             longest=offer.longest,
             isolate=offer.isolate,
             strict=offer.strict,

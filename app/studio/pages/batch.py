@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -15,7 +14,20 @@ from app.batch.row_answers import RowFault, row_fault, row_settings
 from app.studio.batches import BatchesHeld, BatchKept, BatchStore
 from app.studio.batches.batch import Batch, BatchMode, BatchPlan, BatchSummary, RowShown
 from app.studio.batches.batch_history import BatchBook
-from app.studio.batches.result_files import batch_csv, batch_json
+from app.studio.batches.held import Encoded, Held, SettingHeld, encoded, held, settings_held
+from app.studio.batches.judge import TEMPLATE, model_judge, require_template, server_judge
+from app.studio.batches.requests import (
+    BatchFile,
+    BatchForm,
+    BatchSince,
+    GradeBatch,
+    NameBatch,
+    OneRow,
+    OpenRow,
+    ScoreRow,
+    SomeBatches,
+)
+from app.studio.batches.result_files import batch_csv, batch_for, batch_json
 from app.studio.batches.rows import (
     MOST_ROWS,
     BatchWanted,
@@ -26,7 +38,7 @@ from app.studio.batches.rows import (
 )
 from app.studio.documents.documents import Exported, first_error
 from app.studio.documents.drafts import Workspace
-from app.studio.documents.requests import Count, Flag, Nothing, Shelve, Whole, Words, request
+from app.studio.documents.requests import Nothing
 from app.studio.documents.workspace_opener import Opened, workspace_json
 from app.studio.pages.author import DigestsOfBoth
 from app.studio.pages.page import Page
@@ -37,7 +49,6 @@ from app.studio.web.endpoints import endpoint
 from app.studio.web.json_answers import JobState, Json
 from app.studio.workspace.page_state import Parts
 from engine.base.errors import PromptCacheError
-from engine.inference.run_settings import RunSettings
 from engine.pml import PromptError
 from engine.rows.duplicates import Chosen, distinct_rows
 from engine.rows.expectations import KINDS
@@ -48,67 +59,6 @@ if TYPE_CHECKING:
 
 FAULTS_SHOWN = 50
 LOOKED_SECONDS = 3.0  # time limit for checking rows in advance; later rows report errors when they run
-
-
-@request
-class BatchSince:
-    """The rows of a batch that a page knows.
-
-    Attributes:
-        key: the batch's key; "" for the latest.
-        known: the number of finished rows that the page has; -1 to get all rows.
-        only: whether to return this batch even if another was started since.
-    """
-
-    key: Words = ""
-    known: Whole = -1
-    only: Flag = False
-
-
-@request
-class SomeBatches:
-    """Keys of batches."""
-
-    keys: tuple[Words, ...]
-
-
-@request
-class NameBatch:
-    """The user's name for a batch; "" removes it."""
-
-    key: Words
-    name: Words
-
-
-@request
-class OneRow:
-    """A row of a batch, by its number from 0."""
-
-    key: Words
-    number: Count
-
-
-@request
-class OpenRow(Shelve):
-    """A row of a batch, to open as the workspace."""
-
-    key: Words
-    number: Count
-
-
-@request
-class BatchFile:
-    """A batch to export as a file."""
-
-    key: Words
-    form: Literal["csv", "json"]
-
-
-@request
-class BatchForm:
-    """The form values of the page."""
-
-    form: Mapping[str, Any]
 
 
 class CheckKind(TypedDict):
@@ -124,6 +74,7 @@ class BatchFormKept(TypedDict):
     form: Json
     kinds: list[CheckKind]
     most: int
+    template: str
 
 
 class RowsRead(TypedDict):
@@ -137,6 +88,7 @@ class RowsRead(TypedDict):
     looked: int
     faults: list[RowFault]
     faulty: int
+    encoded: Encoded
 
 
 class BatchState(TypedDict):
@@ -158,6 +110,7 @@ class BatchState(TypedDict):
     texts: DigestsOfBoth
     alone: bool
     settings: Json
+    held: Held
     model: str
     schema: str
     started: str
@@ -193,15 +146,30 @@ class SideWhole(TypedDict):
 
 
 class RowWhole(TypedDict):
-    """A row with its whole results."""
+    """A row with its whole results; `reuse` says what was reused, and why."""
 
     row: RowShown
     prompt: str
-    settings: Json
+    modules: list[str]
+    settings: list[SettingHeld]
+    reuse: str
     cached: SideWhole | None
     uncached: SideWhole | None
     difference: Difference | None
     checks: list[CheckVerdict]
+
+
+class ExportedFiles(TypedDict):
+    """The files of an export."""
+
+    files: list[Exported]
+
+
+class RowScored(TypedDict):
+    """A row with its scores, and the summary with them."""
+
+    row: RowShown
+    summary: BatchSummary
 
 
 class Kept(TypedDict):
@@ -236,13 +204,24 @@ class BatchPage(Page):
     def batch_form(self, _request: Nothing) -> BatchFormKept:
         """Returns the page's last form values, and its options."""
         kinds: list[CheckKind] = [{"name": name, "meaning": meaning} for name, meaning in KINDS.items()]
-        return {"form": self._parts.drafts.form("batch"), "kinds": kinds, "most": MOST_ROWS}
+        return {
+            "form": self._parts.drafts.form("batch"),
+            "kinds": kinds,
+            "most": MOST_ROWS,
+            "template": TEMPLATE,
+        }
 
     @endpoint
     def batch_keep(self, request: BatchForm) -> Kept:
         """Saves the page's form values."""
         self._parts.drafts.keep_form("batch", dict(request.form))
         return {}
+
+    @endpoint
+    def batch_held(self, request: RowsWanted) -> Held:
+        """Returns the prompt and settings that the rows start from, whether or not there are rows."""
+        over = None if request.alone else request.prompt
+        return held(over, run_settings(request.settings))
 
     @endpoint
     def batch_read(self, request: RowsWanted) -> RowsRead:
@@ -253,15 +232,25 @@ class BatchPage(Page):
         with self._parts.taken() as engine:
             plan, schema = self._plan(request, rows, engine)
             repeated, rows = len(rows) - len(plan.rows), plan.rows
-            until = time.monotonic() + LOOKED_SECONDS
+            until, valid = time.monotonic() + LOOKED_SECONDS, []
             for row, outcome in zip(rows, plan.prompts(schema), strict=True):
                 looked += 1
                 if isinstance(outcome, Exception):
                     faulty += 1
                     faults += [row_fault(outcome, row)] if len(faults) < FAULTS_SHOWN else []
+                else:
+                    valid.append(outcome)
                 if time.monotonic() > until:
                     break
-        return {"rows": len(rows), "repeated": repeated, "looked": looked, "faults": faults, "faulty": faulty}
+            costs = encoded(engine, valid)
+        return {
+            "rows": len(rows),
+            "repeated": repeated,
+            "looked": looked,
+            "faults": faults,
+            "faulty": faulty,
+            "encoded": costs,
+        }
 
     @endpoint
     def batch_start(self, request: BatchWanted) -> JobState[Json]:
@@ -303,6 +292,7 @@ class BatchPage(Page):
                     "texts": {"schema": batch.texts[0], "prompt": batch.texts[1]},
                     "alone": batch.plan.over is None,
                     "settings": dict(batch.workspace.settings),
+                    "held": held(batch.plan.over, batch.plan.settings),
                     "model": batch.model,
                     "schema": batch.plan.schema.name,
                     "started": batch.started,
@@ -360,16 +350,34 @@ class BatchPage(Page):
             }
             for at, check in enumerate(batch.expectations(row))
         ]
-        both = len(sides) > 1
+        both, of_row = len(sides) > 1, batch.plan.held_by(row)
         return {
             "row": batch.shown(request.number),
-            "prompt": _source(batch, row),
-            "settings": _settings(batch, row),
+            "prompt": of_row["prompt"],
+            "modules": of_row["modules"],
+            "settings": settings_held(of_row["settings"]),
+            "reuse": result.reuse["why"] if result is not None and result.reuse else "",
             "cached": whole.get("cached"),
             "uncached": whole.get("uncached"),
             "difference": word_difference(sides["cached"].text, sides["uncached"].text) if both else None,
             "checks": checks,
         }
+
+    @endpoint
+    def batch_score(self, request: ScoreRow) -> RowScored:
+        """Stores a score of an answer."""
+        batch = self._book.score(request.key, request.number, request.side, request.score)
+        return {"row": batch.shown(request.number), "summary": batch.summary()}
+
+    @endpoint
+    def batch_grade(self, request: GradeBatch) -> JobState[Json]:
+        """Starts to grade the answers of a batch. Each grade is stored at once."""
+        require_template(request.template)
+        if request.url.strip():
+            judge = server_judge(request.url, request.model.strip())
+            return self._book.grade(request.key, request.job, request.template, judge).state()
+        with self._parts.taken() as engine:
+            return self._book.grade(request.key, request.job, request.template, model_judge(engine)).state()
 
     @endpoint
     def batch_open(self, request: OpenRow) -> Opened:
@@ -385,10 +393,12 @@ class BatchPage(Page):
         return {"workspace": workspace_json(drafts.replace(opened))}
 
     @endpoint
-    def batch_file(self, request: BatchFile) -> Exported:
-        """Returns the results of a batch as a file."""
+    def batch_files(self, request: BatchFile) -> ExportedFiles:
+        """Returns the results of a batch as files."""
         batch = self._book.find(request.key).batch
-        return batch_csv(batch) if request.form == "csv" else batch_json(batch)
+        if request.form == "csv":
+            return {"files": [batch_csv(batch)]}
+        return {"files": [batch_json(batch)] if request.form == "json" else batch_for(request.form, batch)}
 
     def _row(self, key: str, number: int) -> tuple[Batch, Row]:
         batch = self._book.find(key).batch
@@ -424,23 +434,10 @@ class BatchPage(Page):
         return self._choices[1]
 
 
-def _source(batch: Batch, row: Row) -> str:
-    try:
-        return batch.plan.source(row)
-    except PromptCacheError:
-        return ""
-
-
-def _settings(batch: Batch, row: Row) -> Json:
-    try:
-        settings = row_settings(row, batch.plan.settings)
-    except PromptCacheError:
-        settings = batch.plan.settings
-    return {name: getattr(settings, name) for name in RunSettings.__dataclass_fields__}
-
-
 def row_own_settings(batch: Batch, row: Row) -> Json:
     """Returns the settings of the row itself."""
-    settings = _settings(batch, row)
-    own = {name: settings[name] for name in row.settings if name in settings}
+    settings = batch.plan.settings
+    with contextlib.suppress(PromptCacheError):
+        settings = row_settings(row, settings)
+    own = {name: getattr(settings, name) for name in row.settings if hasattr(settings, name)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}

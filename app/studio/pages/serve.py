@@ -18,6 +18,7 @@ from app.studio.runs.settings import PageSettings
 from app.studio.web.chart import Drawn, sent
 from app.studio.web.endpoints import endpoint
 from app.studio.workspace.page_state import Parts
+from engine.base.errors import PromptCacheError
 from engine.exchange import export
 from engine.exchange.to_messages import to_anthropic, to_openai_marked
 from engine.pml import Diagnostic, PromptError, Schema, bind, reads_files
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 LAST = 4  # final characters that identify a long key
 LONG = 16
+LONGEST_NAME = 100
 
 State = Literal["ok", "loading", "draining", "off"]
 Way = Literal["inline", "kept", "messages"]
@@ -50,6 +52,13 @@ class SwitchApi:
     """Whether the API accepts requests."""
 
     on: Flag
+
+
+@request
+class NameModel:
+    """Further names of the model in requests."""
+
+    names: tuple[Words, ...]
 
 
 @request
@@ -98,11 +107,17 @@ class ServedRequest(TypedDict):
 
 
 class ServedNow(TypedDict):
-    """The API's state; the changed requests, oldest first, and the last change."""
+    """The API's state; the changed requests, oldest first, and the last change.
+
+    `own_aliases` are names from the page and `aliases` names from the command line. `since` is the start of
+    the list of requests in seconds since 1970; None before it.
+    """
 
     state: State
     model: str
     aliases: list[str]
+    own_aliases: list[str]
+    since: float | None
     keys: int
     origins: list[str]
     requests: list[ServedRequest]
@@ -126,6 +141,8 @@ class ServePage(Page):
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._api, self._documents = parts, parts.api, parts.documents
+        stored = parts.drafts.form(self.name).get("aliases", [])
+        self._api.add_aliases(tuple(name for name in stored if isinstance(name, str)))
 
     @endpoint
     def served(self, request: Since) -> ServedNow:
@@ -136,6 +153,20 @@ class ServePage(Page):
     def switch_api(self, request: SwitchApi) -> ServedNow:
         """Switches the API on or off."""
         self._api.switch(request.on)
+        return self._now(0)
+
+    @endpoint
+    def name_model(self, request: NameModel) -> ServedNow:
+        """Sets further names of the model, and stores them for the next start."""
+        names = tuple(dict.fromkeys(filter(None, (name.strip() for name in request.names))))
+        for name in names:
+            if len(name) > LONGEST_NAME or not name.isprintable():
+                raise PromptCacheError(
+                    f"A name has at most {LONGEST_NAME} printable characters. Change {name[:LONGEST_NAME]!r}."
+                )
+        names = tuple(name for name in names if name not in (self._model, *self._api.offer.aliases))
+        self._parts.drafts.keep_form(self.name, {"aliases": list(names)})
+        self._api.add_aliases(names)
         return self._now(0)
 
     @endpoint
@@ -204,6 +235,8 @@ class ServePage(Page):
             "state": ("loading" if self._api.on else "off") if service is None else service.state,
             "model": self._model,
             "aliases": list(offer.aliases),
+            "own_aliases": list(self._api.own_aliases),
+            "since": None if service is None else float(service.created),
             "keys": len(offer.keys),
             "origins": sorted(offer.origins),
             "requests": [_told(request, names) for request in changed],

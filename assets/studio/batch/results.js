@@ -1,8 +1,11 @@
 // The results of a batch: a summary, its rows, sorted and filtered, and the details of one row.
 import { count, h, milliseconds, nats, plural, refill, times } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
+import { AWAY } from "../base/jobs.js"
 import { Table } from "../base/table.js"
+import { heldBy } from "./held.js"
 import { firstTime, rowDetail } from "./row.js"
+import { scoreOf, showScore } from "./score.js"
 
 /** @type {[string, string, (row: Api.RowShown) => boolean][]} */
 const FILTERS = [
@@ -10,6 +13,7 @@ const FILTERS = [
   ["failed checks", "Failed checks", row => row.cached?.passed === false || row.uncached?.passed === false],
   ["verdict changed", "Verdict changed by caching", row => row.cached?.passed != null && row.uncached?.passed != null && row.cached.passed !== row.uncached.passed],
   ["differing", "Texts differ", row => row.same_text === false],
+  ["scored", "Scored", row => row.cached?.score != null || row.uncached?.score != null],
   ["errors", "Errors", row => row.state === "failed"],
 ]
 
@@ -25,8 +29,8 @@ function apart({ picks, arguments: given, settings, text, question }) {
 }
 
 /**
- * "open": a row to open in Author.
- * @extends {Emitter<{open: number}>}
+ * "open": a row to open in Author; "fault": a score that was not stored, with the reason.
+ * @extends {Emitter<{open: number, fault: string}>}
  */
 export class Results extends Emitter {
   #server
@@ -34,16 +38,18 @@ export class Results extends Emitter {
   #rows = []
   #key = ""
   #both = true
+  #graded = false  // whether the table has a column of grades
   #filter = "all"
   /** @type {number | null} */
   #opened = null
+  #held = h("div", { class: "batch-held" })
   #tiles = h("dl", { class: "tiles" })
   #filters = h("div", { class: "segmented filters", role: "group", "aria-label": "Row filter" })
   #words = h("input", { type: "search", placeholder: "Find in questions and answers…", "aria-label": "Find rows", oninput: () => this.#list() })
   #found = h("span", { class: "soft", role: "status" })
   #table = this.#makeTable()
   #place = h("div", { class: "batch-rows" }, this.#table.node)
-  node = h("div", { class: "batch-results" }, this.#tiles, h("div", { class: "results-tools" }, this.#filters, this.#words, this.#found), this.#place)
+  node = h("div", { class: "batch-results" }, this.#held, this.#tiles, h("div", { class: "results-tools" }, this.#filters, this.#words, this.#found), this.#place)
 
   /** @param {import("../base/server.js").Server} server */
   constructor(server) {
@@ -52,9 +58,13 @@ export class Results extends Emitter {
   }
 
   /** @param {Api.BatchState} batch */
-  show({ key, mode, rows, summary }) {
-    if (key !== this.#key) this.#begin(key, mode === "both")
+  show({ key, mode, rows, summary, held, alone }) {
+    if (key !== this.#key) {
+      this.#begin(key, mode === "both")
+      this.#held.replaceChildren(...heldBy(held, alone))
+    }
     for (const row of rows) this.#rows[row.number] = row
+    if (summary.graded && !this.#graded) this.#regrade()
     this.#showTiles(summary)
     if (!rows.length) return
     this.#showFilters()
@@ -70,6 +80,7 @@ export class Results extends Emitter {
     this.#words.value = ""
     this.#opened = null
     this.#both = both
+    this.#graded = false
     this.#table = this.#makeTable()
     this.#place.replaceChildren(this.#table.node)
   }
@@ -85,6 +96,8 @@ export class Results extends Emitter {
         { name: "asks", title: "Question", value: row => [row.picks, ...Object.entries({ ...row.arguments, ...row.settings }).flat(), row.question].join(" "), cell: row => h("div", { class: "asks" }, ...apart(row)) },
         { name: "cached", title: "Cached", value: row => row.cached?.text, cell: row => this.#side(row, row.cached) },
         ...(this.#both ? [{ name: "uncached", title: "Uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.text, cell: (/** @type {Api.RowShown} */ row) => row.state === "done" ? this.#side(row, row.uncached, row.same_text) : "" }] : []),
+        { name: "score", title: "Score", value: row => row.cached?.score ?? row.uncached?.score, greatest: true, about: "Your score of the answer, from 0 to 1", cell: row => this.#scores(row) },
+        ...(this.#graded ? [{ name: "grade", title: "Grade", value: (/** @type {Api.RowShown} */ row) => row.cached?.grade?.score ?? row.uncached?.grade?.score, number: true, about: "The judge's grade of the answer, from 0 to 1", cell: (/** @type {Api.RowShown} */ row) => this.#grades(row) }] : []),
         { name: "time", title: "TTFT cached", value: row => row.cached?.ttft_ms, number: true, about: "Time to first token of the cached side", cell: row => this.#cachedTime(row) },
         ...(this.#both ? [
           { name: "without", title: "TTFT uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.ttft_ms, number: true, about: "Time to the first token without the cache", cell: (/** @type {Api.RowShown} */ row) => time(row.uncached?.ttft_ms) },
@@ -95,6 +108,38 @@ export class Results extends Emitter {
     })
     table.on("shown", () => this.#tell())
     return table
+  }
+
+  #regrade() {
+    this.#graded = true
+    this.#opened = null
+    this.#table = this.#makeTable()
+    this.#place.replaceChildren(this.#table.node)
+  }
+
+  /** @param {Api.RowShown} row */
+  #grades({ same_text: same, ...row }) {
+    const sides = /** @type {const} */ (["cached", "uncached"]).filter(side => row[side]?.grade && !(same && side === "uncached"))
+    return sides.map(side => h("div", { title: row[side]?.grade?.reply }, sides.length > 1 ? h("span", { class: "soft" }, `${side} `) : null, row[side]?.grade?.score == null ? h("span", { "data-mood": "bad" }, "none") : String(row[side].grade.score)))
+  }
+
+  // Equal answers share one score.
+  /** @param {Api.RowShown} row */
+  #scores({ number, id, same_text: same, ...row }) {
+    const sides = /** @type {const} */ (["cached", "uncached"]).filter(side => row[side] && !(same && side === "uncached"))
+    return sides.map(side => h("div", { class: "scored" }, sides.length > 1 ? h("span", { class: "soft" }, side) : null, scoreOf(number, side, row[side]?.score ?? null, this.#rate, id)))
+  }
+
+  /** @type {import("./score.js").Rate} */
+  #rate = async (number, side, score) => {
+    const key = this.#key, answer = await this.#server.ask("batch_score", { key, number, side, score })
+    if (this.#key !== key) return
+    if (answer.away || answer.error != null) return this.emit("fault", `The score is not stored. ${answer.error ?? AWAY}`)
+    this.#rows[number] = answer.row
+    this.#showTiles(answer.summary)
+    this.#showFilters()
+    this.#table.fill([...this.#rows])
+    for (const one of /** @type {const} */ (["cached", "uncached"])) for (const node of this.node.querySelectorAll(`[data-score="${number} ${one}"]`)) showScore(node, answer.row[one]?.score ?? null)
   }
 
   // A time that includes encoding has another colour and a note.
@@ -115,6 +160,8 @@ export class Results extends Emitter {
       tiles.push(["Passed, cached", of(found.passed_cached, found.checked), ""])
       if (this.#both) tiles.push(["Passed, uncached", of(found.passed_uncached, found.checked), found.verdicts_changed ? `caching changed ${plural(found.verdicts_changed, "result")}` : "no check has another result with caching"])
     }
+    if (found.scored) tiles.push(["Mean score, cached", found.score_cached?.toFixed(2) ?? "–", [plural(found.scored, "row") + " scored", this.#both && found.score_uncached != null && `uncached ${found.score_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
+    if (found.graded) tiles.push(["Mean grade, cached", found.grade_cached?.toFixed(2) ?? "–", [plural(found.graded, "row") + " judged", found.ungraded && `${plural(found.ungraded, "answer")} without a grade`, this.#both && found.grade_uncached != null && `uncached ${found.grade_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
     if (this.#both) {
       tiles.push(["Same first token", of(found.same_first_token, found.compared), found.kl_mean == null ? "" : `mean KL ${nats(found.kl_mean)}`])
       tiles.push(["Same text", of(found.same_text, found.compared), ""])
@@ -173,6 +220,6 @@ export class Results extends Emitter {
     const key = this.#key, answer = await this.#server.ask("batch_row", { key, number })
     if (this.#opened !== number || this.#key !== key) return
     this.#expand(number, answer.away || answer.error != null ? h("p", { "data-mood": "bad" }, answer.error ?? "The studio's server does not answer. Open the row again when it is back.")
-      : rowDetail(answer, () => this.emit("open", number)))
+      : rowDetail(answer, this.#rate, () => this.emit("open", number)))
   }
 }

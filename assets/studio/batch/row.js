@@ -1,5 +1,7 @@
 // The details of a row: both answers, their differences, the checks, and the sources of tokens.
 import { count, h, milliseconds, nats, plural, times } from "../base/dom.js"
+import { chipsOf } from "./held.js"
+import { scoreOf } from "./score.js"
 
 /** @type {[keyof Pick<Api.RowWhole, "cached" | "uncached">, string][]} */
 const SIDES = [["cached", "Cached"], ["uncached", "Uncached"]]
@@ -19,11 +21,11 @@ function facts({ ttft_ms, tokens, ended }) {
   return h("dl", { class: "side-facts" }, ...told.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
 }
 
-/** @param {string} title @param {Api.SideWhole} side @param {[string, boolean][] | undefined} difference */
-function answer(title, side, difference) {
+/** @param {string} title @param {Api.SideWhole} side @param {[string, boolean][] | undefined} difference @param {HTMLElement} score @param {Api.Grade | undefined} grade */
+function answer(title, side, difference, score, grade) {
   const words = difference?.length ? difference.map(([text, differs]) => differs ? h("mark", {}, text) : text) : [side.text || h("span", { class: "soft" }, "The model generated no text.")]
-  return h("section", { class: "row-side", "data-side": title.toLowerCase(), "aria-label": `${title} answer` }, h("h4", {}, title), facts(side),
-    h("div", { class: "row-answer", tabindex: "0", role: "region", "aria-label": `Text of the ${title.toLowerCase()} answer` }, ...words), ...side.warnings.map(warning => h("p", { "data-mood": "warn" }, warning)))
+  return h("section", { class: "row-side", "data-side": title.toLowerCase(), "aria-label": `${title} answer` }, h("header", {}, h("h4", {}, title), h("span", { class: "grow" }), score), facts(side),
+    h("div", { class: "row-answer", tabindex: "0", role: "region", "aria-label": `Text of the ${title.toLowerCase()} answer` }, ...words), grade ? h("p", { class: "judge-said" }, h("strong", {}, grade.score == null ? "No grade. " : `Grade ${grade.score}. `), h("span", { class: "soft" }, `The judge: ${grade.reply}`)) : null, ...side.warnings.map(warning => h("p", { "data-mood": "warn" }, warning)))
 }
 
 /** @param {Api.CheckVerdict[]} checks */
@@ -42,13 +44,15 @@ function between({ speedup, first_token_agrees: agrees, kl_first_token: divergen
   return h("p", { class: "soft" }, told.filter(Boolean).join(" · "))
 }
 
-/** @param {Api.RowWhole} whole @param {() => unknown} open opens the row in Author */
-export function rowDetail({ row, prompt, cached, uncached, difference, checks }, open) {
+/** @param {Api.RowWhole} whole @param {import("./score.js").Rate} rate @param {() => unknown} open opens the row in Author */
+export function rowDetail({ row, prompt, modules, settings, reuse, cached, uncached, difference, checks }, rate, open) {
   const sides = { cached, uncached }
   return h("div", { class: "row-whole" },
     row.fault ? h("p", { "data-mood": "bad" }, row.fault.message) : null,
     firstTime(cached) ? h("p", { class: "soft" }, `First time. ${firstTime(cached)}`) : null,
-    h("div", { class: "row-sides" }, ...SIDES.flatMap(([side, title]) => { const found = sides[side]; return found ? [answer(title, found, difference?.[side])] : [] })),
+    h("div", { class: "row-sides" }, ...SIDES.flatMap(([side, title]) => { const found = sides[side]; return found ? [answer(title, found, difference?.[side], scoreOf(row.number, side, row[side]?.score ?? null, rate, row.id), row[side]?.grade)] : [] })),
+    reuse ? h("p", { class: "soft" }, `${reuse}.`) : null,
+    h("p", { class: "row-held" }, ...chipsOf({ modules, settings })),
     h("header", { class: "row-head" }, between(row), h("span", { class: "grow" }), h("button", { type: "button", disabled: !prompt, onclick: open }, "Open in Author")),
     verdicts(checks),
     prompt ? h("details", {}, h("summary", {}, "Prompt of this row"), h("pre", { tabindex: "0" }, prompt)) : null)

@@ -12,8 +12,8 @@ const cell = (/** @type {string} */ text) => /[",;\n]/.test(text) ? `"${text.rep
 /** @typedef {"table" | "grid"} Source */
 
 /**
- * "changed": the form was edited; "read": the number of rows, null if unknown.
- * @extends {Emitter<{changed: void, read: number | null}>}
+ * "changed": the form was edited; "read": the number of rows, null if unknown; "held": what all rows start from; "encoded": what the valid rows encode, and their number; null if unknown.
+ * @extends {Emitter<{changed: void, read: number | null, held: Api.Held, encoded: {encoded: Api.Encoded, valid: number} | null}>}
  */
 export class Rows extends Emitter {
   #server
@@ -31,6 +31,8 @@ export class Rows extends Emitter {
   #source = { table: this.#radio("rows-from", "table"), grid: this.#radio("rows-from", "grid") }
   #alone = h("input", { type: "checkbox", onchange: () => { this.#own.add("alone"); this.#grid.stand(this.#alone.checked); this.#changed() } })
   #panel
+  /** Whether rows ignore the open prompt. */
+  alone = h("label", { class: "check", title: "Otherwise each row changes the open prompt of the Author page: its picks are added, and its text replaces the last one." }, this.#alone, "Ignore the modules ticked in Author")
 
   /**
    * @param {import("../base/server.js").Server} server
@@ -50,8 +52,7 @@ export class Rows extends Emitter {
         h("span", { class: "soft" }, "or drop one here. Columns: ", ...["picks", "text", "module/parameter", "set temperature", "expect contains"].flatMap((name, at) => [at ? ", " : "", h("code", {}, name)]), ".")), this.#chooser)
     this.node = h("section", { class: "batch-part rows-part", "aria-label": "Rows" },
       h("header", {}, h("h3", {}, "Rows"), h("div", { class: "segmented", role: "radiogroup", "aria-label": "Rows from" },
-        h("label", {}, this.#source.table, "Table"), h("label", {}, this.#source.grid, "Grid")), h("span", { class: "grow" }),
-      h("label", { class: "check", title: "Otherwise each row changes the open prompt of the Author page: its picks are added, and its text replaces the last one." }, this.#alone, "Ignore the modules ticked in Author")),
+        h("label", {}, this.#source.table, "Table"), h("label", {}, this.#source.grid, "Grid"))),
       this.#panel, grid.node, this.#status, this.#faults)
     this.#chooser.addEventListener("change", () => {
       const file = this.#chooser.files?.[0]
@@ -64,6 +65,7 @@ export class Rows extends Emitter {
       if (basis.tree) grid.over(basis.tree)
       this.#readSoon()
     })
+    workspace.on("settings", () => this.#readSoon())
   }
 
   /** @returns {Source} */
@@ -109,7 +111,10 @@ export class Rows extends Emitter {
 
   // Ignores answers about outdated rows.
   async #read() {
-    const asked = ++this.#asked
+    const asked = ++this.#asked, held = await this.#server.ask("batch_held", this.wanted())
+    if (asked !== this.#asked) return
+    if (!held.away && held.error == null) this.emit("held", held)
+    this.emit("encoded", null)
     if (this.source === "grid" ? !this.#grid.rows : !this.#table.value.trim()) {
       this.#say("")
       this.#list([])
@@ -122,12 +127,13 @@ export class Rows extends Emitter {
       this.#list([])
       return this.emit("read", 0)
     }
-    const { rows, repeated, looked, faults, faulty } = answer
+    const { rows, repeated, looked, faults, faulty, encoded } = answer
     const some = looked < rows ? ` The first ${count(looked)} of these were checked.` : ""
     const once = repeated ? `, without ${plural(repeated, "duplicate")}` : ""
     this.#say(faulty ? `${plural(rows, "row")}${once}, ${count(faulty)} with an error: these fail, and the others run.${some}` : `${plural(rows, "row")}${once}, no errors.${some}`, faulty ? "warn" : "good")
     this.#list(faults, faulty)
     this.emit("read", rows)
+    this.emit("encoded", { encoded, valid: rows - faulty })
   }
 
   /** @param {Api.RowFault[]} faults */

@@ -70,6 +70,7 @@ export function mount(studio) {
   const { server, workspace, shell } = studio
   explainOnFocus()
   const drawer = new Drawer(workspace), runBar = new RunBar(shell.tools, workspace, server, drawer)
+  studio.drawer = drawer
   const keys = { [inEditor("run")]: () => runBar.start(), [inEditor("save")]: () => shell.save() }
 
   const picker = h("section", { class: "panel picker", "aria-label": "Modules" })

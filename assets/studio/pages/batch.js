@@ -2,6 +2,8 @@
 import { Checks } from "../batch/checks.js"
 import { Earlier } from "../batch/earlier.js"
 import { Grid } from "../batch/grid.js"
+import { Held } from "../batch/held.js"
+import { Judge } from "../batch/judge.js"
 import { Results } from "../batch/results.js"
 import { Rows } from "../batch/source.js"
 import { count, debounce, h, moment, newKey, pause, plural } from "../base/dom.js"
@@ -20,6 +22,11 @@ const UNENDED = {
   elsewhere: "Another studio is running it. Open it again to see further rows.",
 }
 
+/** The progress of a batch in words. @param {Api.BatchSummary} summary */
+function progress({ rows, answered, failed }) {
+  return failed ? `${count(answered + failed)} of ${plural(rows, "row")}: ${count(answered)} answered, ${count(failed)} failed` : `${count(answered)} of ${plural(rows, "row")} answered`
+}
+
 /** A remaining time in words. @param {number} seconds */
 function timeLeft(seconds) {
   if (seconds < 60) return `about ${Math.max(1, Math.round(seconds))} s left`
@@ -32,6 +39,8 @@ class BatchPage {
   #grid = new Grid()
   #checks = new Checks()
   #rows
+  #held
+  #judge
   #results
   #earlier
   /** @type {Api.BatchState | null} */
@@ -62,24 +71,36 @@ class BatchPage {
   #outcome
 
   /** @param {import("../studio.js").Studio} studio */
-  constructor({ hosts, server, workspace, shell }) {
+  constructor(studio) {
+    const { hosts, server, workspace, shell } = studio
     this.#server = server
     this.#workspace = workspace
     this.#rows = new Rows(server, workspace, this.#grid)
+    this.#held = new Held(this.#rows.alone)
+    this.#judge = new Judge(server)
     this.#results = new Results(server)
     this.#earlier = new Earlier(server)
-    const save = (/** @type {"csv" | "json"} */ form, /** @type {string} */ words) => h("button", { type: "button", onclick: () => this.#download(form) }, words)
+    const save = (/** @type {Api.BatchFile["form"]} */ form, /** @type {string} */ words, title = "") => h("button", { type: "button", title: title || null, onclick: () => this.#download(form) }, words)
     this.#outcome = h("section", { class: "batch-outcome", "aria-label": "Results", hidden: true },
-      h("header", { class: "batch-head" }, h("h3", {}, "Results"), this.#title, h("span", { class: "grow" }), save("csv", "Save as CSV"), save("json", "Save as JSON")), this.#note, this.#age, this.#results.node)
+      h("header", { class: "batch-head" }, h("h3", {}, "Results"), this.#title, h("span", { class: "grow" }), save("csv", "Save as CSV"), save("json", "Save as JSON"),
+        save("promptfoo", "For promptfoo", "Saves a configuration for promptfoo eval, and the results for promptfoo import"), save("langfuse", "For Langfuse", "Saves dataset items as lines of JSON")), this.#note, this.#age, this.#judge.node, this.#results.node)
     hosts.batch.append(
       h("header", { class: "batch-head" }, h("h2", {}, "Batch"), h("p", { class: "soft" }, "Run many prompts against the open schema and check each answer.")),
-      this.#rows.node, this.#checks.node,
+      this.#rows.node, this.#held.node, this.#checks.node,
       h("div", { class: "batch-run" }, this.#run, this.#stop, h("label", { class: "sides" }, h("span", { class: "soft" }, "Answer "), this.#mode), this.#meter, this.#status),
       this.#earlier.node, this.#outcome)
     this.#earlier.on("open", key => this.#open(key))
     this.#earlier.on("deleted", keys => this.#forget(keys))
     this.#earlier.on("named", ({ key, name }) => { if (this.#batch?.key === key) { this.#batch.name = name; this.#showTitle(this.#batch) } })
     this.#rows.on("changed", () => this.#changed())
+    this.#rows.on("held", held => this.#held.show(held, this.#rows.wanted().alone))
+    this.#rows.on("encoded", found => this.#held.cost(found, String(workspace.settings.scope)))
+    this.#held.on("author", () => shell.go("author"))
+    this.#held.on("settings", () => studio.drawer?.enter())
+    this.#held.on("scope", scope => studio.drawer?.set("scope", scope))
+    this.#judge.on("changed", () => this.#changed())
+    this.#judge.on("graded", () => this.#again())
+    this.#results.on("fault", sentence => this.#say(sentence, "bad"))
     this.#rows.on("read", rows => { this.#count = rows; this.#buttons() })
     this.#checks.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say(""); this.#keepSoon() })
     this.#results.on("open", number => { if (this.#batch) shell.open("batch_open", { key: this.#batch.key, number }) })
@@ -105,10 +126,11 @@ class BatchPage {
   async begin(settings) {
     const answer = await this.#server.ask("batch_form", {})
     if (answer.away || answer.error != null) { this.#server.once("back", () => this.begin(settings)); return }
-    const { form, kinds, most } = answer
+    const { form, kinds, most, template } = answer
     await this.#look()
     this.#grid.fill({ settings, most, chosen: form.grid })
     this.#checks.fill(kinds, form)
+    this.#judge.fill(template, form.judge)
     if (!this.#sided && form.mode === "cached") this.#mode.value = "cached"
     this.#rows.fill(form)
     this.#filled = true
@@ -145,7 +167,7 @@ class BatchPage {
     this.#keepSoon()
   }
 
-  #form() { return { ...this.#rows.kept(), checks: this.#checks.checks, combine: this.#checks.combine, mode: this.#mode.value } }
+  #form() { return { ...this.#rows.kept(), checks: this.#checks.checks, combine: this.#checks.combine, mode: this.#mode.value, judge: this.#judge.kept } }
 
   async #keep() {
     const form = this.#form(), spelled = JSON.stringify(form)
@@ -193,6 +215,12 @@ class BatchPage {
     this.#follow()
   }
 
+  // Shows all rows of the same batch again, with new grades.
+  async #again() {
+    const { key = "" } = this.#batch ?? {}, answer = await this.#server.ask("batch_state", { key, known: -1, only: true })
+    if (answer.batch && this.#batch?.key === key) this.#show(answer.batch)
+  }
+
   /** @param {string[]} keys */
   #forget(keys) {
     if (!this.#batch || !keys.includes(this.#batch.key)) return
@@ -225,17 +253,18 @@ class BatchPage {
     this.#batch = batch
     this.#outcome.hidden = false
     this.#results.show(batch)
+    this.#judge.of(batch.key, batch.state !== "working" && batch.state !== "elsewhere")
     const { key, state, fault, unkept, ended, left_s: left, summary, working } = batch
     this.#showTitle(batch)
     this.#note.textContent = [unkept && `Some rows are not on disk yet. ${unkept}`, UNENDED[state]].filter(Boolean).join(" ")
     Object.assign(this.#meter, { max: summary.rows || 1, value: ended, hidden: state !== "working" })
-    const rows = `${count(ended)} of ${plural(summary.rows, "row")}`
+    const rows = progress(summary)
     if (working && working !== key) this.#say("Another batch is running.")
-    else if (state === "working" && !this.#stop.disabled) this.#say(left == null ? `${rows} answered…` : `${rows} answered, ${timeLeft(left)}`)
+    else if (state === "working" && !this.#stop.disabled) this.#say(left == null ? `${rows}…` : `${rows}, ${timeLeft(left)}`)
     else if (was?.working && !working) {
       if (was.key !== key || was.working !== key) this.#say("The other batch has ended.")
       else if (state === "done") this.#say(`Done: ${plural(summary.answered, "row")} answered${summary.failed ? `, ${count(summary.failed)} failed` : ""}.`, summary.failed ? "warn" : "good")
-      else this.#say(state === "stopped" ? `Stopped: ${rows} finished.` : fault, state === "stopped" ? "" : "bad")
+      else this.#say(state === "stopped" ? `Stopped: ${rows}.` : fault, state === "stopped" ? "" : "bad")
     }
     if (was?.key !== key || was.working !== working) this.#earlier.refresh()
     this.#earlier.show(key)
@@ -272,14 +301,18 @@ class BatchPage {
     if (this.#age.textContent !== words) this.#age.textContent = words
   }
 
-  /** @param {"csv" | "json"} form */
+  /** @param {Api.BatchFile["form"]} form */
   async #download(form) {
     if (!this.#batch) return
-    const answer = await this.#server.ask("batch_file", { key: this.#batch.key, form })
+    const answer = await this.#server.ask("batch_files", { key: this.#batch.key, form })
     if (answer.away || answer.error != null) return this.#say(answer.error ?? AWAY, "bad")
-    const name = this.#batch?.name ? fileName(this.#batch.name, form) : answer.filename
-    download(name, answer.text, answer.media_type)
-    this.#say([`${name} is saved.`, ...answer.notes].join(" "))
+    const { name } = this.#batch, named = form === "csv" || form === "json"
+    const names = answer.files.map(({ filename, text, media_type }) => {
+      const file = name && named ? fileName(name, form) : filename
+      download(file, text, media_type)
+      return file
+    })
+    this.#say([`${names.join(" and ")} ${names.length > 1 ? "are" : "is"} saved.`, ...answer.files[0].notes].join(" "))
   }
 
   /** @param {string} words */

@@ -71,7 +71,7 @@ class ServePage {
     if (all) this.#requests.clear()
     this.#change = now.change
     this.#address.show(now)
-    this.#requests.of(now.state)
+    this.#requests.of(now.state, now.since)
     this.#requests.take(now.requests)
   }
 }

@@ -23,6 +23,10 @@ export class Address {
   #model = h("code", {}, "…")
   #copier = new Copier("Copy the model's name", () => this.#model.textContent ?? "")
   #aliases = h("span", { class: "soft" })
+  #own = h("input", { type: "text", autocomplete: "off", spellcheck: false, placeholder: "gpt-4o, my-model", "aria-label": "Further names of the model, separated by commas", title: "Requests may use any of these names. They are stored for the next start.", oninput: () => this.#offer(), onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.#name() } })
+  #save = h("button", { type: "button", hidden: true, onclick: () => this.#name() }, "Save")
+  #named = ""  // the stored names
+  #said = h("span", { class: "soft", role: "status" })
   #who = h("p", { class: "soft" })
   #on = true
   /** The copy buttons of both base URLs, by name. */
@@ -42,12 +46,13 @@ export class Address {
       h("dl", { class: "addresses" },
         row("Base URL, OpenAI", [h("code", {}, `${address()}/v1`)], this.copiers.openai),
         row("Base URL, Anthropic", [h("code", {}, address())], this.copiers.anthropic),
-        row("Model", [this.#model, this.#aliases], this.#copier)),
+        row("Model", [this.#model, this.#aliases], this.#copier),
+        h("div", {}, h("dt", {}, "Other names"), h("dd", {}, this.#own, this.#save, this.#said))),
       this.#who)
   }
 
   /** @param {Api.ServedNow} now */
-  show({ state, model, aliases, keys, origins }) {
+  show({ state, model, aliases, own_aliases: own, keys, origins }) {
     const [word, mood, what] = STATES[state]
     this.#on = state !== "off"
     this.#pill.dataset.mood = mood
@@ -59,11 +64,33 @@ export class Address {
     this.#model.textContent = model || "not loaded yet"
     this.#copier.node.hidden = !model
     this.#aliases.textContent = aliases.length ? `also called ${aliases.join(", ")}` : ""
+    const named = own.join(", ")
+    if (named !== this.#named && this.#own.value === this.#named) this.#own.value = named
+    this.#named = named
+    this.#offer()
     const asked = keys ? `Requests need ${keys === 1 ? "the server's key" : `one of the server's ${keys} keys`}; the programs below read it from PML_API_KEY.`
       : "No key is needed; clients may send any."
     const sites = origins.length ? ` Pages of ${origins.join(", ")} may also send requests.` : ""
     const who = `${asked} Only programs on this machine may send requests.${sites}`
     if (this.#who.textContent !== who) this.#who.textContent = who
+  }
+
+  #offer() {
+    this.#save.hidden = this.#own.value.trim() === this.#named
+    if (!this.#save.hidden) this.#said.textContent = ""
+  }
+
+  async #name() {
+    const answer = await this.#server.ask("name_model", { names: this.#own.value.split(",") })
+    const failed = answer.away || answer.error != null
+    this.#said.dataset.mood = failed ? "bad" : ""
+    if (answer.away || answer.error != null) {
+      this.#said.textContent = answer.error ?? AWAY
+      return
+    }
+    this.#own.value = this.#named
+    this.#told(answer)
+    this.#said.textContent = this.#named ? "Saved." : "No other names."
   }
 
   /** Shows a message instead of a state. @param {string} sentence */

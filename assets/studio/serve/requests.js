@@ -36,6 +36,7 @@ export class Requests {
   #table
   #sums = h("p", { class: "soft sums" })
   #count = h("p", { class: "soft count" })
+  #kept = h("p", { class: "soft kept-since" })
   #unseen = 0
   #hold = h("button", { type: "button", class: "hold", title: "Pauses the list while you read it", onclick: () => this.#turn() }, "Pause")
   #csv = h("button", { type: "button", onclick: () => downloadCsv("requests.csv", this.#table.lines()) }, "Save as CSV")
@@ -54,13 +55,14 @@ export class Requests {
       h("header", { class: "serve-row" }, h("h3", {}, "Read from the cache, request by request"), this.#sums),
       h("div", { class: "hits-place" }, this.#legend, this.#chart.node, this.#none))
     this.node = h("section", { class: "serve-requests", "aria-label": "Requests" },
-      h("header", { class: "serve-row" }, h("h3", {}, "Requests"), this.#count, this.#hold, this.#csv), this.#table.node)
+      h("header", { class: "serve-row" }, h("h3", {}, "Requests"), this.#count, this.#hold, this.#csv), this.#kept, this.#table.node)
     new ResizeObserver(() => this.#fit()).observe(this.node)
     this.#show()
   }
 
-  /** Sets the API's state. @param {Api.ServedNow["state"]} state */
-  of(state) {
+  /** Sets the API's state, and the start of the list. @param {Api.ServedNow["state"]} state @param {number | null} started */
+  of(state, started) {
+    this.#kept.textContent = started ? `Since the server started, ${moment(started * 1000)}. A restart empties this list; save it as CSV before.` : ""
     if (state === this.#state) return
     this.#state = state
     this.#draw()

@@ -389,6 +389,8 @@ def test_checks_of_the_whole_run_are_options_and_its_table_has_the_columns_of_th
         ("c", "failed", ""),
     ]
     assert found[0]["text"] == "'=Go."
+    assert (found[1]["all modules"], found[2]["all modules"]) == ("plan plan/rome", "")
+    assert "max_new_tokens=2" in found[0]["all settings"]
     assert found[0]["cached answer"].strip("'") == a["cached"]["text"]
     assert "max characters 0: It has" in found[0]["cached failed checks"]
     assert "no module 'oslo'" in found[2]["error"]
@@ -426,3 +428,23 @@ def test_a_table_replaces_no_other_file(batch: Batch) -> None:
     assert "mine.csv already exists" in result.err
     assert Path("mine.csv").read_text() == "a,b"
     assert "is the batch itself" in batch(CSV, "--csv", "rows.csv").err
+
+
+def test_lines_say_how_segments_were_reused_and_go_out_to_other_tools(batch: Batch) -> None:
+    Path("out").mkdir()
+    words = ("--output", "out.jsonl", "--export", "promptfoo", "out", "--export", "langfuse", "out")
+    result = batch(CSV, *words)
+    assert result.status == 0, result.err
+    assert [set(line["reuse"]) for line in result.lines] == [{"taken", "why", "kl", "promise", "checked"}] * 2
+    assert "reuse" not in batch(CSV, "--reuse", "off").lines[0]
+    names = ("promptfooconfig.json", "promptfoo-results.json", "langfuse-items.jsonl")
+    texts = [(Path("out") / name).read_text("utf-8") for name in names]
+    tests = json.loads(texts[0])["tests"]
+    assert [test["description"] for test in tests] == ["a", "b"]
+    told = json.loads(texts[1])["results"]["results"]
+    assert told[0]["response"]["output"] == result.lines[0]["cached"]["text"]
+    again = batch(CSV, *words)
+    assert "2 answered before" in again.err, again.err
+    assert json.loads((Path("out") / names[1]).read_text("utf-8"))["results"]["results"] == told
+    (Path("out") / names[0]).write_text("mine")
+    assert "already exists" in batch(CSV, *words).err

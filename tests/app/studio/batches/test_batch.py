@@ -54,6 +54,10 @@ def run(asked: Asked, key: str, text: str = TABLE, **more: Any) -> dict[str, Any
     return state(asked)
 
 
+def values(found: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in found["settings"]}
+
+
 def test_rows_are_read_and_their_faults_told_with_line_and_column(asked: Asked) -> None:
     found = asked.ask("batch_read", table(TABLE))
     assert (found["rows"], found["looked"], found["faulty"]) == (3, 3, 1)
@@ -118,7 +122,7 @@ def test_each_row_is_answered_on_both_sides_and_judged_on_each(asked: Asked) -> 
     assert whole["prompt"] == PROMPT.replace("<tokyo/>", "<rome/>").replace(
         "Where should I eat?", "What is there?"
     )
-    assert whole["settings"]["max_new_tokens"] == 2
+    assert values(whole)["max_new_tokens"] == "2 tokens"
     assert [bool(one["cached"]) for one in whole["checks"]] == [False, True]
     assert whole["difference"] is not None
     # What is in the cache by now is read, and encoded no more.
@@ -146,7 +150,7 @@ def test_a_grid_has_a_row_for_each_way_to_choose(asked: Asked) -> None:
     none = asked.ask("batch_row", {"key": "grid", "number": 11})
     assert "<tokyo/>" not in none["prompt"]
     assert 'duration="2 days"' in none["prompt"]
-    assert none["settings"]["repair"] == "link:2"
+    assert (values(none)["repair"], values(none)["reuse"]) == ("link:2", "off")
 
 
 def test_the_rows_that_are_told_are_those_that_run(asked: Asked) -> None:
@@ -193,7 +197,7 @@ def test_what_was_answered_stays_where_a_batch_is_stopped(asked: Asked) -> None:
 def test_results_go_out_as_a_table_that_no_spreadsheet_computes(asked: Asked) -> None:
     rows = 'id,text,expect contains\n=1+1,"=HYPERLINK(""x"")",zzz\n-2,Go.,zzz\n'
     run(asked, "out", rows, mode="cached")
-    found = asked.ask("batch_file", {"key": "out", "form": "csv"})
+    (found,) = asked.ask("batch_files", {"key": "out", "form": "csv"})["files"]
     assert found["text"].startswith("\ufeff")
     read = list(csv.DictReader(io.StringIO(found["text"].removeprefix("\ufeff"))))
     assert [row["id"] for row in read] == ["'=1+1", "'-2"]
@@ -202,11 +206,11 @@ def test_results_go_out_as_a_table_that_no_spreadsheet_computes(asked: Asked) ->
     assert read[0]["cached passed"] == "no"
     assert "does not contain 'zzz'" in read[0]["cached failed checks"]
     assert "apostrophe" in found["notes"][0]
-    whole = json.loads(asked.ask("batch_file", {"key": "out", "form": "json"})["text"])
+    whole = json.loads(asked.ask("batch_files", {"key": "out", "form": "json"})["files"][0]["text"])
     assert whole["rows"][0]["checks"][0]["cached"]
     assert whole["rows"][0]["passed"] == {"cached": False}
     assert whole["summary"]["checked"] == 2
-    assert "no longer exists" in asked.ask("batch_file", {"key": "gone", "form": "csv"})["error"]
+    assert "no longer exists" in asked.ask("batch_files", {"key": "gone", "form": "csv"})["error"]
 
 
 def test_a_row_opens_as_the_workspace_and_the_open_one_goes_to_the_shelf(asked: Asked) -> None:

@@ -149,7 +149,7 @@ def test_a_studio_that_comes_after_shows_lists_names_and_exports_it(tmp_path: Pa
     after = studio.ask("batch_state", {"key": "one", "known": -1, "only": True})["batch"]
     assert after == before
     for question in ({"key": "one", "form": "csv"}, {"key": "one", "form": "json"}):
-        assert studio.ask("batch_file", question) == first.ask("batch_file", question)
+        assert studio.ask("batch_files", question) == first.ask("batch_files", question)
     row = {"key": "one", "number": 1}
     assert studio.ask("batch_row", row) == first.ask("batch_row", row)
     page = {"name": "mine", "schema": SCHEMA, "prompt": PROMPT}

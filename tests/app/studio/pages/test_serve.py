@@ -60,6 +60,18 @@ def test_before_there_is_a_server_it_is_loading_and_can_be_switched_off(serving:
     assert serving.ask("switch_api", on=True)["state"] == "loading"
 
 
+def test_names_of_the_model_are_set_on_the_page_and_stored(serving: Serving, tmp_path: Path) -> None:
+    serving.api.build()
+    told = serving.ask("name_model", names=[" gpt-4o ", "other", "gpt-4o", ""])
+    assert (told["aliases"], told["own_aliases"]) == (["other"], ["gpt-4o"])
+    assert told["since"] > 0
+    assert serving.api.service is not None
+    assert serving.api.service.aliases == ("other", "gpt-4o")
+    assert Serving(tmp_path, Offer()).api.aliases == ("gpt-4o",), "after a restart"
+    with pytest.raises(AssertionError, match="printable"):
+        serving.ask("name_model", names=["a\nb"])
+
+
 def test_only_what_has_changed_is_told_and_keys_are_not(serving: Serving) -> None:
     serving.api.build()
     for key in (*KEYS, "unknown"):
