@@ -1,0 +1,444 @@
+"""Converts answers to files of promptfoo and of Langfuse.
+
+`Answered` is one answer, of a run or of a row of a batch. promptfoo renders texts of its configuration as
+templates, so they are escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+from app.studio.history.record import Record, in_words
+from app.studio.history.sharing import for_others
+from app.studio.runs.run_frame import SIDES
+from engine.base.errors import PromptCacheError
+from engine.exchange.to_messages import to_openai
+from engine.pml import bind, has_errors, parse_prompt, parse_schema
+from engine.rows.expectations import Combine, Expectation
+
+Thumb = Literal["", "up", "down"]
+BASE_URL: Final = "http://127.0.0.1:8000/v1"
+_TEMPLATE = re.compile(r"\{[{%#]|\A(?:file|package)(?=:)")
+_SAMPLING: Final[Mapping[str, str]] = {
+    "max_new_tokens": "max_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "stop": "stop",
+}
+_ASSERTS: Final[Mapping[str, str]] = {
+    "contains": "contains",
+    "not contains": "not-contains",
+    "contains in any case": "icontains",
+    "starts with": "starts-with",
+    "equals": "equals",
+    "regex": "regex",
+    "not regex": "not-regex",
+}
+_LENGTHS: Final[Mapping[str, str]] = {
+    "min words": "output.trim().split(/\\s+/).filter(Boolean).length >= {}",
+    "max words": "output.trim().split(/\\s+/).filter(Boolean).length <= {}",
+    "min characters": "output.length >= {}",
+    "max characters": "output.length <= {}",
+}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One answer, with what produced it.
+
+    Attributes:
+        id: a name that is unique among all exported answers.
+        name: a title for people.
+        messages: the prompt as turns with `role` and `content`; see `messages_of`.
+        text: the answer.
+        model: the model's name.
+        side: "cached", "uncached", or another name of the way it was computed.
+        started: the start in ISO 8601, or "".
+        settings: run settings by name.
+        tokens: token counts by name; see `engine.base.events.Answer`.
+        ttft_ms: the time to first token in milliseconds.
+        tokens_per_second: the rate of the further tokens.
+        thumb: the user's rating.
+        note: the user's note on the answer.
+        expect: expectations of the answer, and how they are combined.
+        faults: for each expectation, why the answer does not meet it, or "".
+        passed: whether the answer passes; None without expectations.
+        error: why there is no answer.
+    """
+
+    id: str
+    name: str
+    messages: Sequence[Mapping[str, str]]
+    text: str
+    model: str
+    side: str
+    started: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    ttft_ms: float | None = None
+    tokens_per_second: float | None = None
+    thumb: Thumb = ""
+    note: str = ""
+    expect: Sequence[Expectation] = ()
+    combine: Combine = "all"
+    faults: Sequence[str] = ()
+    passed: bool | None = None
+    error: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether the answer counts as passed: by its expectations, or else by its rating."""
+        return not self.error and (self.thumb != "down" if self.passed is None else self.passed)
+
+    @property
+    def generated(self) -> int:
+        """The number of generated tokens; 0 if unknown."""
+        return int(self.tokens.get("generated", 0))
+
+    @property
+    def whole_ms(self) -> float:
+        """The time of the whole answer in milliseconds; 0 if unknown."""
+        rest = max(0, self.generated - 1) / self.tokens_per_second if self.tokens_per_second else 0
+        return (self.ttft_ms or 0) + 1000 * rest
+
+
+def messages_of(schema: str, prompt: str) -> list[dict[str, str]]:
+    """Returns a prompt as turns with `role` and `content`.
+
+    Args:
+        schema: the schema's text with the text of its files.
+        prompt: the prompt's text; it is the only turn if it does not fit the schema.
+    """
+    whole = [{"role": "user", "content": prompt}]
+    read, written = parse_schema(schema), parse_prompt(prompt)
+    if not read.ok or not written.ok or read.tree is None or written.tree is None:
+        return whole
+    bound = bind(read.tree, written.tree)
+    try:
+        messages: list[dict[str, str]] = to_openai(bound.parts)[0]["messages"]
+    except PromptCacheError:  # it is empty
+        return whole
+    return whole if has_errors(bound.diagnostics) else messages
+
+
+def answers_of(record: Record) -> list[Answered]:
+    """Returns the answers of a stored run, one per side."""
+    record = for_others(record)
+    frame, messages = record.told, messages_of(record.whole, record.prompt)
+    name = record.name or f"{frame['schema'] or 'Untitled'}, {in_words(record.prompt)}"
+    return [
+        Answered(
+            id=f"{record.id}-{side}",
+            name=name,
+            messages=messages,
+            text=frame["sides"][side]["text"],
+            model=frame["model"]["name"],
+            side=side,
+            started=frame["started"],
+            settings=frame["settings"],
+            tokens=frame["sides"][side]["tokens"],
+            ttft_ms=frame["sides"][side]["ttft_ms"],
+            tokens_per_second=frame["sides"][side]["tokens_per_second"],
+        )
+        for side in SIDES
+        if frame["sides"][side]["text"]
+    ]
+
+
+# promptfoo
+
+
+def promptfoo_config(answers: Sequence[Answered], name: str, base_url: str = BASE_URL) -> dict[str, Any]:
+    """Returns a configuration for `promptfoo eval`, with one test per answer.
+
+    Args:
+        answers: the answers.
+        name: a description of the evaluation.
+        base_url: the base URL of the server that promptfoo asks, ending in /v1.
+    """
+    providers: dict[str, dict[str, Any]] = {}
+    tests = []
+    for answer in answers:
+        provider = promptfoo_provider(answer, base_url)
+        label, number = provider["label"], 1
+        while providers.setdefault(label, {**provider, "label": label})["config"] != provider["config"]:
+            number += 1
+            label = f"{provider['label']} ({number})"
+        tests.append({**promptfoo_test(answer), "providers": [label]})
+    return {
+        "description": name,
+        "prompts": ["{{messages}}"],
+        "providers": list(providers.values()),
+        "tests": tests,
+    }
+
+
+def promptfoo_provider(answer: Answered, base_url: str = BASE_URL) -> dict[str, Any]:
+    """Returns the provider that repeats an answer, a server with the API of OpenAI."""
+    config: dict[str, Any] = {"apiBaseUrl": base_url, "apiKeyRequired": False}
+    config |= {
+        theirs: answer.settings[ours]
+        for ours, theirs in _SAMPLING.items()
+        if answer.settings.get(ours) not in (None, (), [])
+    }
+    return {"id": f"openai:chat:{answer.model}", "label": f"{answer.model}, {answer.side}", "config": config}
+
+
+def promptfoo_test(answer: Answered) -> dict[str, Any]:
+    """Returns an answer as a promptfoo test.
+
+    Its assertions are the expectations. Without expectations, an answer rated up must be repeated, and one
+    rated down must not.
+    """
+    asserts = [one for check in answer.expect for one in [promptfoo_assert(check)] if one]
+    if not answer.expect and answer.thumb:
+        kind = "equals" if answer.thumb == "up" else "not-equals"
+        asserts = [{"type": kind, "value": _plain(answer.text)}]
+    if len(asserts) > 1 and answer.combine == "any":
+        asserts = [{"type": "assert-set", "threshold": 0.5 / len(asserts), "assert": asserts}]
+    return {
+        "description": answer.name,
+        "vars": {"messages": _messages(answer.messages)},
+        **({"assert": asserts} if asserts else {}),
+        "metadata": _facts(answer),
+    }
+
+
+def promptfoo_assert(check: Expectation) -> dict[str, Any] | None:
+    """Returns an expectation as a promptfoo assertion; None if promptfoo has no such assertion."""
+    if check.kind in _LENGTHS:
+        return {"type": "javascript", "value": _LENGTHS[check.kind].format(int(check.value))}
+    if check.kind == "json":
+        return {"type": "is-json", "value": json.loads(check.value)}
+    kind = _ASSERTS.get(check.kind)
+    return {"type": kind, "value": _plain(check.value)} if kind else None
+
+
+def promptfoo_results(answers: Sequence[Answered], name: str, base_url: str = BASE_URL) -> dict[str, Any]:
+    """Returns answers as the results that `promptfoo import` reads, in version 3."""
+    config = promptfoo_config(answers, name, base_url)
+    tested = list(zip(answers, config["tests"], strict=True))
+    labels = [provider["label"] for provider in config["providers"]]
+    prompts = [
+        {
+            "raw": "{{messages}}",
+            "label": "{{messages}}",
+            "provider": label,
+            "metrics": _metrics([answer for answer, test in tested if test["providers"] == [label]]),
+        }
+        for label in labels
+    ]
+    moment = _moment(min((answer.started for answer in answers if answer.started), default=""))
+    results = [
+        _promptfoo_result(answer, test, number, labels.index(test["providers"][0]))
+        for number, (answer, test) in enumerate(tested)
+    ]
+    passed, wrong = sum(answer.success for answer in answers), sum(bool(answer.error) for answer in answers)
+    stats = {
+        "successes": passed,
+        "failures": len(answers) - passed - wrong,
+        "errors": wrong,
+        "tokenUsage": _usage(answers),
+    }
+    return {
+        "evalId": f"eval-prompt-cache-{answers[0].id[:12] if answers else 'empty'}",
+        "results": {
+            "version": 3,
+            "timestamp": moment.isoformat(),
+            "prompts": prompts,
+            "results": results,
+            "stats": stats,
+        },
+        "config": config,
+        "shareableUrl": None,
+        "metadata": {"evaluationCreatedAt": moment.isoformat(), "author": None},
+    }
+
+
+def _promptfoo_result(answer: Answered, test: dict[str, Any], number: int, column: int) -> dict[str, Any]:
+    reason = "; ".join(fault for fault in answer.faults if fault) or answer.note
+    score = float(answer.success)
+    return {
+        "promptIdx": column,
+        "testIdx": number,
+        "testCase": test,
+        "promptId": answer.id,
+        "provider": {"id": f"openai:chat:{answer.model}", "label": test["providers"][0]},
+        "prompt": {"raw": _messages(answer.messages), "label": "{{messages}}"},
+        "vars": test["vars"],
+        "response": {"output": answer.text, "tokenUsage": _usage([answer]), "cached": False},
+        **({"error": answer.error} if answer.error else {}),
+        "failureReason": 2 if answer.error else int(not answer.success),
+        "success": answer.success,
+        "score": score,
+        "latencyMs": round(answer.whole_ms),
+        "gradingResult": {"pass": answer.success, "score": score, "reason": reason, "componentResults": []},
+        "namedScores": {"rating": float(answer.thumb == "up")} if answer.thumb else {},
+        "cost": 0,
+        "metadata": _facts(answer),
+    }
+
+
+def _metrics(answers: Sequence[Answered]) -> dict[str, Any]:
+    passed, wrong = sum(answer.success for answer in answers), sum(bool(answer.error) for answer in answers)
+    return {
+        "score": passed,
+        "testPassCount": passed,
+        "testFailCount": len(answers) - passed - wrong,
+        "testErrorCount": wrong,
+        "assertPassCount": sum(not fault for answer in answers for fault in answer.faults),
+        "assertFailCount": sum(bool(fault) for answer in answers for fault in answer.faults),
+        "totalLatencyMs": round(sum(answer.whole_ms for answer in answers)),
+        "tokenUsage": _usage(answers),
+        "namedScores": {},
+        "namedScoresCount": {},
+        "cost": 0,
+    }
+
+
+def _usage(answers: Iterable[Answered]) -> dict[str, int]:
+    prompt = generated = cached = 0
+    for answer in answers:
+        prompt += answer.tokens.get("prompt", 0)
+        cached += answer.tokens.get("from_cache", 0)
+        generated += answer.generated
+    return {"total": prompt + generated, "prompt": prompt, "completion": generated, "cached": cached}
+
+
+def _messages(messages: Sequence[Mapping[str, str]]) -> str:
+    """Returns turns as JSON that no template engine reads as a template."""
+    text = json.dumps([dict(message) for message in messages], ensure_ascii=False)
+    return re.sub(r"\{(?=[{%#])", r"\\u007b", text)
+
+
+def _plain(text: str) -> str:
+    """Returns a template of Nunjucks that renders as this text."""
+    return _TEMPLATE.sub(lambda found: f'{{{{ "{found[0]}" }}}}', text)
+
+
+# Langfuse
+
+
+def langfuse_item(answer: Answered, dataset: str) -> dict[str, Any]:
+    """Returns an answer as the body of `POST /api/public/dataset-items`.
+
+    Only an answer that passes, or that is rated up, is the expected output.
+    """
+    good = answer.passed if answer.passed is not None else answer.thumb == "up"
+    return {
+        "datasetName": dataset,
+        "id": answer.id,
+        "input": [dict(message) for message in answer.messages],
+        "expectedOutput": answer.text if good and not answer.error else None,
+        "metadata": _facts(answer),
+        "sourceTraceId": answer.id,
+    }
+
+
+def langfuse_events(answer: Answered) -> list[dict[str, Any]]:
+    """Returns an answer as events for `POST /api/public/ingestion`: a trace, a generation, its scores."""
+    begun = _moment(answer.started)
+    first = begun + timedelta(milliseconds=answer.ttft_ms or 0)
+    ended = begun + timedelta(milliseconds=answer.whole_ms)
+    turns = [dict(message) for message in answer.messages]
+    trace = {
+        "id": answer.id,
+        "timestamp": begun.isoformat(),
+        "name": answer.name[:1000],
+        "input": turns,
+        "output": answer.text,
+        "metadata": _facts(answer),
+        "tags": ["prompt-cache-studio", answer.side],
+    }
+    usage = _usage([answer])
+    generation = {
+        "id": f"{answer.id}-answer",
+        "traceId": answer.id,
+        "name": answer.side,
+        "startTime": begun.isoformat(),
+        "completionStartTime": first.isoformat() if answer.ttft_ms is not None else None,
+        "endTime": ended.isoformat(),
+        "model": answer.model,
+        "modelParameters": {
+            name: list(value) if isinstance(value, (list, tuple)) else value
+            for name, value in answer.settings.items()
+        },
+        "input": turns,
+        "output": answer.text,
+        "usageDetails": {
+            "input": max(0, usage["prompt"] - usage["cached"]),
+            "input_cached_tokens": usage["cached"],
+            "output": usage["completion"],
+        },
+        "level": "ERROR" if answer.error else "DEFAULT",
+        "statusMessage": answer.error or None,
+    }
+    events = [("trace-create", trace), ("generation-create", generation)]
+    scores: list[tuple[str, bool, str]] = []
+    if answer.thumb:
+        scores.append(("rating", answer.thumb == "up", answer.note))
+    if answer.passed is not None:
+        scores.append(("checks", answer.passed, "; ".join(fault for fault in answer.faults if fault)))
+    events += [
+        (
+            "score-create",
+            {
+                "id": f"{answer.id}-{name}",
+                "traceId": answer.id,
+                "observationId": generation["id"],
+                "name": name,
+                "value": int(value),
+                "dataType": "BOOLEAN",
+                "comment": comment or None,
+            },
+        )
+        for name, value, comment in scores
+    ]
+    return [
+        {"id": f"{body['id']}-{kind}", "type": kind, "timestamp": begun.isoformat(), "body": body}
+        for kind, body in events
+    ]
+
+
+def langfuse_dataset(answers: Iterable[Answered], dataset: str) -> str:
+    """Returns dataset items as JSON Lines, one request body per line."""
+    return "".join(
+        f"{json.dumps(langfuse_item(answer, dataset), ensure_ascii=False)}\n" for answer in answers
+    )
+
+
+def langfuse_traces(answers: Iterable[Answered]) -> str:
+    """Returns a request body for `POST /api/public/ingestion`, as JSON."""
+    batch = [event for answer in answers for event in langfuse_events(answer)]
+    return json.dumps({"batch": batch}, indent=1, ensure_ascii=False)
+
+
+def _facts(answer: Answered) -> dict[str, Any]:
+    """The facts of an answer that both formats have no field for."""
+    facts = {
+        "id": answer.id,
+        "model": answer.model,
+        "side": answer.side,
+        "started": answer.started,
+        "ttft_ms": answer.ttft_ms,
+        "tokens_per_second": answer.tokens_per_second,
+        "tokens_from_cache": answer.tokens.get("from_cache"),
+        "rating": answer.thumb,
+        "note": answer.note,
+    }
+    return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def _moment(started: str) -> datetime:
+    """Returns a start in UTC; the start of 1970 if it is unknown, so that exports are reproducible."""
+    try:
+        moment = datetime.fromisoformat(started)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+    return moment.astimezone(UTC)
