@@ -72,6 +72,7 @@ declare namespace Api {
     open_text: [OpenText, Opened]
     open_workspace: [Nothing, Start]
     preview_import: [ImportFiles, JobState<ImportPreview>]
+    rate_answer: [RateAnswer, Labelled]
     read_help: [OneDocument, HelpDocument]
     read_prompt: [Read, Reads]
     recent: [Nothing, RecentEntries]
@@ -1115,6 +1116,23 @@ declare namespace Api {
     prompt: string
   }
 
+  interface RateAnswer {
+    id: string
+    side: "cached" | "uncached"
+    thumb?: "" | "up" | "down" | null
+    note?: string | null
+  }
+
+  interface Rating {
+    thumb: "" | "up" | "down"
+    note: string
+  }
+
+  interface Ratings {
+    cached: Rating
+    uncached: Rating
+  }
+
   interface Read extends Measure {
     borders?: boolean
   }
@@ -1290,6 +1308,7 @@ declare namespace Api {
 
   interface RunFrame {
     format: number
+    kept: string
     number: number
     mode: "both" | "cached" | "uncached"
     schema: string
@@ -1333,6 +1352,8 @@ declare namespace Api {
     stages: StagesOfSides
     fidelity: FidelitySummary | null
     kl: number | null
+    ratings: Ratings
+    linked: string
   }
 
   interface RunsBeside {
@@ -1496,7 +1517,8 @@ declare namespace Api {
   }
 
   interface ShareRuns extends SomeRuns {
-    form: "html" | "json"
+    form: "html" | "json" | "promptfoo" | "promptfoo results" | "langfuse dataset" | "langfuse traces"
+    base_url?: string
   }
 
   interface SharedRuns {

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from app.studio.history.ratings import Thumb
 from app.studio.history.record import Record, in_words
 from app.studio.history.sharing import for_others
 from app.studio.runs.run_frame import SIDES
@@ -21,8 +22,14 @@ from engine.exchange.to_messages import to_openai
 from engine.pml import bind, has_errors, parse_prompt, parse_schema
 from engine.rows.expectations import Combine, Expectation
 
-Thumb = Literal["", "up", "down"]
 BASE_URL: Final = "http://127.0.0.1:8000/v1"
+FORMS: Final[Mapping[str, str]] = {
+    "promptfoo": "promptfooconfig.json",
+    "promptfoo results": "promptfoo-results.json",
+    "langfuse dataset": "langfuse-dataset.jsonl",
+    "langfuse traces": "langfuse-traces.json",
+}
+"""The file name of each form."""
 _TEMPLATE = re.compile(r"\{[{%#]|\A(?:file|package)(?=:)")
 _SAMPLING: Final[Mapping[str, str]] = {
     "max_new_tokens": "max_tokens",
@@ -127,6 +134,32 @@ def messages_of(schema: str, prompt: str) -> list[dict[str, str]]:
     return whole if has_errors(bound.diagnostics) else messages
 
 
+def converted(form: str, records: Sequence[Record], base_url: str = BASE_URL) -> tuple[str, str, str]:
+    """Returns a file of runs for another program: its name, its media type and its text.
+
+    Args:
+        form: one of `FORMS`.
+        records: the runs.
+        base_url: the base URL of the server that promptfoo asks, ending in /v1.
+
+    Raises:
+        PromptCacheError: none of the runs has an answer.
+    """
+    answers = [answer for record in records for answer in answers_of(record)]
+    if not answers:
+        raise PromptCacheError("None of these runs has an answer. Choose others.")
+    schemas = dict.fromkeys(record.told["schema"] or "Untitled" for record in records)
+    name = f"Prompt Cache Studio: {', '.join(schemas)}"
+    if form == "langfuse dataset":
+        text = langfuse_dataset(answers, name)
+    elif form == "langfuse traces":
+        text = langfuse_traces(answers)
+    else:
+        write = promptfoo_config if form == "promptfoo" else promptfoo_results
+        text = json.dumps(write(answers, name, base_url), indent=1, ensure_ascii=False)
+    return FORMS[form], "application/jsonl" if FORMS[form].endswith("l") else "application/json", text
+
+
 def answers_of(record: Record) -> list[Answered]:
     """Returns the answers of a stored run, one per side."""
     record = for_others(record)
@@ -145,6 +178,8 @@ def answers_of(record: Record) -> list[Answered]:
             tokens=frame["sides"][side]["tokens"],
             ttft_ms=frame["sides"][side]["ttft_ms"],
             tokens_per_second=frame["sides"][side]["tokens_per_second"],
+            thumb=record.ratings[side]["thumb"],
+            note=record.ratings[side]["note"] or record.note,
         )
         for side in SIDES
         if frame["sides"][side]["text"]

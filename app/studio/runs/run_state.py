@@ -223,6 +223,7 @@ class Run:
         compared = self.state in ("done", "stopped") and cached.text and uncached.text
         return {
             "format": FORMAT,
+            "kept": self.kept,
             "number": self.number,
             "mode": self.mode,
             "schema": self.schema,
