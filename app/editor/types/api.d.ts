@@ -26,7 +26,9 @@ declare namespace Api {
     cache_weigh: [DeleteSegments, Weighed]
     check: [Check, CheckedTexts]
     compare_file: [CompareFile, FileCompared]
+    compare_model: [CompareModel, JobState<ComparedModels>]
     compare_runs: [SomeRuns, RunsBeside]
+    compare_server: [CompareServer, JobState<ComparedModels>]
     compare_texts: [CompareTexts, TextsCompared]
     compare_version: [CompareVersion, TextsCompared]
     count_tokens: [OneText, Counted]
@@ -86,6 +88,7 @@ declare namespace Api {
     save_file: [SaveFile, FileSaved]
     schema_sizes: [Texts, SchemaSizes]
     served: [Since, ServedNow]
+    server_models: [AskServer, ServerModels]
     share_runs: [ShareRuns, SharedRuns]
     shelf: [Nothing, Shelf]
     shelve: [Shelve, Shelved]
@@ -109,6 +112,11 @@ declare namespace Api {
     path: string
     argument: string
     value: string
+  }
+
+  interface AskServer {
+    base_url: string
+    api_key?: string
   }
 
   interface Attribute {
@@ -296,6 +304,18 @@ declare namespace Api {
     text: string
   }
 
+  interface CompareModel extends WantedModel {
+    key: string
+    run: string
+    apart?: boolean
+  }
+
+  interface CompareServer extends AskServer {
+    key: string
+    run: string
+    model: string
+  }
+
   interface CompareTexts {
     left: Both
     right: Both
@@ -304,6 +324,12 @@ declare namespace Api {
   interface CompareVersion {
     key: string
     page: Page
+  }
+
+  interface ComparedModels {
+    first: string
+    second: string
+    run: RunFrame | null
   }
 
   interface ComparedSoFar {
@@ -1492,6 +1518,10 @@ declare namespace Api {
     tokens: TokensOfRequest | null
     ttft_ms: number | null
     seconds: number
+  }
+
+  interface ServerModels {
+    models: string[]
   }
 
   interface SettingForm {

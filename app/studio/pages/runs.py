@@ -18,7 +18,7 @@ from app.studio.history.sharing import from_text, to_html, to_json
 from app.studio.history.shown import Reopened, reopened
 from app.studio.pages.page import Page, host
 from app.studio.runs.run_frame import Side
-from app.studio.runs.settings import declarations
+from app.studio.runs.settings import valid
 from app.studio.web.chart import Drawn, sent
 from app.studio.web.endpoints import endpoint
 from app.studio.workspace.page_state import Parts
@@ -225,10 +225,8 @@ def workspace_of(record: Record, again: Reopened) -> Workspace:
 
     It has no file stamp, so saving over the user's file needs a confirmation.
     """
-    frame, known = record.told, declarations()
-    settings = {
-        name: value for name, value in frame["settings"].items() if name in known and known[name].takes(value)
-    }
+    frame = record.told
+    settings = valid(frame["settings"])
     name = record.name or f"{frame['schema'] or 'Untitled'}, run of {frame['started'].replace('T', ' ')[:16]}"
     return Workspace(
         name=name, schema=again.schema, prompt=record.prompt, origin=again.origin, settings=settings

@@ -8,6 +8,7 @@ import { History } from "../runs/run_history.js"
 import { tellSizes } from "../prompt/hover.js"
 import { Owing } from "../runs/influence.js"
 import { Panes } from "../runs/panes.js"
+import { Ratings } from "../runs/rating.js"
 import { Picker } from "../prompt/picker.js"
 import { Problems } from "../documents/problems.js"
 import { Reads } from "../prompt/prompt_view.js"
@@ -129,6 +130,7 @@ export function mount(studio) {
       const shown = new Panes(answers, start.timeline_parts, studio.belonging)
       workspace.on("problems", () => shown.hindered(workspace.faulty()))
       const answer = answers.querySelector(".answer"), cost = answer instanceof HTMLElement ? new AnswerCost(answer, owing, studio.belonging) : null
+      const ratings = new Ratings(answers, server)
       let current = 0
       const show = (/** @type {Api.RunFrame} */ run) => {
         current = run.number
@@ -136,6 +138,7 @@ export function mount(studio) {
         history.show("")
         layout.note(run)
         cost?.show(run)
+        ratings.show(run)
       }
       const showKept = async (/** @type {string} */ id) => {
         if (runBar.running) return
@@ -147,6 +150,7 @@ export function mount(studio) {
         shown.show(run, when(run.started))
         history.show(id)
         cost?.show(run)
+        ratings.show(run)
         answers.scrollIntoView({ block: "nearest" })
       }
       history.on("chosen", showKept)

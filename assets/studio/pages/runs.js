@@ -6,12 +6,14 @@ import { AWAY } from "../base/jobs.js"
 import { confirmed } from "../base/confirm.js"
 import { kept } from "../runs/run_files.js"
 import { download, downloadCsv } from "../base/download.js"
+import { Rating, ratingWords, thumbs } from "../runs/rating.js"
 import { Table } from "../base/table.js"
 
 const FIND_AFTER_MS = 200
 const DRAW_AFTER_MS = 150
 const MOST_BESIDE = 8
 const BETWEEN = "+"  // ids in the URL of a comparison
+const RATED = { "": "All ratings", up: "Rated good", down: "Rated poor", none: "Not rated" }
 const EMPTY = "No runs yet. Run a prompt on the Author page: each run is saved here with its texts, settings, answers and times."
 
 /** Further elements that the page fills. */
@@ -53,6 +55,7 @@ class RunsPage {
   #warnings = h("div", { class: "warnings", "data-mood": "warn" })
   #words = h("input", { type: "search", placeholder: "Find in names, notes, texts and answers…", "aria-label": "Find runs" })
   #selects = { schema: this.#choice("Runs of schema", "All schemas"), model: this.#choice("Runs of model", "All models"), state: this.#choice("Runs in state", "All states") }
+  #rated = h("select", { "aria-label": "Runs by rating" }, ...Object.entries(RATED).map(([value, words]) => h("option", { value }, words)))
   #from = h("input", { type: "date", "aria-label": "Runs from" })
   #to = h("input", { type: "date", "aria-label": "Runs until" })
   #chooser = h("input", { type: "file", accept: ".json,.html,application/json,text/html", hidden: true, "aria-label": "Import a file of runs" })
@@ -78,7 +81,7 @@ class RunsPage {
     this.#place = studio.hosts.runslist
     this.#table = this.#makeTable()
     this.#words.addEventListener("input", () => { this.#filter(); this.#search() })
-    for (const field of [...Object.values(this.#selects), this.#from, this.#to]) field.addEventListener("change", () => this.#filter())
+    for (const field of [...Object.values(this.#selects), this.#rated, this.#from, this.#to]) field.addEventListener("change", () => this.#filter())
     this.#chooser.addEventListener("change", () => this.#import())
     this.#table.on("chosen", () => this.#buttons())
     this.#table.on("shown", () => { this.#buttons(); this.#draw() })
@@ -87,7 +90,7 @@ class RunsPage {
       h("header", { class: "runs-head" }, h("h2", {}, "Runs"), this.#status, h("span", { class: "grow" }), this.#chooser,
         h("button", { type: "button", onclick: () => this.#chooser.click() }, "Import…")),
       this.#warnings,
-      h("div", { class: "runs-tools" }, this.#words, ...Object.values(this.#selects), h("span", { class: "dates" }, this.#from, "–", this.#to)),
+      h("div", { class: "runs-tools" }, this.#words, ...Object.values(this.#selects), this.#rated, h("span", { class: "dates" }, this.#from, "–", this.#to)),
       this.#chart.node)
     this.#list = h("div", { class: "runs-list" }, h("div", { class: "runs-actions" }, this.#compare, this.#share, this.#delete, h("span", { class: "grow" }), this.#csv), this.#table.node, this.#held)
     this.#beside.addEventListener("keydown", event => {
@@ -154,6 +157,7 @@ class RunsPage {
         { name: "uncached", title: "Uncached", value: row => row.uncached_ms, number: true, cell: row => milliseconds(row.uncached_ms), about: "Time to first token, uncached" },
         { name: "speedup", title: "Speed-up", value: row => row.speedup, number: true, cell: row => h("span", { "data-verdict": row.speedup && row.clear ? (row.speedup >= 1 ? "good" : "warn") : null }, ratioWords(row)) },
         { name: "kl", title: "KL", value: row => row.kl, number: true, cell: row => row.kl == null ? "–" : h("span", { title: row.fidelity?.advice ?? `${row.reuse}.` }, nats(row.kl)), about: "KL divergence of the cached answer from the uncached one, in nats per token, if measured" },
+        { name: "rating", title: "Rating", value: row => ratingWords(row.ratings), cell: row => thumbs(row.ratings), about: "Your rating of the answers, and whether they have notes" },
         { name: "note", title: "Note", value: row => row.note, cell: row => this.#field(row, "note") },
       ],
     })
@@ -185,9 +189,11 @@ class RunsPage {
     const words = this.#words.value.toLowerCase().split(/\s+/).filter(Boolean), { schema, model, state } = this.#selects
     const [from, to] = [this.#from.value, this.#to.value]
     this.#table.filter("", row => {
-      const own = [row.name, row.note, row.schema, row.model, row.state, row.scope, row.repair, row.reuse, row.prompt].join(" ").toLowerCase(), at = day(row.started)
+      const own = [row.name, row.note, row.schema, row.model, row.state, row.scope, row.repair, row.reuse, row.prompt, ratingWords(row.ratings)].join(" ").toLowerCase(), at = day(row.started)
+      const given = [row.ratings.cached.thumb, row.ratings.uncached.thumb].filter(Boolean), rated = this.#rated.value
       return (!words.length || words.every(word => own.includes(word)) || this.#found.has(row.id))
         && (!schema.value || row.schema === schema.value) && (!model.value || row.model === model.value) && (!state.value || row.state === state.value)
+        && (!rated || (rated === "none" ? !given.length : given.some(thumb => thumb === rated)))
         && (!from || at >= from) && (!to || at <= to)
     })
   }
@@ -246,7 +252,12 @@ class RunsPage {
       besideTable(answer.runs, this.#labels, ({ summary }) => [
         h("button", { type: "button", onclick: () => this.#restore(summary.id), "aria-label": `Open ${called(summary)} in the editors` }, "Open in the editors"),
         h("button", { type: "button", onclick: () => this.#offerShare([summary]), "aria-label": `Share ${called(summary)}` }, "Share…"),
-        ids.length > 1 ? h("button", { type: "button", onclick: () => this.#goBeside(ids.filter(id => id !== summary.id)), "aria-label": `Remove ${called(summary)}` }, "Remove") : null]))
+        ids.length > 1 ? h("button", { type: "button", onclick: () => this.#goBeside(ids.filter(id => id !== summary.id)), "aria-label": `Remove ${called(summary)}` }, "Remove") : null],
+      ({ summary }, side) => {
+        const rating = new Rating(this.#server, side, `${side} answer of ${called(summary)}`)
+        rating.show(summary.id, summary.ratings[side])
+        return rating.node
+      }))
     this.#view(true)
     title.focus()
     scrollTo(0, 0)
