@@ -96,6 +96,7 @@ def compare_with_model(
             with job.changing():
                 state.run = runs.prepared(request)
             runs.answer(job, state.run, request)
+            job.tell(0, 0, f"unloading {choice.name}")
 
         switching.lend(job, choice, use, apart=apart)
         return state.finished()

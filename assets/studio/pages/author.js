@@ -10,6 +10,7 @@ import { Owing } from "../runs/influence.js"
 import { Panes } from "../runs/panes.js"
 import { Ratings } from "../runs/rating.js"
 import { Picker } from "../prompt/picker.js"
+import { compareWithModel } from "../runs/second_model.js"
 import { Problems } from "../documents/problems.js"
 import { Reads } from "../prompt/prompt_view.js"
 import { RunBar, cutOff } from "../runs/run_bar.js"
@@ -130,7 +131,8 @@ export function mount(studio) {
       const shown = new Panes(answers, start.timeline_parts, studio.belonging)
       workspace.on("problems", () => shown.hindered(workspace.faulty()))
       const answer = answers.querySelector(".answer"), cost = answer instanceof HTMLElement ? new AnswerCost(answer, owing, studio.belonging) : null
-      const ratings = new Ratings(answers, server)
+      const ratings = new Ratings(answers, server, id => compareWithModel(studio, id, "this run"))
+      studio.commands.add({ title: "Compare with another model", group: "Run", words: "second server engine", run: () => compareWithModel(studio, ratings.id, "this run"), when: () => ratings.id !== "" && !runBar.running })
       let current = 0
       const show = (/** @type {Api.RunFrame} */ run) => {
         current = run.number

@@ -7,6 +7,7 @@ import { confirmed } from "../base/confirm.js"
 import { kept } from "../runs/run_files.js"
 import { download, downloadCsv } from "../base/download.js"
 import { Rating, ratingWords, thumbs } from "../runs/rating.js"
+import { compareWithModel } from "../runs/second_model.js"
 import { Table } from "../base/table.js"
 
 const FIND_AFTER_MS = 200
@@ -14,6 +15,13 @@ const DRAW_AFTER_MS = 150
 const MOST_BESIDE = 8
 const BETWEEN = "+"  // ids in the URL of a comparison
 const RATED = { "": "All ratings", up: "Rated good", down: "Rated poor", none: "Not rated" }
+/** @type {[Api.ShareRuns["form"], string, string][]} */
+const FORMS = [
+  ["promptfoo", "promptfoo configuration", "A configuration for promptfoo eval. Answers rated good must be repeated, those rated poor must not."],
+  ["promptfoo results", "promptfoo results", "Results for promptfoo import"],
+  ["langfuse dataset", "Langfuse dataset", "JSON Lines: bodies of POST /api/public/dataset-items. Answers rated good are the expected output."],
+  ["langfuse traces", "Langfuse traces", "A body of POST /api/public/ingestion with traces, generations and scores"],
+]
 const EMPTY = "No runs yet. Run a prompt on the Author page: each run is saved here with its texts, settings, answers and times."
 
 /** Further elements that the page fills. */
@@ -124,7 +132,7 @@ class RunsPage {
 
   /** @param {Api.RunsHeld} held */
   #tell({ runs, bytes: used, most_runs: mostRuns, most_bytes: mostBytes, file }) {
-    this.#held.textContent = `${plural(runs, "run")}, ${bytes(used)}, in ${file}. ${count(mostRuns)} runs and ${count(mostBytes / 1024 ** 2)} MiB are stored at most. Beyond that the oldest runs are deleted, those without name and note first.`
+    this.#held.textContent = `${plural(runs, "run")}, ${bytes(used)}, in ${file}. ${count(mostRuns)} runs and ${count(mostBytes / 1024 ** 2)} MiB are stored at most. Beyond that the oldest runs are deleted, those without name, note and rating first.`
   }
 
   /** @param {string} label @param {string} all */
@@ -251,6 +259,7 @@ class RunsPage {
       h("header", { class: "runs-head" }, h("button", { type: "button", onclick: () => this.#shell.go("runs") }, "← All runs"), title),
       besideTable(answer.runs, this.#labels, ({ summary }) => [
         h("button", { type: "button", onclick: () => this.#restore(summary.id), "aria-label": `Open ${called(summary)} in the editors` }, "Open in the editors"),
+        ...this.#others(summary, ids),
         h("button", { type: "button", onclick: () => this.#offerShare([summary]), "aria-label": `Share ${called(summary)}` }, "Share…"),
         ids.length > 1 ? h("button", { type: "button", onclick: () => this.#goBeside(ids.filter(id => id !== summary.id)), "aria-label": `Remove ${called(summary)}` }, "Remove") : null],
       ({ summary }, side) => {
@@ -261,6 +270,13 @@ class RunsPage {
     this.#view(true)
     title.focus()
     scrollTo(0, 0)
+  }
+
+  /** Buttons that compare a run with its prompt's run on another model, or make one. @param {Row} run @param {string[]} shown ids of the compared runs */
+  #others(run, shown) {
+    const others = this.#rows.filter(({ id, linked }) => !shown.includes(id) && (id === run.linked || linked === run.id))
+    const compare = others.map(other => h("button", { type: "button", onclick: () => this.#goBeside([...shown, other.id].slice(-MOST_BESIDE)) }, `Compare with ${other.model.split("/").findLast(part => part)}`))
+    return [...compare, h("button", { type: "button", onclick: () => compareWithModel(this.#studio, run.id, called(run)), "aria-label": `Compare ${called(run)} with another model` }, "Another model…")]
   }
 
   /** @param {string} id */
@@ -284,8 +300,8 @@ class RunsPage {
 
   /** @param {Row[]} rows */
   #offerShare(rows) {
-    const share = async (/** @type {"html" | "json"} */ form) => {
-      const answer = await this.#server.ask("share_runs", { ids: rows.map(({ id }) => id), form })
+    const share = async (/** @type {Api.ShareRuns["form"]} */ form) => {
+      const answer = await this.#server.ask("share_runs", { ids: rows.map(({ id }) => id), form, base_url: `${location.origin}/v1` })
       if (answer.text == null) return said.replaceChildren(answer.error ?? AWAY)
       download(answer.filename, answer.text, answer.media_type)
       dialog.close()
@@ -294,11 +310,14 @@ class RunsPage {
     const said = h("p", { "data-mood": "bad", role: "status" })
     const dialog = h("dialog", { class: "question", "aria-label": "Share", onclose: () => dialog.remove() },
       h("h2", {}, `Share ${rows.length === 1 ? called(rows[0]) : plural(rows.length, "run")}`),
-      h("p", {}, "One file with schemas, prompts, answers, times, names and notes. The web page opens in any browser, without the studio. Import on this page reads both formats."),
-      said,
+      h("p", {}, "One file with schemas, prompts, answers, times, names, notes and ratings. The web page opens in any browser, without the studio. Import on this page reads both formats."),
       h("div", { class: "buttons" },
         h("button", { type: "button", class: "primary", onclick: () => share("html") }, "Web page"),
-        h("button", { type: "button", onclick: () => share("json") }, "JSON"),
+        h("button", { type: "button", onclick: () => share("json") }, "JSON")),
+      h("p", {}, "For other programs: every answer with its prompt, times and rating. promptfoo asks this studio's server again."),
+      h("div", { class: "buttons" }, ...FORMS.map(([form, words, about]) => h("button", { type: "button", title: about, onclick: () => share(form) }, words))),
+      said,
+      h("div", { class: "buttons" },
         h("button", { type: "button", onclick: () => dialog.close() }, "Cancel")))
     this.#place.append(dialog)
     dialog.showModal()
@@ -315,8 +334,8 @@ class RunsPage {
   }
 
   async #remove() {
-    const rows = this.#table.chosen, labelled = rows.filter(({ name, note }) => name || note).length
-    const sentence = `Delete ${rows.length === 1 ? called(rows[0]) : plural(rows.length, "run")} permanently?${labelled ? ` ${count(labelled)} of them ${labelled === 1 ? "has" : "have"} a name or a note.` : ""} This cannot be undone.`
+    const rows = this.#table.chosen, labelled = rows.filter(({ name, note, ratings }) => name || note || ratingWords(ratings)).length
+    const sentence = `Delete ${rows.length === 1 ? called(rows[0]) : plural(rows.length, "run")} permanently?${labelled ? ` ${count(labelled)} of them ${labelled === 1 ? "has" : "have"} a name, a note or a rating.` : ""} This cannot be undone.`
     if (!await confirmed(this.#place, sentence, `Delete ${plural(rows.length, "run")}`)) return this.#say("Nothing was deleted.")
     const { deleted, error } = await this.#server.ask("delete_runs", { ids: rows.map(({ id }) => id) })
     this.#say(deleted == null ? error ?? AWAY : `Deleted ${plural(deleted, "run")}.`, deleted == null ? "bad" : "")

@@ -1,4 +1,5 @@
 // Compares runs: a column per run, a row per property. A single run has the same layout.
+import { shortName } from "../shell/model_facts.js"
 import { count, h, milliseconds, moment, nats, plural, times, timesRange } from "../base/dom.js"
 
 const ALIKE_SHOWN = 2  // equal lines shown around differences
@@ -179,7 +180,8 @@ export function besideTable(runs, labels, actions, rating) {
   const differ = [...body.rows].some(row => row.classList.contains("differs"))
   body.toggleAttribute("data-only", differ)
   const only = h("input", { type: "checkbox", checked: differ, onchange: () => body.toggleAttribute("data-only", only.checked) })
-  const head = runs.map(run => h("th", { scope: "col" }, h("strong", {}, called(run.summary)), run.summary.name ? h("span", { class: "soft" }, when(run.summary.started)) : null, h("div", { class: "beside-actions" }, ...actions(run))))
+  const models = new Set(runs.map(({ summary }) => summary.model)).size
+  const head = runs.map(run => h("th", { scope: "col" }, h("strong", {}, called(run.summary)), models > 1 ? h("p", {}, shortName(run.summary.model)) : null, run.summary.name ? h("span", { class: "soft" }, when(run.summary.started)) : null, h("div", { class: "beside-actions" }, ...actions(run))))
   const table = h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), ...head)), body)
   table.style.setProperty("--runs", String(runs.length))
   return h("div", { class: "beside-view" },

@@ -86,16 +86,21 @@ export class Rating {
   }
 }
 
-/** The ratings below both answers of the Author page, once their run is stored. */
+/** The ratings below both answers of the Author page, and the comparison with another model, once their run is stored. */
 export class Ratings {
   #server
+  #compare = h("button", { type: "button", onclick: () => this.compare(this.id) }, "Compare with another model…")
+  #more = h("div", { class: "after-run", hidden: true }, this.#compare)
+  /** The stored run; "" if there is none. */
+  id = ""
   /** @type {Record<Side, Rating>} */
   #sides
-  #id = ""
 
-  /** @param {HTMLElement} answers @param {import("../base/server.js").Server} server */
-  constructor(answers, server) {
+  /** @param {HTMLElement} answers @param {import("../base/server.js").Server} server @param {(id: string) => unknown} compare */
+  constructor(answers, server, compare) {
     this.#server = server
+    this.compare = compare
+    answers.after(this.#more)
     this.#sides = { cached: new Rating(server, "cached", "cached answer"), uncached: new Rating(server, "uncached", "uncached answer") }
     const panes = answers.querySelectorAll(".pane")
     Object.values(this.#sides).forEach(({ node }, index) => { node.hidden = true; panes[index]?.append(node) })
@@ -103,11 +108,12 @@ export class Ratings {
 
   /** @param {Api.RunFrame} frame */
   async show({ kept, sides }) {
-    const known = kept === this.#id
-    this.#id = kept
+    const known = kept === this.id
+    this.id = kept
+    this.#more.hidden = !kept
     for (const side of /** @type {Side[]} */ (["cached", "uncached"])) this.#sides[side].node.hidden = !kept || !sides[side].text
     if (!kept || known) return
     const { run } = await this.#server.ask("rate_answer", { id: kept, side: "cached" })
-    if (run && kept === this.#id) for (const side of /** @type {Side[]} */ (["cached", "uncached"])) this.#sides[side].show(kept, run.ratings[side])
+    if (run && kept === this.id) for (const side of /** @type {Side[]} */ (["cached", "uncached"])) this.#sides[side].show(kept, run.ratings[side])
   }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -160,8 +161,9 @@ class Fake(BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\n\n")
 
 
-@pytest.fixture
-def server() -> Iterator[tuple[str, type[Fake]]]:
+@contextmanager
+def fake_server() -> Iterator[tuple[str, type[Fake]]]:
+    """A running server with its base URL."""
     own_handler = type("Own", (Fake,), {"seen": [], "hangs": threading.Event()})
     own = ThreadingHTTPServer(("127.0.0.1", 0), own_handler)
     own.daemon_threads = True
@@ -169,6 +171,12 @@ def server() -> Iterator[tuple[str, type[Fake]]]:
     yield f"http://127.0.0.1:{own.server_port}/v1", own_handler
     own.shutdown()
     own.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, type[Fake]]]:
+    with fake_server() as running:
+        yield running
 
 
 def on_server(studio: Asked, url: str, key: str = "s") -> Any:
