@@ -157,6 +157,7 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
 def test_a_run_is_compared_with_a_server_of_this_machine(author: Page) -> None:
     page = author
     run(page, "kept", "Go to Oslo.")
+    page.get_by_role("button", name="Settings").click()
     page.get_by_role("button", name="Compare with another model…").click()
     dialog = page.get_by_role("dialog", name="Compare with another model")
     dialog.get_by_label("A server on this machine").check()

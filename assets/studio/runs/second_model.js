@@ -31,7 +31,7 @@ class SecondModel {
   #models = h("datalist", { id: "second-models" })
   #local = h("div", { class: "second-fields" }, this.#quick, field("A folder or a GGUF file on this machine, or a downloaded Hugging Face id", this.#name), this.#verdict)
   #remote = h("div", { class: "second-fields", hidden: true },
-    field("Base URL of a server on this machine, with OpenAI's API", this.#url),
+    field("Base URL of its OpenAI-compatible API", this.#url),
     field("API key, if it needs one. The studio does not store it.", this.#key),
     field("Model", this.#model), this.#models, h("p", { class: "soft" }, "The prompt is sent twice, so that the server may use its own cache the second time."))
   #status = h("p", { role: "status", class: "second-status" })
