@@ -17,6 +17,7 @@ from app.studio.history.ratings import Thumb
 from app.studio.history.record import Record, in_words
 from app.studio.history.sharing import for_others
 from app.studio.runs.run_frame import SIDES
+from app.studio.web.digests import digest
 from engine.base.errors import PromptCacheError
 from engine.exchange.to_messages import to_openai
 from engine.pml import bind, has_errors, parse_prompt, parse_schema
@@ -256,7 +257,10 @@ def promptfoo_assert(check: Expectation) -> dict[str, Any] | None:
 
 
 def promptfoo_results(answers: Sequence[Answered], name: str, base_url: str = BASE_URL) -> dict[str, Any]:
-    """Returns answers as the results that `promptfoo import` reads, in version 3."""
+    """Returns answers as the results that `promptfoo import` reads, in version 3.
+
+    Answers to the same prompt are in one row, in the columns of their providers.
+    """
     config = promptfoo_config(answers, name, base_url)
     tested = list(zip(answers, config["tests"], strict=True))
     labels = [provider["label"] for provider in config["providers"]]
@@ -270,10 +274,16 @@ def promptfoo_results(answers: Sequence[Answered], name: str, base_url: str = BA
         for label in labels
     ]
     moment = _moment(min((answer.started for answer in answers if answer.started), default=""))
-    results = [
-        _promptfoo_result(answer, test, number, labels.index(test["providers"][0]))
-        for number, (answer, test) in enumerate(tested)
-    ]
+    rows: list[tuple[str, set[int]]] = []
+    results = []
+    for answer, test in tested:
+        asked, column = test["vars"]["messages"], labels.index(test["providers"][0])
+        free = (number for number, (one, used) in enumerate(rows) if one == asked and column not in used)
+        if (number := next(free, -1)) < 0:
+            number = len(rows)
+            rows.append((asked, set()))
+        rows[number][1].add(column)
+        results.append(_promptfoo_result(answer, test, number, column))
     passed, wrong = sum(answer.success for answer in answers), sum(bool(answer.error) for answer in answers)
     stats = {
         "successes": passed,
@@ -282,7 +292,7 @@ def promptfoo_results(answers: Sequence[Answered], name: str, base_url: str = BA
         "tokenUsage": _usage(answers),
     }
     return {
-        "evalId": f"eval-prompt-cache-{answers[0].id[:12] if answers else 'empty'}",
+        "evalId": f"eval-prompt-cache-{digest(' '.join(answer.id for answer in answers))}",
         "results": {
             "version": 3,
             "timestamp": moment.isoformat(),
@@ -299,6 +309,8 @@ def promptfoo_results(answers: Sequence[Answered], name: str, base_url: str = BA
 def _promptfoo_result(answer: Answered, test: dict[str, Any], number: int, column: int) -> dict[str, Any]:
     reason = "; ".join(fault for fault in answer.faults if fault) or answer.note
     score = float(answer.success)
+    verdict = {"pass": answer.success, "score": score, "comment": answer.note}
+    human = {**verdict, "reason": f"Rated {answer.thumb}", "assertion": {"type": "human"}}
     return {
         "promptIdx": column,
         "testIdx": number,
@@ -313,7 +325,7 @@ def _promptfoo_result(answer: Answered, test: dict[str, Any], number: int, colum
         "success": answer.success,
         "score": score,
         "latencyMs": round(answer.whole_ms),
-        "gradingResult": {"pass": answer.success, "score": score, "reason": reason, "componentResults": []},
+        "gradingResult": {**verdict, "reason": reason, "componentResults": [human] if answer.thumb else []},
         "namedScores": {"rating": float(answer.thumb == "up")} if answer.thumb else {},
         "cost": 0,
         "metadata": _facts(answer),

@@ -230,11 +230,13 @@ class Switching:
     def lend(self, job: Job, wanted: ModelChoice, use: Callable[[Engine], object], *, apart: bool) -> None:
         """Loads another model for one function; the current model stays, or is loaded again afterwards.
 
+        Other runs end first, because they would affect the times.
+
         Args:
             job: the job of `begin_loading`; if it is stopped, the current model returns.
             wanted: the model to load.
             use: called with its engine, which is closed afterwards.
-            apart: whether to close the current model meanwhile, after the end of its runs.
+            apart: whether to close the current model meanwhile.
 
         Raises:
             PromptCacheError: the model cannot be loaded.
@@ -243,8 +245,8 @@ class Switching:
         again: Callable[[], None] | None = None
         if job.stopping:
             raise StoppedError
+        self._wait(job, self.opening.engine, "finish" if apart else "stop", stoppable=True)
         if apart:
-            self._wait(job, self.opening.engine, "finish", stoppable=True)
             again = self._unloaded(job, "finish")
         try:
             engine = self._opened(job, wanted)
@@ -384,7 +386,7 @@ class Switching:
             any(not other.over for other in others) or (running == "finish" and self.listener.busy(former))
         ):
             left = sum(not other.over for other in others) + self.listener.busy(former)
-            job.tell(0, 0, f"waiting for {left} run{'s' * (left != 1)} of the previous model to end")
+            job.tell(0, 0, f"waiting for {left} run{'s' * (left != 1)} to end")
             if stoppable and job.stopping:
                 raise StoppedError
             time.sleep(STEP_SECONDS)

@@ -99,8 +99,11 @@ def test_runs_are_a_configuration_and_results_of_promptfoo() -> None:
         "errors": 1,
         "tokenUsage": 0,
     }
-    assert [(row["promptIdx"], row["testIdx"]) for row in results["results"]] == [(0, 0), (1, 1), (2, 2)]
+    assert [(row["promptIdx"], row["testIdx"]) for row in results["results"]] == [(0, 0), (1, 0), (2, 1)]
     assert [row["success"] for row in results["results"]] == [True, True, False]
+    again = promptfoo_results([answer(), answer(id="b", thumb="down")], "mine")["results"]["results"]
+    assert [(row["promptIdx"], row["testIdx"]) for row in again] == [(0, 0), (0, 1)]
+    assert [len(row["gradingResult"]["componentResults"]) for row in again] == [0, 1]
     assert results["results"][0]["response"]["output"] == "an answer"
     assert [prompt["provider"] for prompt in results["prompts"]] == [
         provider["label"] for provider in config["providers"]
