@@ -1,7 +1,6 @@
-"""Converts answers to files of promptfoo and of Langfuse.
+"""Converts the answers of stored runs to files of promptfoo and of Langfuse.
 
-`Answered` is one answer, of a run or of a row of a batch. promptfoo renders texts of its configuration as
-templates, so they are escaped.
+promptfoo renders texts of its configuration as templates, so they are escaped.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from app.studio.web.digests import digest
 from engine.base.errors import PromptCacheError
 from engine.exchange.to_messages import to_openai
 from engine.pml import bind, has_errors, parse_prompt, parse_schema
-from engine.rows.expectations import Combine, Expectation
 
 BASE_URL: Final = "http://127.0.0.1:8000/v1"
 FORMS: Final[Mapping[str, str]] = {
@@ -38,21 +36,6 @@ _SAMPLING: Final[Mapping[str, str]] = {
     "top_p": "top_p",
     "seed": "seed",
     "stop": "stop",
-}
-_ASSERTS: Final[Mapping[str, str]] = {
-    "contains": "contains",
-    "not contains": "not-contains",
-    "contains in any case": "icontains",
-    "starts with": "starts-with",
-    "equals": "equals",
-    "regex": "regex",
-    "not regex": "not-regex",
-}
-_LENGTHS: Final[Mapping[str, str]] = {
-    "min words": "output.trim().split(/\\s+/).filter(Boolean).length >= {}",
-    "max words": "output.trim().split(/\\s+/).filter(Boolean).length <= {}",
-    "min characters": "output.length >= {}",
-    "max characters": "output.length <= {}",
 }
 
 
@@ -74,10 +57,6 @@ class Answered:
         tokens_per_second: the rate of the further tokens.
         thumb: the user's rating.
         note: the user's note on the answer.
-        expect: expectations of the answer, and how they are combined.
-        faults: for each expectation, why the answer does not meet it, or "".
-        passed: whether the answer passes; None without expectations.
-        error: why there is no answer.
     """
 
     id: str
@@ -93,16 +72,11 @@ class Answered:
     tokens_per_second: float | None = None
     thumb: Thumb = ""
     note: str = ""
-    expect: Sequence[Expectation] = ()
-    combine: Combine = "all"
-    faults: Sequence[str] = ()
-    passed: bool | None = None
-    error: str = ""
 
     @property
     def success(self) -> bool:
-        """Whether the answer counts as passed: by its expectations, or else by its rating."""
-        return not self.error and (self.thumb != "down" if self.passed is None else self.passed)
+        """Whether the answer counts as passed: unless it is rated bad."""
+        return self.thumb != "down"
 
     @property
     def generated(self) -> int:
@@ -229,31 +203,18 @@ def promptfoo_provider(answer: Answered, base_url: str = BASE_URL) -> dict[str, 
 def promptfoo_test(answer: Answered) -> dict[str, Any]:
     """Returns an answer as a promptfoo test.
 
-    Its assertions are the expectations. Without expectations, an answer rated up must be repeated, and one
-    rated down must not.
+    An answer rated good must be repeated, and one rated bad must not.
     """
-    asserts = [one for check in answer.expect for one in [promptfoo_assert(check)] if one]
-    if not answer.expect and answer.thumb:
+    asserts = []
+    if answer.thumb:
         kind = "equals" if answer.thumb == "up" else "not-equals"
         asserts = [{"type": kind, "value": _plain(answer.text)}]
-    if len(asserts) > 1 and answer.combine == "any":
-        asserts = [{"type": "assert-set", "threshold": 0.5 / len(asserts), "assert": asserts}]
     return {
         "description": answer.name,
         "vars": {"messages": _messages(answer.messages)},
         **({"assert": asserts} if asserts else {}),
         "metadata": _facts(answer),
     }
-
-
-def promptfoo_assert(check: Expectation) -> dict[str, Any] | None:
-    """Returns an expectation as a promptfoo assertion; None if promptfoo has no such assertion."""
-    if check.kind in _LENGTHS:
-        return {"type": "javascript", "value": _LENGTHS[check.kind].format(int(check.value))}
-    if check.kind == "json":
-        return {"type": "is-json", "value": json.loads(check.value)}
-    kind = _ASSERTS.get(check.kind)
-    return {"type": kind, "value": _plain(check.value)} if kind else None
 
 
 def promptfoo_results(answers: Sequence[Answered], name: str, base_url: str = BASE_URL) -> dict[str, Any]:
@@ -284,11 +245,11 @@ def promptfoo_results(answers: Sequence[Answered], name: str, base_url: str = BA
             rows.append((asked, set()))
         rows[number][1].add(column)
         results.append(_promptfoo_result(answer, test, number, column))
-    passed, wrong = sum(answer.success for answer in answers), sum(bool(answer.error) for answer in answers)
+    passed = sum(answer.success for answer in answers)
     stats = {
         "successes": passed,
-        "failures": len(answers) - passed - wrong,
-        "errors": wrong,
+        "failures": len(answers) - passed,
+        "errors": 0,
         "tokenUsage": _usage(answers),
     }
     return {
@@ -307,10 +268,10 @@ def promptfoo_results(answers: Sequence[Answered], name: str, base_url: str = BA
 
 
 def _promptfoo_result(answer: Answered, test: dict[str, Any], number: int, column: int) -> dict[str, Any]:
-    reason = "; ".join(fault for fault in answer.faults if fault) or answer.note
     score = float(answer.success)
     verdict = {"pass": answer.success, "score": score, "comment": answer.note}
-    human = {**verdict, "reason": f"Rated {answer.thumb}", "assertion": {"type": "human"}}
+    reason = {"": "Not rated", "up": "Rated good", "down": "Rated bad"}[answer.thumb]
+    human = {**verdict, "reason": reason, "assertion": {"type": "human"}}
     return {
         "promptIdx": column,
         "testIdx": number,
@@ -320,8 +281,7 @@ def _promptfoo_result(answer: Answered, test: dict[str, Any], number: int, colum
         "prompt": {"raw": _messages(answer.messages), "label": "{{messages}}"},
         "vars": test["vars"],
         "response": {"output": answer.text, "tokenUsage": _usage([answer]), "cached": False},
-        **({"error": answer.error} if answer.error else {}),
-        "failureReason": 2 if answer.error else int(not answer.success),
+        "failureReason": int(not answer.success),
         "success": answer.success,
         "score": score,
         "latencyMs": round(answer.whole_ms),
@@ -333,14 +293,14 @@ def _promptfoo_result(answer: Answered, test: dict[str, Any], number: int, colum
 
 
 def _metrics(answers: Sequence[Answered]) -> dict[str, Any]:
-    passed, wrong = sum(answer.success for answer in answers), sum(bool(answer.error) for answer in answers)
+    passed, rated = sum(answer.success for answer in answers), [answer for answer in answers if answer.thumb]
     return {
         "score": passed,
         "testPassCount": passed,
-        "testFailCount": len(answers) - passed - wrong,
-        "testErrorCount": wrong,
-        "assertPassCount": sum(not fault for answer in answers for fault in answer.faults),
-        "assertFailCount": sum(bool(fault) for answer in answers for fault in answer.faults),
+        "testFailCount": len(answers) - passed,
+        "testErrorCount": 0,
+        "assertPassCount": sum(answer.success for answer in rated),
+        "assertFailCount": sum(not answer.success for answer in rated),
         "totalLatencyMs": round(sum(answer.whole_ms for answer in answers)),
         "tokenUsage": _usage(answers),
         "namedScores": {},
@@ -375,21 +335,20 @@ def _plain(text: str) -> str:
 def langfuse_item(answer: Answered, dataset: str) -> dict[str, Any]:
     """Returns an answer as the body of `POST /api/public/dataset-items`.
 
-    Only an answer that passes, or that is rated up, is the expected output.
+    Only an answer that is rated good is the expected output.
     """
-    good = answer.passed if answer.passed is not None else answer.thumb == "up"
     return {
         "datasetName": dataset,
         "id": answer.id,
         "input": [dict(message) for message in answer.messages],
-        "expectedOutput": answer.text if good and not answer.error else None,
+        "expectedOutput": answer.text if answer.thumb == "up" else None,
         "metadata": _facts(answer),
         "sourceTraceId": answer.id,
     }
 
 
 def langfuse_events(answer: Answered) -> list[dict[str, Any]]:
-    """Returns an answer as events for `POST /api/public/ingestion`: a trace, a generation, its scores."""
+    """Returns an answer as events for `POST /api/public/ingestion`: a trace, a generation, its rating."""
     begun = _moment(answer.started)
     first = begun + timedelta(milliseconds=answer.ttft_ms or 0)
     ended = begun + timedelta(milliseconds=answer.whole_ms)
@@ -423,30 +382,19 @@ def langfuse_events(answer: Answered) -> list[dict[str, Any]]:
             "input_cached_tokens": usage["cached"],
             "output": usage["completion"],
         },
-        "level": "ERROR" if answer.error else "DEFAULT",
-        "statusMessage": answer.error or None,
     }
     events = [("trace-create", trace), ("generation-create", generation)]
-    scores: list[tuple[str, bool, str]] = []
     if answer.thumb:
-        scores.append(("rating", answer.thumb == "up", answer.note))
-    if answer.passed is not None:
-        scores.append(("checks", answer.passed, "; ".join(fault for fault in answer.faults if fault)))
-    events += [
-        (
-            "score-create",
-            {
-                "id": f"{answer.id}-{name}",
-                "traceId": answer.id,
-                "observationId": generation["id"],
-                "name": name,
-                "value": int(value),
-                "dataType": "BOOLEAN",
-                "comment": comment or None,
-            },
-        )
-        for name, value, comment in scores
-    ]
+        score = {
+            "id": f"{answer.id}-rating",
+            "traceId": answer.id,
+            "observationId": generation["id"],
+            "name": "rating",
+            "value": int(answer.thumb == "up"),
+            "dataType": "BOOLEAN",
+            "comment": answer.note or None,
+        }
+        events.append(("score-create", score))
     return [
         {"id": f"{body['id']}-{kind}", "type": kind, "timestamp": begun.isoformat(), "body": body}
         for kind, body in events

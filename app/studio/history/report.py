@@ -179,7 +179,7 @@ def _bars(told: RunFrame) -> Html:
 def _answer(title: str, side: SideFrame, pieces: Pieces | None, rating: Rating) -> Html:
     text = [element("mark", item) if differs else item for item, differs in pieces or [(side["text"], False)]]
     tokens = side["tokens"].get("generated")
-    rated = {"": "", "up": "rated good", "down": "rated poor"}[rating["thumb"]]
+    rated = {"": "", "up": "rated good", "down": "rated bad"}[rating["thumb"]]
     facts = [side["state"], f"{tokens:g} tokens" if tokens else "", _rate(side), rated]
     return element(
         "section",

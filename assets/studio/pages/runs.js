@@ -14,10 +14,10 @@ const FIND_AFTER_MS = 200
 const DRAW_AFTER_MS = 150
 const MOST_BESIDE = 8
 const BETWEEN = "+"  // ids in the URL of a comparison
-const RATED = { "": "All ratings", up: "Rated good", down: "Rated poor", none: "Not rated" }
+const RATED = { "": "All ratings", up: "Rated good", down: "Rated bad", none: "Not rated" }
 /** @type {[Api.ShareRuns["form"], string, string][]} */
 const FORMS = [
-  ["promptfoo", "promptfoo configuration", "A configuration for promptfoo eval. Answers rated good must be repeated, those rated poor must not."],
+  ["promptfoo", "promptfoo configuration", "A configuration for promptfoo eval. Answers rated good must be repeated, those rated bad must not."],
   ["promptfoo results", "promptfoo results", "Results for promptfoo import"],
   ["langfuse dataset", "Langfuse dataset", "JSON Lines: bodies of POST /api/public/dataset-items. Answers rated good are the expected output."],
   ["langfuse traces", "Langfuse traces", "A body of POST /api/public/ingestion with traces, generations and scores"],

@@ -1,30 +1,21 @@
-// The rating of an answer: good or poor, and a note.
+// The rating of an answer: good or bad, and a note.
 import { h } from "../base/dom.js"
+import { icon } from "../base/icons.js"
 import { AWAY } from "../base/jobs.js"
 
 /** @typedef {"cached" | "uncached"} Side */
 
-/** @type {Record<Exclude<Api.Rating["thumb"], "">, [string, string]>} */
-const THUMBS = { up: ["Good", "M6 17V9l3.5-6.5c1.6 0 2.1 1.3 1.7 2.7L10.4 8h5.1c1 0 1.7 1 1.4 2l-1.7 5.6c-.2.8-.9 1.4-1.8 1.4z M6 9H3v8h3"], down: ["Poor", "M14 3v8l-3.5 6.5c-1.6 0-2.1-1.3-1.7-2.7L9.6 12H4.5c-1 0-1.7-1-1.4-2l1.7-5.6C5 3.6 5.7 3 6.6 3z M14 11h3V3h-3"] }
-
-/** A thumb. @param {"up" | "down"} thumb */
-function thumbIcon(thumb) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), path = document.createElementNS("http://www.w3.org/2000/svg", "path")
-  for (const [name, value] of [["viewBox", "0 0 20 20"], ["class", `icon thumb ${thumb}`], ["aria-hidden", "true"], ["focusable", "false"]]) svg.setAttribute(name, value)
-  path.setAttribute("d", THUMBS[thumb][1])
-  svg.append(path)
-  return svg
-}
+const THUMBS = { up: "Good", down: "Bad" }
 
 /** The ratings of a run in words; "" without any. @param {Api.Ratings} ratings */
 export function ratingWords(ratings) {
   const sides = /** @type {Side[]} */ (["cached", "uncached"])
-  return sides.flatMap(side => ratings[side].thumb || ratings[side].note ? [`${side}: ${[ratings[side].thumb && THUMBS[ratings[side].thumb][0].toLowerCase(), ratings[side].note].filter(Boolean).join(", ")}`] : []).join("; ")
+  return sides.flatMap(side => ratings[side].thumb || ratings[side].note ? [`${side}: ${[ratings[side].thumb && THUMBS[ratings[side].thumb].toLowerCase(), ratings[side].note].filter(Boolean).join(", ")}`] : []).join("; ")
 }
 
 /** The thumbs of a run, for a table. @param {Api.Ratings} ratings */
 export function thumbs(ratings) {
-  const given = [ratings.cached.thumb, ratings.uncached.thumb].flatMap(thumb => thumb ? [thumbIcon(thumb)] : [])
+  const given = [ratings.cached.thumb, ratings.uncached.thumb].flatMap(thumb => thumb ? [h("span", { "data-thumb": thumb }, icon("thumb"))] : [])
   const words = ratingWords(ratings)
   return given.length ? h("span", { class: "thumbs", title: words }, ...given, h("span", { class: "sr" }, words)) : words ? h("span", { title: words }, "note") : "–"
 }
@@ -51,9 +42,9 @@ export class Rating {
     this.#side = side
     this.changed = changed
     this.#buttons = /** @type {("up" | "down")[]} */ (["up", "down"]).map(thumb => h("button", {
-      type: "button", class: "quiet thumb", "data-thumb": thumb, "aria-pressed": "false", title: `${THUMBS[thumb][0]} answer`, "aria-label": `${THUMBS[thumb][0]}: ${label}`,
+      type: "button", class: "quiet thumb", "data-thumb": thumb, "aria-pressed": "false", title: `${THUMBS[thumb]} answer`, "aria-label": `${THUMBS[thumb]}: ${label}`,
       onclick: () => this.#rate({ thumb: this.#rating.thumb === thumb ? "" : thumb }),
-    }, thumbIcon(thumb)))
+    }, icon("thumb")))
     const note = this.#note = h("input", {
       type: "text", class: "in-place", maxlength: 4000, autocomplete: "off", placeholder: "Add a note on this answer", "aria-label": `Note: ${label}`,
       onchange: () => { if (note.value !== this.#rating.note) this.#rate({ note: note.value }) },
