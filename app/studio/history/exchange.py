@@ -15,12 +15,14 @@ from typing import Any, Final
 from app.studio.history.ratings import Thumb
 from app.studio.history.record import Record, in_words
 from app.studio.history.sharing import for_others
-from app.studio.runs.run_frame import SIDES
+from app.studio.runs.run_frame import SIDES, Side
 from app.studio.web.digests import digest
 from engine.base.errors import PromptCacheError
 from engine.exchange.to_messages import to_openai
 from engine.pml import bind, has_errors, parse_prompt, parse_schema
 
+SERVER: Final = "server at "
+"""Before a base URL: the device of a run on another server."""
 BASE_URL: Final = "http://127.0.0.1:8000/v1"
 FORMS: Final[Mapping[str, str]] = {
     "promptfoo": "promptfooconfig.json",
@@ -49,7 +51,8 @@ class Answered:
         messages: the prompt as turns with `role` and `content`; see `messages_of`.
         text: the answer.
         model: the model's name.
-        side: "cached", "uncached", or another name of the way it was computed.
+        side: "cached" or "uncached".
+        server: the base URL of another server that answered; "" for this studio.
         started: the start in ISO 8601, or "".
         settings: run settings by name.
         tokens: token counts by name; see `engine.base.events.Answer`.
@@ -64,7 +67,8 @@ class Answered:
     messages: Sequence[Mapping[str, str]]
     text: str
     model: str
-    side: str
+    side: Side
+    server: str = ""
     started: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     tokens: Mapping[str, int] = field(default_factory=dict)
@@ -148,6 +152,7 @@ def answers_of(record: Record) -> list[Answered]:
             text=frame["sides"][side]["text"],
             model=frame["model"]["name"],
             side=side,
+            server=frame["model"]["device"].partition(SERVER)[2],
             started=frame["started"],
             settings=frame["settings"],
             tokens=frame["sides"][side]["tokens"],
@@ -191,7 +196,7 @@ def promptfoo_config(answers: Sequence[Answered], name: str, base_url: str = BAS
 
 def promptfoo_provider(answer: Answered, base_url: str = BASE_URL) -> dict[str, Any]:
     """Returns the provider that repeats an answer, a server with the API of OpenAI."""
-    config: dict[str, Any] = {"apiBaseUrl": base_url, "apiKeyRequired": False}
+    config: dict[str, Any] = {"apiBaseUrl": answer.server or base_url, "apiKeyRequired": False}
     config |= {
         theirs: answer.settings[ours]
         for ours, theirs in _SAMPLING.items()
@@ -402,9 +407,17 @@ def langfuse_events(answer: Answered) -> list[dict[str, Any]]:
 
 
 def langfuse_dataset(answers: Iterable[Answered], dataset: str) -> str:
-    """Returns dataset items as JSON Lines, one request body per line."""
+    """Returns dataset items as JSON Lines, one request body per line.
+
+    Each prompt is one item, with its first answer, or the first that is rated good.
+    """
+    chosen: dict[str, Answered] = {}
+    for answer in answers:
+        known = chosen.setdefault(_messages(answer.messages), answer)
+        if answer.thumb == "up" and known.thumb != "up":
+            chosen[_messages(answer.messages)] = answer
     return "".join(
-        f"{json.dumps(langfuse_item(answer, dataset), ensure_ascii=False)}\n" for answer in answers
+        f"{json.dumps(langfuse_item(answer, dataset), ensure_ascii=False)}\n" for answer in chosen.values()
     )
 
 

@@ -47,6 +47,11 @@ class LocalServer:
         """The host and the port."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def base_url(self) -> str:
+        """The base URL of its API."""
+        return f"http://{self.address}{self.path}"
+
 
 @dataclass(frozen=True)
 class Piece:

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from app.models.model_choice import ModelChoice
 from app.studio.history import Record, RunStore
-from app.studio.history.exchange import messages_of
+from app.studio.history.exchange import SERVER, messages_of
 from app.studio.history.runner import RunRequest, Runs
 from app.studio.model.local_server import LocalServer, stream
 from app.studio.model.model_switcher import Switching
@@ -163,7 +163,7 @@ def _run_on(server: LocalServer, first: Record) -> Run:
         {
             "name": server.model,
             "fingerprint": "",
-            "device": f"server at {server.address}",
+            "device": f"{SERVER}{server.base_url}",
             "dtype": "",
             "weights": "",
         },

@@ -19,8 +19,8 @@ const RATED = { "": "All ratings", up: "Rated good", down: "Rated bad", none: "N
 const FORMS = [
   ["promptfoo", "promptfoo configuration", "A configuration for promptfoo eval. Answers rated good must be repeated, those rated bad must not."],
   ["promptfoo results", "promptfoo results", "Results for promptfoo import"],
-  ["langfuse dataset", "Langfuse dataset", "JSON Lines: bodies of POST /api/public/dataset-items. Answers rated good are the expected output."],
-  ["langfuse traces", "Langfuse traces", "A body of POST /api/public/ingestion with traces, generations and scores"],
+  ["langfuse dataset", "Langfuse dataset", "JSON Lines: bodies of POST /api/public/dataset-items. Each prompt is one item. An answer rated good is its expected output."],
+  ["langfuse traces", "Langfuse traces", "A body of POST /api/public/ingestion with traces, generations and scores. Langfuse takes at most 3.5 MB."],
 ]
 const EMPTY = "No runs yet. Run a prompt on the Author page: each run is saved here with its texts, settings, answers and times."
 

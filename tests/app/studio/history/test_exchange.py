@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from jinja2 import Environment
@@ -109,7 +110,8 @@ def test_answers_are_dataset_items_and_traces_of_langfuse() -> None:
         settings={"stop": ("x",), "seed": 1},
     )
     bad = answer("No.", id="b", thumb="down", note="It has no yes.")
-    first, second = map(json.loads, langfuse_dataset([good, bad], "mine").splitlines())
+    other = replace(bad, messages=[{"role": "user", "content": "Again?"}])
+    first, second = map(json.loads, langfuse_dataset([bad, good, other], "mine").splitlines())
     assert (first["datasetName"], first["id"], first["expectedOutput"]) == ("mine", "a-cached", "Yes.")
     assert first["input"] == [{"role": "user", "content": TEMPLATE}]
     assert second["expectedOutput"] is None

@@ -97,7 +97,7 @@ def test_the_page_rates_and_exports_to_other_programs(tmp_path: Path) -> None:
     assert [("assert" in test) for test in tests] == [True, False]
     assert json.loads(shared["promptfoo results"]["text"])["results"]["stats"]["successes"] == 2
     items = [json.loads(line) for line in shared["langfuse dataset"]["text"].splitlines()]
-    assert [item["expectedOutput"] for item in items] == ["an answer", None]
+    assert [item["expectedOutput"] for item in items] == ["an answer"]
     events = json.loads(shared["langfuse traces"]["text"])["batch"]
     assert events[2]["body"]["comment"] == "Short."
     assert {form: one["media_type"] for form, one in shared.items()}[

@@ -15,6 +15,7 @@ import pytest
 from app.models import model_fit
 from app.models.model_choice import ModelChoice
 from app.studio.history import Record
+from app.studio.history.exchange import answers_of, promptfoo_config
 from app.studio.model.local_server import server_at
 from engine import Engine
 from engine.base.errors import ModelError, PromptCacheError
@@ -197,7 +198,7 @@ def test_a_server_of_this_machine_answers_the_same_prompt(
     told = second.told
     assert second.linked == first_run(history)
     assert told["model"]["name"] == "one"
-    assert told["model"]["device"] == f"server at {url[7:-3]}"
+    assert told["model"]["device"] == f"server at {url}"
     assert [told["sides"][side]["text"] for side in ("cached", "uncached")] == ["Yes, it is."] * 2
     assert told["sides"]["cached"]["tokens"] == {
         "prompt": 12,
@@ -215,6 +216,8 @@ def test_a_server_of_this_machine_answers_the_same_prompt(
     assert "one two" in once["messages"][0]["content"]
     history.parts.database.close()
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    (provider, *_) = promptfoo_config(answers_of(second), "x")["providers"]
+    assert provider["config"]["apiBaseUrl"] == url, "promptfoo asks the server that answered"
     assert KEY not in json.dumps(history.ask("job_state", {"key": "s"}))
 
 
