@@ -7,6 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
+from tests.app.studio.model.test_second_model import fake_server
 from tests.browser.conftest import Watched, becomes
 from tests.browser.test_author import rewrite
 
@@ -61,11 +62,20 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
 ) -> None:
     page = author
     run(page, "kept", "Go to <!-- hidden --> Rome.")
+    page.get_by_role("button", name="Good: cached answer").click()
+    expect(page.get_by_role("group", name="Rating: cached answer").get_by_role("status")).to_have_text(
+        "Saved"
+    )
     run(page, "kept", "Go to Paris &lt;img src=x onerror=alert(1)&gt;.")
     open_runs(page)
     rows, status = page.locator(".runs-list tbody tr"), page.locator(".runs-head [role=status]").first
     page.get_by_label("Runs of schema").select_option("kept")
     expect(rows).to_have_count(2)
+    page.get_by_label("Runs by rating").select_option("Rated good")
+    expect(rows).to_have_count(1)
+    page.get_by_label("Runs by rating").select_option("Not rated")
+    expect(rows.first).to_contain_text("Paris")
+    page.get_by_label("Runs by rating").select_option("All ratings")
     page.get_by_label("Find runs").fill("one TWO rome")
     expect(rows).to_have_count(1)
     name = rows.first.get_by_label(re.compile("^Name of"))
@@ -120,7 +130,7 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
 
     page.get_by_role("button", name="Delete 2 runs").click()
     question = page.locator("dialog.question")
-    expect(question).to_contain_text("1 of them has a name or a note.")
+    expect(question).to_contain_text("1 of them has a name, a note or a rating.")
     question.get_by_role("button", name="Delete 2 runs").click()
     expect(status).to_have_text("Deleted 2 runs.")
     expect(page.get_by_text("No runs match.").or_(page.get_by_text("No runs yet."))).to_be_visible()
@@ -142,6 +152,34 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
     expect(listed.locator("[aria-current]")).to_have_count(1)
     listed.get_by_role("button").and_(listed.locator(":not([aria-current])")).first.click()
     expect(age).to_contain_text("It is of an earlier text of the prompt. Run again.")
+
+
+def test_a_run_is_compared_with_a_server_of_this_machine(author: Page) -> None:
+    page = author
+    run(page, "kept", "Go to Oslo.")
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_role("button", name="Compare with another model…").click()
+    dialog = page.get_by_role("dialog", name="Compare with another model")
+    dialog.get_by_label("A server on this machine").check()
+    url, compare = dialog.get_by_label("Base URL"), dialog.get_by_role("button", name="Compare")
+    expect(compare).to_be_disabled()
+    url.fill("http://example.org/v1")
+    url.blur()
+    expect(dialog.get_by_role("status").last).to_contain_text("Only servers on this machine")
+    with fake_server() as (address, _):
+        url.fill(address)
+        url.blur()
+        expect(dialog.get_by_label("Model", exact=True)).to_have_value("one")
+        compare.click()
+        expect(page.get_by_role("heading", name="2 runs side by side")).to_be_visible()
+    beside = page.get_by_role("region", name="Runs side by side").locator("table")
+    expect(beside.locator("thead th").last).to_contain_text("one")
+    expect(beside.locator("tr", has_text="Answer from the cache")).to_contain_text("9 from the cache")
+    expect(beside.locator("tr", has_text="Answer without it").locator("mark").last).to_contain_text(
+        "Yes, it is."
+    )
+    page.get_by_role("button", name=re.compile("^Remove")).last.click()
+    expect(page.get_by_role("button", name="Compare with one")).to_be_visible()
 
 
 def reads_without_the_studio(page: Page, file: Path) -> None:

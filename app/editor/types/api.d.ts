@@ -30,7 +30,9 @@ declare namespace Api {
     check: [Check, CheckedTexts]
     choose_folder: [Choose, Files]
     compare_file: [CompareFile, FileCompared]
+    compare_model: [CompareModel, JobState<ComparedModels>]
     compare_runs: [SomeRuns, RunsBeside]
+    compare_server: [CompareServer, JobState<ComparedModels>]
     compare_texts: [CompareTexts, TextsCompared]
     compare_version: [CompareVersion, TextsCompared]
     count_tokens: [OneText, Counted]
@@ -78,6 +80,7 @@ declare namespace Api {
     open_text: [OpenText, Opened]
     open_workspace: [Nothing, Start]
     preview_import: [ImportFiles, JobState<ImportPreview>]
+    rate_answer: [RateAnswer, Labelled]
     read_help: [OneDocument, HelpDocument]
     read_prompt: [Read, Reads]
     recent: [Nothing, RecentEntries]
@@ -92,6 +95,7 @@ declare namespace Api {
     save_file: [SaveFile, FileSaved]
     schema_sizes: [Texts, SchemaSizes]
     served: [Since, ServedNow]
+    server_models: [AskServer, ServerModels]
     share_runs: [ShareRuns, SharedRuns]
     shelf: [Nothing, Shelf]
     shelve: [Shelve, Shelved]
@@ -118,6 +122,11 @@ declare namespace Api {
     path: string
     argument: string
     value: string
+  }
+
+  interface AskServer {
+    base_url: string
+    api_key?: string
   }
 
   interface Attribute {
@@ -319,6 +328,18 @@ declare namespace Api {
     text: string
   }
 
+  interface CompareModel extends WantedModel {
+    key: string
+    run: string
+    apart?: boolean
+  }
+
+  interface CompareServer extends AskServer {
+    key: string
+    run: string
+    model: string
+  }
+
   interface CompareTexts {
     left: Both
     right: Both
@@ -327,6 +348,12 @@ declare namespace Api {
   interface CompareVersion {
     key: string
     page: Page
+  }
+
+  interface ComparedModels {
+    first: string
+    second: string
+    run: RunFrame | null
   }
 
   interface ComparedSoFar {
@@ -1200,6 +1227,23 @@ declare namespace Api {
     prompt: string
   }
 
+  interface RateAnswer {
+    id: string
+    side: "cached" | "uncached"
+    thumb?: "" | "up" | "down" | null
+    note?: string | null
+  }
+
+  interface Rating {
+    thumb: "" | "up" | "down"
+    note: string
+  }
+
+  interface Ratings {
+    cached: Rating
+    uncached: Rating
+  }
+
   interface Read extends Measure {
     borders?: boolean
   }
@@ -1397,6 +1441,7 @@ declare namespace Api {
 
   interface RunFrame {
     format: number
+    kept: string
     number: number
     mode: "both" | "cached" | "uncached"
     schema: string
@@ -1441,6 +1486,8 @@ declare namespace Api {
     stages: StagesOfSides
     fidelity: FidelitySummary | null
     kl: number | null
+    ratings: Ratings
+    linked: string
   }
 
   interface RunsBeside {
@@ -1588,6 +1635,10 @@ declare namespace Api {
     seconds: number
   }
 
+  interface ServerModels {
+    models: string[]
+  }
+
   interface SettingForm {
     name: string
     kind: "flag" | "integer" | "number" | "choice" | "form" | "texts"
@@ -1618,7 +1669,8 @@ declare namespace Api {
   }
 
   interface ShareRuns extends SomeRuns {
-    form: "html" | "json"
+    form: "html" | "json" | "promptfoo" | "promptfoo results" | "langfuse dataset" | "langfuse traces"
+    base_url?: string
   }
 
   interface SharedRuns {

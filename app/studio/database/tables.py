@@ -3,6 +3,8 @@
 - `texts`: the schemas and prompts of runs and batches, each once, as UTF-8 with lone surrogates.
 - `runs`: finished runs and fidelity measurements. `frame` is the final frame and `summary` its row in the
   list, both JSON. `belongs` names texts, settings and model; `measured` is the time of the measurement or "".
+  `ratings` is the user's rating of each side as JSON, or "". `linked` is the id of the run whose prompt
+  another model answered, or "".
 - `batches`: batches with their counts of rows; `about` is `app.studio.batches.record.about`.
 - `batch_rows`: the rows of batches as JSON; `result` is null and `ended` has no order until a row has ended.
 - `workspaces`: the open workspace as number 0, and its earlier versions in order, as JSON.
@@ -25,7 +27,7 @@ from sqlite_utils.db import ForeignKey
 from engine.base.errors import PromptCacheError
 
 migrations = Migrations("studio")
-_OURS = {"create_tables"}
+_OURS = {"create_tables", "add_ratings"}
 _DIGESTS = "schema_digest prompt_digest whole_digest"
 _NUMBERS = {"number", "bytes", "rows", "answered", "failed", "judged", "passed", "ended"}
 _TABLES = {  # the columns of each table; the first is the key, and the largest are last
@@ -50,6 +52,13 @@ def create_tables(db: Database) -> None:
     of_batch = ForeignKey("batch_rows", "batch", "batches", "id", on_delete="CASCADE")
     db.create_table("batch_rows", rows, pk=("batch", "number"), foreign_keys=[of_batch])
     db.table("runs").create_index(["belongs"])
+
+
+@migrations()
+def add_ratings(db: Database) -> None:
+    """Adds the ratings of runs, and the links between runs of two models."""
+    for column in ("ratings", "linked"):
+        db.table("runs").add_column(column, str, not_null_default="")
 
 
 def _columns(words: str) -> dict[str, type]:

@@ -54,6 +54,7 @@ def read_frame(sent: object) -> RunFrame:
     compared = _comparison(frame.get("comparison"), read)
     return {
         "format": int(as_number(frame.get("format")) or 0),
+        "kept": "",
         "number": 0,
         "mode": "both" if len(order) > 1 else order[0],
         "schema": as_words(frame.get("schema")),

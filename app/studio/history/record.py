@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 from app.studio.documents.samples import gist
 from app.studio.history.frames import read_frame
 from app.studio.history.measurements import FidelitySummary, summary_of
+from app.studio.history.ratings import LONGEST_NOTE, Ratings, ratings_of, unrated
 from app.studio.runs.payback import apart
 from app.studio.runs.run_frame import ModelOfRun, RunFrame
 from engine.base.errors import PromptCacheError
@@ -20,7 +21,6 @@ from engine.pml import Schema
 from engine.pml.edit.writer import WriteError, self_contained, write_schema
 
 LONGEST_NAME = 200
-LONGEST_NOTE = 4000
 
 
 class StagesOfSides(TypedDict):
@@ -34,7 +34,8 @@ class RunSummary(TypedDict):
     """A run in a list. Times in milliseconds; `clear` if the timings of both sides do not overlap.
 
     `scope` and `repair` are the cached side's; `reuse` is why the promise chose them. `kl` is the mean per
-    token in nats, from a measurement or else from a check.
+    token in nats, from a measurement or else from a check. `linked` is the run whose prompt another model
+    answered here, or "".
     """
 
     id: str
@@ -57,6 +58,8 @@ class RunSummary(TypedDict):
     stages: StagesOfSides
     fidelity: FidelitySummary | None
     kl: float | None
+    ratings: Ratings
+    linked: str
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class Record:
         note: the user's note on it.
         origin: the schema's source in the form of `Workspace.origin`; "" for an imported run.
         contained: the schema with the files that it read; "" if it read none.
+        ratings: the user's ratings of both answers.
+        linked: the id of the run whose prompt another model answered here; "" if there is none.
         id: 32 hexadecimal digits.
     """
 
@@ -81,6 +86,8 @@ class Record:
     note: str = ""
     origin: str = ""
     contained: str = ""
+    ratings: Ratings = field(default_factory=unrated)
+    linked: str = ""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -122,6 +129,8 @@ class Record:
             "stages": {"cached": cached["timeline_ms"], "uncached": uncached["timeline_ms"]},
             "fidelity": fidelity,
             "kl": fidelity["kl_mean"] if fidelity else checked,
+            "ratings": self.ratings,
+            "linked": self.linked,
         }
 
 
@@ -129,7 +138,7 @@ def read_summaries(rows: Iterable[Mapping[str, str]]) -> list[RunSummary]:
     """Returns the list form of stored runs; an unreadable one says so.
 
     Args:
-        rows: the id, the name, the note and the summary (JSON) of each run.
+        rows: the id, the name, the note, the ratings, the link and the summary (JSON) of each run.
     """
     usual, summaries = Record("", "", {}).summary(), []
     for row in rows:
@@ -139,7 +148,8 @@ def read_summaries(rows: Iterable[Mapping[str, str]]) -> list[RunSummary]:
             stored = None
         if not isinstance(stored, dict) or not stored:
             stored = {"state": "failed", "prompt": "This run cannot be read. Delete it."}
-        own = {name: row[name] for name in ("id", "name", "note")}
+        own: dict[str, Any] = {name: row[name] for name in ("id", "name", "note", "linked")}
+        own["ratings"] = ratings_of(row["ratings"])
         summaries.append(cast(RunSummary, {**usual, **stored, **own}))
     return summaries
 

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from app.studio.history.compare import Pieces, difference
+from app.studio.history.ratings import Rating
 from app.studio.history.record import Record, model_in_words
 from app.studio.runs.payback import apart
 from app.studio.runs.run_frame import KeptFidelity, RunFrame, SideFrame
@@ -136,8 +137,8 @@ def _article(record: Record) -> Html:
         _bars(frame),
         element(
             "div",
-            _answer("From the cache", cached, pieces[0] if pieces else None),
-            _answer("Without the cache", uncached, pieces[1] if pieces else None),
+            _answer("From the cache", cached, pieces[0] if pieces else None, record.ratings["cached"]),
+            _answer("Without the cache", uncached, pieces[1] if pieces else None, record.ratings["uncached"]),
             class_="answers",
         ),
         _fidelity(frame["fidelity"]),
@@ -175,15 +176,17 @@ def _bars(told: RunFrame) -> Html:
     )
 
 
-def _answer(title: str, side: SideFrame, pieces: Pieces | None) -> Html:
+def _answer(title: str, side: SideFrame, pieces: Pieces | None, rating: Rating) -> Html:
     text = [element("mark", item) if differs else item for item, differs in pieces or [(side["text"], False)]]
     tokens = side["tokens"].get("generated")
-    facts = [side["state"], f"{tokens:g} tokens" if tokens else "", _rate(side)]
+    rated = {"": "", "up": "rated good", "down": "rated bad"}[rating["thumb"]]
+    facts = [side["state"], f"{tokens:g} tokens" if tokens else "", _rate(side), rated]
     return element(
         "section",
         element("h3", title),
         element("p", " · ".join(item for item in facts if item), class_="soft"),
         element("p", *text, class_="text"),
+        element("p", f"Note: {rating['note']}", class_="text") if rating["note"] else None,
     )
 
 

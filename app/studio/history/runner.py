@@ -40,6 +40,7 @@ class RunRequest:
         mode: the sides to run.
         texts: digests of schema and prompt.
         source: the schema's text; `origin` is its source.
+        linked: the id of the run that another model answered. Such a run is stored, but not in the session.
     """
 
     key: str
@@ -51,6 +52,7 @@ class RunRequest:
     texts: tuple[str, str] = ("", "")
     source: str = ""
     origin: str = ""
+    linked: str = ""
 
 
 class Runs:
@@ -79,6 +81,13 @@ class Runs:
 
     def start(self, request: RunRequest) -> Job:
         """Starts to run the sides in turn. A stopped run keeps its output."""
+        run = self.prepared(request)
+        return self._jobs.start(
+            Job(request.key, lambda job: self.answer(job, run, request), "run", result=run)
+        )
+
+    def prepared(self, request: RunRequest) -> Run:
+        """Returns a run for `answer`."""
         engine = request.engine
         run = Run(
             request.schema.name,
@@ -93,9 +102,7 @@ class Runs:
             run.encoding.state = "working"
         else:
             run.begin()
-        return self._jobs.start(
-            Job(request.key, lambda job: self._work(job, run, request), "run", result=run)
-        )
+        return run
 
     def time_again(self, request: RunRequest, number: int) -> Job:
         """Starts to time the first token of an earlier run more often.
@@ -131,7 +138,8 @@ class Runs:
             self._started += 1
             return SIDES if self._started % 2 else SIDES[::-1]
 
-    def _work(self, job: Job, run: Run, request: RunRequest) -> Run:
+    def answer(self, job: Job, run: Run, request: RunRequest) -> Run:
+        """Runs the sides in turn, in a job's thread."""
         clock = Clock()
         try:
             if "cached" in run.order and not job.stopping:
@@ -151,7 +159,7 @@ class Runs:
             encoding = run.encoding.found
             if encoding is not None and encoding.segments and not request.engine.store.settings.budget:
                 run.warnings = with_warnings(run.warnings, [NOT_STORED])
-            self._remember(run)
+            self._remember(run, request)
         self._keep(job, run, request)
         return run
 
@@ -166,12 +174,14 @@ class Runs:
 
     def _keep(self, job: Job, run: Run, request: RunRequest) -> None:
         """Stores a run after its clocks have stopped and the page has shown its end."""
-        if self._kept is None or not run.number:
+        if self._kept is None or not run.answered:
             return
         frame = cast(dict[str, Any], run.frame())
         try:
             whole = contained(request.schema.tree)
-            record = Record(request.source, request.prompt, frame, "", "", request.origin, whole)
+            record = Record(
+                request.source, request.prompt, frame, "", "", request.origin, whole, linked=request.linked
+            )
             self._kept.keep(record)
             run.kept = record.id
         except Exception as error:  # the answer is complete without it
@@ -222,7 +232,7 @@ class Runs:
                 if run.repeat == 1 or isinstance(event, (FirstToken, Waiting)):
                     with job.changing():
                         apply(run, event, time.perf_counter(), clock)
-                        self._remember(run)
+                        self._remember(run, request)
                 if job.stopping:
                     break
 
@@ -245,8 +255,8 @@ class Runs:
         if self._kept is not None and run.kept and frame is not None:
             self._kept.note(run.kept, reuse=frame)
 
-    def _remember(self, run: Run) -> None:
-        if run.number == 0 and any(side.timelines for side in run.sides.values()):
+    def _remember(self, run: Run, request: RunRequest) -> None:
+        if run.number == 0 and run.answered and not request.linked:
             with self._lock:
                 run.number = len(self._history) + 1
                 self._history.append(run)

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any, NoReturn
 
 from app.studio.history.frames import LONGEST_TEXT
+from app.studio.history.ratings import read_ratings, unrated
 from app.studio.history.record import Record, require_label
 from app.studio.history.report import DATA_ID, report
 from engine.base.errors import PromptCacheError
@@ -41,6 +42,8 @@ def to_json(records: Sequence[Record]) -> str:
             "note": record.note,
             "schema": record.schema,
             **({WHOLE: record.contained} if record.contained else {}),
+            **({"ratings": record.ratings} if record.ratings != unrated() else {}),
+            **({"linked": record.linked} if record.linked else {}),
             "prompt": record.prompt,
             "frame": record.told,
         }
@@ -107,8 +110,9 @@ def _record(sent: object, which: str) -> Record:
     frame = Record(run["schema"], run["prompt"], run.get("frame") or {}).told
     contained = run.get(WHOLE, "") if reads_files(run["schema"]) else ""
     record = Record(run["schema"], run["prompt"], dict(frame), name, note, contained=contained)
-    run_id = run.get("id")
-    return replace(record, id=run_id) if isinstance(run_id, str) and _ID.fullmatch(run_id) else record
+    ids = {field: run[field] for field in ("id", "linked") if isinstance(run.get(field), str)}
+    valid = {field: value for field, value in ids.items() if _ID.fullmatch(value)}
+    return replace(record, ratings=read_ratings(run.get("ratings")), **valid)
 
 
 def _last(name: str) -> str:

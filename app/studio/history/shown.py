@@ -41,6 +41,7 @@ def shown(record: Record, open_schema: str = "") -> RunFrame:
         schema = digest_of_schema(open_schema, parse_schema(open_schema).tree)
     return {
         **frame,
+        "kept": record.id,
         "of": {**of, "schema": schema, "prompt": of["prompt"] or digest(record.prompt)},
         "difference": word_difference(cached, uncached) if cached and uncached else None,
     }

@@ -26,15 +26,16 @@ from app.studio.database.texts import (
     used_bytes,
 )
 from app.studio.history.frames import as_mapping, read_frame
+from app.studio.history.ratings import Thumb, as_column, rated, ratings_of
 from app.studio.history.record import Record, RunSummary, read_summaries, require_label
-from app.studio.runs.run_frame import Belongs, RunFrame
+from app.studio.runs.run_frame import Belongs, ReuseFrame, RunFrame, Side
 from engine.base.errors import PromptCacheError
 
 MOST_RUNS = 1000
 MOST_BYTES = 128 << 20
-_LABELLED = "(name != '' or note != '')"
+_LABELLED = "(name != '' or note != '' or ratings != '')"
 _GONE = "That run no longer exists. It was deleted, or newer runs replaced it."
-_WHOLE = f"select id, name, note, origin, frame, {TEXTS} from runs {WITH_TEXTS}"
+_WHOLE = f"select id, name, note, origin, ratings, linked, frame, {TEXTS} from runs {WITH_TEXTS}"
 
 
 class RunsHeld(TypedDict):
@@ -136,7 +137,9 @@ class RunStore:
     def summaries(self) -> list[RunSummary]:
         """Returns all runs, newest first."""
         with self._database.reading() as db:
-            rows = db.table("runs").rows_where(select="id, name, note, summary", order_by="rowid desc")
+            rows = db.table("runs").rows_where(
+                select="id, name, note, ratings, linked, summary", order_by="rowid desc"
+            )
             runs = read_summaries(rows)
         return sorted(runs, key=lambda run: _moment(run["started"]), reverse=True)
 
@@ -177,6 +180,20 @@ class RunStore:
                 db.table("runs").update(plain(run), labels)
             except NotFoundError:
                 raise PromptCacheError("That run no longer exists, so nothing was written.") from None
+
+    def rate(self, run: str, side: Side, *, thumb: Thumb | None = None, note: str | None = None) -> None:
+        """Rates an answer; None leaves the current value.
+
+        Raises:
+            PromptCacheError: the note is too long, or there is no such run.
+        """
+        require_label(None, note)
+        with self._database.changing() as db:
+            known = next(_records(db, "id = ?", plain(run)), None)
+            if known is None:
+                raise PromptCacheError("That run no longer exists, so nothing was written.")
+            ratings = rated(known.ratings, side, thumb, None if note is None else plain(note))
+            db.table("runs").update(known.id, {"ratings": as_column(ratings)})
 
     def delete(self, ids: Sequence[str]) -> int:
         """Deletes runs permanently; returns their number."""
@@ -224,6 +241,8 @@ def _insert(db: Database, record: Record) -> None:
         "name": plain(record.name),
         "note": plain(record.note),
         "origin": plain(record.origin),
+        "ratings": as_column(record.ratings),
+        "linked": plain(record.linked),
         "schema_digest": put_text(db, record.schema),
         "prompt_digest": put_text(db, record.prompt),
         "whole_digest": put_text(db, record.contained),
@@ -277,7 +296,8 @@ def _record(row: Mapping[str, Any]) -> Record:
         name = row["name"] or repr(row["id"])
         raise PromptCacheError(f"The run {name} was damaged on the disk and cannot be read. Delete it.")
     schema, prompt, whole = (as_text(row[text]) for text in ("schema", "prompt", "whole"))
-    return Record(schema, prompt, content, row["name"], row["note"], row["origin"], whole, row["id"])
+    labels = row["name"], row["note"], row["origin"], whole
+    return Record(schema, prompt, content, *labels, ratings_of(row["ratings"]), row["linked"], row["id"])
 
 
 def _read(text: str) -> object:

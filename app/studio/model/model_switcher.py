@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.05
+SWITCH = "switch"  # the name of a job that switches
 PATIENCE_SECONDS = 3.0  # wait for a running switch when the studio stops
 Running = Literal["finish", "stop"]
 _FIELDS = {
@@ -147,7 +148,7 @@ class Switching:
         bounds: further options of `Engine.open` that change no answer.
         listener: the users of the engine outside the pages.
         recent: the models that were loaded before.
-        job: the running or last switch.
+        job: the running or last switch, or comparison of two models.
     """
 
     opening: Opening
@@ -170,7 +171,7 @@ class Switching:
 
     @property
     def under_way(self) -> Job | None:
-        """The running switch."""
+        """The running switch or comparison."""
         return self.job if self.job is not None and not self.job.over else None
 
     @property
@@ -194,28 +195,71 @@ class Switching:
         Raises:
             PromptCacheError: a switch is running, or the first model is still loading.
         """
+
+        def work(job: Job) -> SwitchedTo:
+            begun = time.monotonic()
+            load = self._apart if apart else self.load_beside
+            engine = load(job, wanted, running)
+            self.recent.add(wanted)
+            model = engine.model
+            result: Switched = {
+                "model": model.name,
+                "device": model.device,
+                "dtype": model.dtype,
+                "seconds": time.monotonic() - begun,
+            }
+            return SwitchedTo(result)
+
+        return self.begin_loading(Job(key, work, SWITCH, f"loading {wanted.name}"))
+
+    def begin_loading(self, job: Job) -> Job:
+        """Starts a job that loads another model.
+
+        Raises:
+            PromptCacheError: another such job is running, or the first model is still loading.
+        """
         with self._lock:
             if self.under_way is not None:
-                raise PromptCacheError("Another model is loading. Wait until it is loaded, or stop it first.")
+                doing = "loading" if self.under_way.name == SWITCH else "being compared"
+                raise PromptCacheError(f"Another model is {doing}. Wait until that ends, or stop it first.")
             if not self.opening.there:
                 raise PromptCacheError("The model is still loading. Try again in a moment.")
-
-            def work(job: Job) -> SwitchedTo:
-                begun = time.monotonic()
-                load = self._apart if apart else self.load_beside
-                engine = load(job, wanted, running)
-                self.recent.add(wanted)
-                model = engine.model
-                result: Switched = {
-                    "model": model.name,
-                    "device": model.device,
-                    "dtype": model.dtype,
-                    "seconds": time.monotonic() - begun,
-                }
-                return SwitchedTo(result)
-
-            self.job = self.jobs.start(Job(key, work, "switch", f"loading {wanted.name}"))
+            self.job = self.jobs.start(job)
             return self.job
+
+    def lend(self, job: Job, wanted: ModelChoice, use: Callable[[Engine], object], *, apart: bool) -> None:
+        """Loads another model for one function; the current model stays, or is loaded again afterwards.
+
+        Other runs end first, because they would affect the times.
+
+        Args:
+            job: the job of `begin_loading`; if it is stopped, the current model returns.
+            wanted: the model to load.
+            use: called with its engine, which is closed afterwards.
+            apart: whether to close the current model meanwhile.
+
+        Raises:
+            PromptCacheError: the model cannot be loaded.
+            StoppedError: the job was stopped before the model was loaded.
+        """
+        again: Callable[[], None] | None = None
+        if job.stopping:
+            raise StoppedError
+        self._wait(job, self.opening.engine, "finish" if apart else "stop", stoppable=True)
+        if apart:
+            again = self._unloaded(job, "finish")
+        try:
+            engine = self._opened(job, wanted)
+            self.recent.add(wanted)
+            try:
+                use(engine)
+            finally:
+                engine.close()
+                del engine
+                give_back_memory()
+        finally:
+            if again is not None and not self._closing.is_set():
+                again()
 
     def close(self) -> None:
         """Stops a running switch and waits briefly, so that torch does not compute after shutdown.
@@ -243,25 +287,33 @@ class Switching:
 
     def _apart(self, job: Job, wanted: ModelChoice, running: Running) -> Engine:
         """Loads a model after the previous one is closed, or reloads that if loading fails."""
-        back, loaded = self.choice, self.listener.expect(wanted)
-        before = self.listener.expect(back)
+        loaded = self.listener.expect(wanted)
+        again = self._unloaded(job, running)
+        try:
+            engine = self._opened(job, wanted)
+        except Exception:
+            again()
+            raise
+        self._placed(engine, wanted, loaded)
+        return engine
+
+    def _unloaded(self, job: Job, running: Running) -> Callable[[], None]:
+        """Closes the current model after its runs end; returns a function that loads it again."""
+        back, before = self.choice, self.listener.expect(self.choice)
         self.listener.leave()
         with self.tokenizing:
             former = self.opening.leave()
         self._let_go(former, running, job)
         del former
         give_back_memory()
-        try:
-            engine = self._opened(job, wanted)
-        except Exception:
 
-            def again(done: int, total: int, _: str) -> None:
-                self._say(job, done, total, f"loading {back.name} again")
+        def told(done: int, total: int, _: str) -> None:
+            self._say(job, done, total, f"loading {back.name} again")
 
-            self._placed(self._reopened(back, again), back, before)
-            raise
-        self._placed(engine, wanted, loaded)
-        return engine
+        def again() -> None:
+            self._placed(self._reopened(back, told), back, before)
+
+        return again
 
     def _opened(self, job: Job, wanted: ModelChoice) -> Engine:
         """Returns the engine of a model.
@@ -313,18 +365,31 @@ class Switching:
 
     def _let_go(self, former: Engine, running: Running, job: Job) -> None:
         """Closes an engine after its runs end."""
-        others = [other for other in self.jobs.under_way if other is not job]
         if running == "stop":
-            for other in others:
+            for other in self._others(job):
                 other.stop()
             self.listener.stop(former)
+        self._wait(job, former, running)
+        former.close()
+
+    def _others(self, job: Job) -> list[Job]:
+        return [other for other in self.jobs.under_way if other is not job]
+
+    def _wait(self, job: Job, former: Engine, running: Running, *, stoppable: bool = False) -> None:
+        """Waits until the runs of an engine end.
+
+        Raises:
+            StoppedError: the job was stopped, and is `stoppable`.
+        """
+        others = self._others(job)
         while not self._closing.is_set() and (
             any(not other.over for other in others) or (running == "finish" and self.listener.busy(former))
         ):
             left = sum(not other.over for other in others) + self.listener.busy(former)
-            job.tell(0, 0, f"waiting for {left} run{'s' * (left != 1)} of the previous model to end")
+            job.tell(0, 0, f"waiting for {left} run{'s' * (left != 1)} to end")
+            if stoppable and job.stopping:
+                raise StoppedError
             time.sleep(STEP_SECONDS)
-        former.close()
 
 
 def in_page_words(sentence: str) -> str:

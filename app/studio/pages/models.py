@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typing_extensions import TypedDict
@@ -18,7 +18,9 @@ from app.models.model_choice import (
     plain_name,
 )
 from app.studio.documents.requests import Flag, Nothing, Texts, Words, request
-from app.studio.model.model_switcher import Switched, in_page_words
+from app.studio.model.local_server import models_of, server_at
+from app.studio.model.model_switcher import SWITCH, Switched, in_page_words
+from app.studio.model.second_model import ComparedModels, compare_with_model, compare_with_server
 from app.studio.pages.page import Page
 from app.studio.web.endpoints import endpoint
 from app.studio.web.jobs import Job
@@ -97,10 +99,59 @@ class LookAtModel(WantedModel):
 
 
 @request
+class CompareModel(WantedModel):
+    """A model to run a stored run's prompt on.
+
+    Attributes:
+        key: the key of the new job.
+        run: the id of the stored run.
+        apart: whether the loaded model may be closed meanwhile.
+    """
+
+    key: Words
+    run: Words
+    apart: Flag = False
+
+
+@request
+class AskServer:
+    """A server with OpenAI's API on this machine.
+
+    Attributes:
+        base_url: its base URL, such as http://127.0.0.1:8080/v1.
+        api_key: its key; it is not stored.
+    """
+
+    base_url: Words
+    api_key: Words = field(default="", repr=False)
+
+
+@request
+class CompareServer(AskServer):
+    """A server's model to run a stored run's prompt on.
+
+    Attributes:
+        key: the key of the new job.
+        run: the id of the stored run.
+        model: the model's name.
+    """
+
+    key: Words
+    run: Words
+    model: Words
+
+
+@request
 class ForgetModel:
     """A recent model to remove from the list."""
 
     name: Words
+
+
+class ServerModels(TypedDict):
+    """The models of a server."""
+
+    models: list[str]
 
 
 class RecentList(TypedDict):
@@ -203,7 +254,8 @@ class ModelsPage(Page):
     def models_state(self, _request: Nothing) -> ModelsState:
         """Returns the loaded model, the options, and the running switch."""
         parts = self._parts
-        switch, begun = parts.switching.under_way, parts.opening.number > 0
+        loading, begun = parts.switching.under_way, parts.opening.number > 0
+        switch = loading if loading is not None and loading.name == SWITCH else None
         return {
             "loaded": details(parts.engine.model) if parts.opening.there else None,
             "wanted": asdict(parts.switching.choice),
@@ -233,22 +285,34 @@ class ModelsPage(Page):
     def switch_model(self, request: SwitchModel) -> JobState[Annotated[Json, JsonOf(Switched)]]:
         """Starts to load another model; it answers once it is loaded."""
         self._require_begun()
-        from engine.model.model_info import AbsentError
-
         choice = request.choice()
-        try:
-            try:
-                _, fit = self._fit(choice, ask=False)
-            except AbsentError:
-                if not request.fetch:
-                    raise
-                _, fit = self._fit(choice, ask=True)
-        except ModelError as error:
-            raise PromptCacheError(in_page_words(str(error))) from error
-        if fit.verdict == "refused" or (fit.verdict == "apart" and not request.apart):
-            raise PromptCacheError(fit.sentence)
-        apart = fit.verdict == "apart"
+        apart = self._must_part(choice, fetch=request.fetch, apart=request.apart)
         job: Job = self._parts.switching.start(request.key, choice, request.running, apart=apart)
+        return job.state()
+
+    @endpoint
+    def compare_model(self, request: CompareModel) -> JobState[Annotated[Json, JsonOf(ComparedModels)]]:
+        """Starts to run a stored run's prompt on another model; the loaded one answers again afterwards."""
+        self._require_begun()
+        parts, choice = self._parts, request.choice()
+        apart = self._must_part(choice, fetch=False, apart=request.apart)
+        (first,) = parts.kept.find([request.run])
+        job = compare_with_model(request.key, parts.switching, parts.runs, first, choice, apart=apart)
+        return job.state()
+
+    @endpoint
+    def server_models(self, request: AskServer) -> ServerModels:
+        """Returns the models of a server on this machine."""
+        return {"models": models_of(server_at(request.base_url, key=request.api_key))}
+
+    @endpoint
+    def compare_server(self, request: CompareServer) -> JobState[Annotated[Json, JsonOf(ComparedModels)]]:
+        """Starts to run a stored run's prompt on a server of this machine."""
+        if not request.model.strip():
+            raise PromptCacheError("Name the server's model first.")
+        server = server_at(request.base_url, request.model, request.api_key)
+        (first,) = self._parts.kept.find([request.run])
+        job = compare_with_server(request.key, self._parts.jobs, self._parts.kept, first, server)
         return job.state()
 
     @endpoint
@@ -293,6 +357,32 @@ class ModelsPage(Page):
         """Rejects requests that need torch, which loads with the first model."""
         if not self._parts.opening.number:
             raise PromptCacheError("The model is still loading. Try again in a moment.")
+
+    def _must_part(self, choice: ModelChoice, *, fetch: bool, apart: bool) -> bool:
+        """Returns whether the loaded model must be closed before another one is loaded.
+
+        Args:
+            choice: the other model.
+            fetch: whether its files may be downloaded.
+            apart: whether the loaded model may be closed.
+
+        Raises:
+            PromptCacheError: the other model cannot be loaded, or does not fit.
+        """
+        from engine.model.model_info import AbsentError
+
+        try:
+            try:
+                _, fit = self._fit(choice, ask=False)
+            except AbsentError:
+                if not fetch:
+                    raise
+                _, fit = self._fit(choice, ask=True)
+        except ModelError as error:
+            raise PromptCacheError(in_page_words(str(error))) from error
+        if fit.verdict == "refused" or (fit.verdict == "apart" and not apart):
+            raise PromptCacheError(fit.sentence)
+        return fit.verdict == "apart"
 
     def _fit(self, choice: ModelChoice, *, ask: bool) -> tuple[Look, Fit]:
         from app.models.model_fit import Beside, fit

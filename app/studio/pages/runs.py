@@ -11,11 +11,14 @@ from app.studio.documents.requests import Nothing, Shelve, Words, request
 from app.studio.documents.workspace_opener import Opened, workspace_json
 from app.studio.history import Record, RunsHeld, RunSummary
 from app.studio.history.compare import RunBeside, beside
+from app.studio.history.exchange import BASE_URL, FORMS, converted
+from app.studio.history.ratings import Thumb
 from app.studio.history.runs_chart import runs_chart
 from app.studio.history.sharing import from_text, to_html, to_json
 from app.studio.history.shown import Reopened, reopened
 from app.studio.pages.page import Page, host
-from app.studio.runs.settings import declarations
+from app.studio.runs.run_frame import Side
+from app.studio.runs.settings import valid
 from app.studio.web.chart import Drawn, sent
 from app.studio.web.endpoints import endpoint
 from app.studio.workspace.page_state import Parts
@@ -33,9 +36,14 @@ class SomeRuns:
 
 @request
 class ShareRuns(SomeRuns):
-    """Runs to export in one file."""
+    """Runs to export in one file.
 
-    form: Literal["html", "json"]
+    Attributes:
+        base_url: the base URL of this studio's API, for promptfoo.
+    """
+
+    form: Literal["html", "json", "promptfoo", "promptfoo results", "langfuse dataset", "langfuse traces"]
+    base_url: Words = BASE_URL
 
 
 @request
@@ -44,6 +52,16 @@ class LabelRun:
 
     id: Words
     name: Words | None = None
+    note: Words | None = None
+
+
+@request
+class RateAnswer:
+    """A new rating of an answer; None leaves the current value."""
+
+    id: Words
+    side: Side
+    thumb: Thumb | None = None
     note: Words | None = None
 
 
@@ -110,7 +128,7 @@ class ImportedRuns(TypedDict):
 
 
 class Labelled(TypedDict):
-    """Confirms the new name or note."""
+    """The run with its new name, note or rating."""
 
     run: NotRequired[RunSummary]
 
@@ -152,6 +170,13 @@ class RunsPage(Page):
         return {"run": self._kept.find([request.id])[0].summary()}
 
     @endpoint
+    def rate_answer(self, request: RateAnswer) -> Labelled:
+        """Sets the rating of an answer; returns the run, also if nothing changes."""
+        if request.thumb is not None or request.note is not None:
+            self._kept.rate(request.id, request.side, thumb=request.thumb, note=request.note)
+        return {"run": self._kept.find([request.id])[0].summary()}
+
+    @endpoint
     def compare_runs(self, request: SomeRuns) -> RunsBeside:
         """Compares the first run with the others."""
         if not 1 <= len(request.ids) <= MOST_BESIDE:
@@ -169,6 +194,9 @@ class RunsPage(Page):
         records = self._kept.find(request.ids)
         if not records:
             raise PromptCacheError("Choose the runs to share first.")
+        if request.form in FORMS:
+            filename, media_type, text = converted(request.form, records, request.base_url)
+            return {"filename": filename, "media_type": media_type, "text": text}
         stem = "prompt-cache-run" if len(records) == 1 else f"prompt-cache-runs-{len(records)}"
         if request.form == "html":
             return {"filename": f"{stem}.html", "media_type": "text/html", "text": to_html(records)}
@@ -197,10 +225,8 @@ def workspace_of(record: Record, again: Reopened) -> Workspace:
 
     It has no file stamp, so saving over the user's file needs a confirmation.
     """
-    frame, known = record.told, declarations()
-    settings = {
-        name: value for name, value in frame["settings"].items() if name in known and known[name].takes(value)
-    }
+    frame = record.told
+    settings = valid(frame["settings"])
     name = record.name or f"{frame['schema'] or 'Untitled'}, run of {frame['started'].replace('T', ' ')[:16]}"
     return Workspace(
         name=name, schema=again.schema, prompt=record.prompt, origin=again.origin, settings=settings

@@ -186,6 +186,11 @@ class Run:
         return self.order[0] if len(self.order) == 1 else "both"
 
     @property
+    def answered(self) -> bool:
+        """Whether a side has reached its first token."""
+        return any(side.timelines for side in self.sides.values())
+
+    @property
     def check_follows(self) -> bool:
         """Whether a check of the cached answer is pending."""
         taken = self.reuse
@@ -225,6 +230,7 @@ class Run:
         compared = self.state in ("done", "stopped") and cached.text and uncached.text
         return {
             "format": FORMAT,
+            "kept": self.kept,
             "number": self.number,
             "mode": self.mode,
             "schema": self.schema,

@@ -57,6 +57,11 @@ class PageSettings(RunSettings):
         return read
 
     @classmethod
+    def of_run(cls, stored: Mapping[str, object]) -> PageSettings:
+        """Reads the settings of a stored run, without those that are obsolete or out of range."""
+        return cls.read(valid(stored))
+
+    @classmethod
     def sight(cls, sent: Mapping[str, object]) -> PageSettings:
         """Reads only settings of positions and attention, which every view depends on.
 
@@ -95,6 +100,12 @@ class PageSettings(RunSettings):
 def matters(name: str) -> Matters:
     """Whether a setting can change a run's result: always, never, or only with sampling."""
     return "never" if name in WITHOUT_EFFECT else "drawn" if name in WHEN_DRAWN else "always"
+
+
+def valid(stored: Mapping[str, object]) -> dict[str, object]:
+    """Returns the stored settings that exist today and are in range."""
+    known = declarations()
+    return {name: value for name, value in stored.items() if name in known and known[name].takes(value)}
 
 
 def declarations() -> dict[str, Setting]:

@@ -11,8 +11,10 @@ import { History } from "../runs/run_history.js"
 import { tellSizes } from "../prompt/hover.js"
 import { Owing } from "../runs/influence.js"
 import { Panes } from "../runs/panes.js"
+import { Ratings } from "../runs/rating.js"
 import { Picker } from "../prompt/picker.js"
 import { Question } from "../runs/question.js"
+import { compareWithModel } from "../runs/second_model.js"
 import { Problems } from "../documents/problems.js"
 import { Reads } from "../prompt/prompt_view.js"
 import { RunBar, cutOff } from "../runs/run_bar.js"
@@ -152,6 +154,8 @@ export function mount(studio) {
       })
       workspace.on("problems", () => shown.hindered(workspace.faulty()))
       const answer = answers.querySelector(".answer"), cost = answer instanceof HTMLElement ? new AnswerCost(answer, owing, studio.belonging) : null
+      const ratings = new Ratings(answers, server, id => compareWithModel(studio, id, "this run"))
+      studio.commands.add({ title: "Compare with another model", group: "Run", words: "second server engine", run: () => compareWithModel(studio, ratings.id, "this run"), when: () => ratings.id !== "" && !runBar.running })
       let current = 0
       const show = (/** @type {Api.RunFrame} */ run) => {
         current = run.number
@@ -160,6 +164,7 @@ export function mount(studio) {
         history.show("")
         layout.note(run)
         cost?.show(run)
+        ratings.show(run)
       }
       const showKept = async (/** @type {string} */ id, which = "A stored run") => {
         if (runBar.running) return
@@ -173,6 +178,7 @@ export function mount(studio) {
         explanation.showStored(run)
         history.show(id)
         cost?.show(run)
+        ratings.show(run)
       }
       const chosen = async (/** @type {string} */ id) => {
         await showKept(id)

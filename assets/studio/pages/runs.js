@@ -6,12 +6,22 @@ import { AWAY } from "../base/jobs.js"
 import { confirmed } from "../base/confirm.js"
 import { kept } from "../runs/run_files.js"
 import { download, downloadCsv } from "../base/download.js"
+import { Rating, ratingWords, thumbs } from "../runs/rating.js"
+import { compareWithModel } from "../runs/second_model.js"
 import { Table } from "../base/table.js"
 
 const FIND_AFTER_MS = 200
 const DRAW_AFTER_MS = 150
 const MOST_BESIDE = 8
 const BETWEEN = "+"  // ids in the URL of a comparison
+const RATED = { "": "All ratings", up: "Rated good", down: "Rated bad", none: "Not rated" }
+/** @type {[Api.ShareRuns["form"], string, string][]} */
+const FORMS = [
+  ["promptfoo", "promptfoo configuration", "A configuration for promptfoo eval. Answers rated good must be repeated, those rated bad must not."],
+  ["promptfoo results", "promptfoo results", "Results for promptfoo import"],
+  ["langfuse dataset", "Langfuse dataset", "JSON Lines: bodies of POST /api/public/dataset-items. Each prompt is one item. An answer rated good is its expected output."],
+  ["langfuse traces", "Langfuse traces", "A body of POST /api/public/ingestion with traces, generations and scores. Langfuse takes at most 3.5 MB."],
+]
 const EMPTY = "No runs yet. Run a prompt on the Author page: each run is saved here with its texts, settings, answers and times."
 
 /** Further elements that the page fills. */
@@ -53,6 +63,7 @@ class RunsPage {
   #warnings = h("div", { class: "warnings", "data-mood": "warn" })
   #words = h("input", { type: "search", placeholder: "Find in names, notes, texts and answers…", "aria-label": "Find runs" })
   #selects = { schema: this.#choice("Runs of schema", "All schemas"), model: this.#choice("Runs of model", "All models"), state: this.#choice("Runs in state", "All states") }
+  #rated = h("select", { "aria-label": "Runs by rating" }, ...Object.entries(RATED).map(([value, words]) => h("option", { value }, words)))
   #from = h("input", { type: "date", "aria-label": "Runs from" })
   #to = h("input", { type: "date", "aria-label": "Runs until" })
   #chooser = h("input", { type: "file", accept: ".json,.html,application/json,text/html", hidden: true, "aria-label": "Import a file of runs" })
@@ -78,7 +89,7 @@ class RunsPage {
     this.#place = studio.hosts.runslist
     this.#table = this.#makeTable()
     this.#words.addEventListener("input", () => { this.#filter(); this.#search() })
-    for (const field of [...Object.values(this.#selects), this.#from, this.#to]) field.addEventListener("change", () => this.#filter())
+    for (const field of [...Object.values(this.#selects), this.#rated, this.#from, this.#to]) field.addEventListener("change", () => this.#filter())
     this.#chooser.addEventListener("change", () => this.#import())
     this.#table.on("chosen", () => this.#buttons())
     this.#table.on("shown", () => { this.#buttons(); this.#draw() })
@@ -87,7 +98,7 @@ class RunsPage {
       h("header", { class: "runs-head" }, h("h2", {}, "Runs"), this.#status, h("span", { class: "grow" }), this.#chooser,
         h("button", { type: "button", onclick: () => this.#chooser.click() }, "Import…")),
       this.#warnings,
-      h("div", { class: "runs-tools" }, this.#words, ...Object.values(this.#selects), h("span", { class: "dates" }, this.#from, "–", this.#to)),
+      h("div", { class: "runs-tools" }, this.#words, ...Object.values(this.#selects), this.#rated, h("span", { class: "dates" }, this.#from, "–", this.#to)),
       this.#chart.node)
     this.#list = h("div", { class: "runs-list" }, h("div", { class: "runs-actions" }, this.#compare, this.#share, this.#delete, h("span", { class: "grow" }), this.#csv), this.#table.node, this.#held)
     this.#beside.addEventListener("keydown", event => {
@@ -121,7 +132,7 @@ class RunsPage {
 
   /** @param {Api.RunsHeld} held */
   #tell({ runs, bytes: used, most_runs: mostRuns, most_bytes: mostBytes, file }) {
-    this.#held.textContent = `${plural(runs, "run")}, ${bytes(used)}, in ${file}. ${count(mostRuns)} runs and ${count(mostBytes / 1024 ** 2)} MiB are stored at most. Beyond that the oldest runs are deleted, those without name and note first.`
+    this.#held.textContent = `${plural(runs, "run")}, ${bytes(used)}, in ${file}. ${count(mostRuns)} runs and ${count(mostBytes / 1024 ** 2)} MiB are stored at most. Beyond that the oldest runs are deleted, those without name, note and rating first.`
   }
 
   /** @param {string} label @param {string} all */
@@ -154,6 +165,7 @@ class RunsPage {
         { name: "uncached", title: "Uncached", value: row => row.uncached_ms, number: true, cell: row => milliseconds(row.uncached_ms), about: "Time to first token, uncached" },
         { name: "speedup", title: "Speed-up", value: row => row.speedup, number: true, cell: row => h("span", { "data-verdict": row.speedup && row.clear ? (row.speedup >= 1 ? "good" : "warn") : null }, ratioWords(row)) },
         { name: "kl", title: "KL, nats", value: row => row.kl, number: true, cell: row => row.kl == null ? "–" : h("span", { title: row.fidelity?.advice ?? `${row.reuse}.` }, nats(row.kl)), about: "KL divergence of the cached answer from the uncached one, in nats per token, if measured" },
+        { name: "rating", title: "Rating", value: row => ratingWords(row.ratings), cell: row => thumbs(row.ratings), about: "Your rating of the answers, and whether they have notes" },
         { name: "note", title: "Note", value: row => row.note, cell: row => this.#field(row, "note") },
       ],
     })
@@ -185,9 +197,11 @@ class RunsPage {
     const words = this.#words.value.toLowerCase().split(/\s+/).filter(Boolean), { schema, model, state } = this.#selects
     const [from, to] = [this.#from.value, this.#to.value]
     this.#table.filter("", row => {
-      const own = [row.name, row.note, row.schema, row.model, row.state, row.scope, row.repair, row.reuse, row.prompt].join(" ").toLowerCase(), at = day(row.started)
+      const own = [row.name, row.note, row.schema, row.model, row.state, row.scope, row.repair, row.reuse, row.prompt, ratingWords(row.ratings)].join(" ").toLowerCase(), at = day(row.started)
+      const given = [row.ratings.cached.thumb, row.ratings.uncached.thumb].filter(Boolean), rated = this.#rated.value
       return (!words.length || words.every(word => own.includes(word)) || this.#found.has(row.id))
         && (!schema.value || row.schema === schema.value) && (!model.value || row.model === model.value) && (!state.value || row.state === state.value)
+        && (!rated || (rated === "none" ? !given.length : given.some(thumb => thumb === rated)))
         && (!from || at >= from) && (!to || at <= to)
     })
   }
@@ -245,11 +259,24 @@ class RunsPage {
       h("header", { class: "runs-head" }, h("button", { type: "button", onclick: () => this.#shell.go("runs") }, "← All runs"), title),
       besideTable(answer.runs, this.#labels, ({ summary }) => [
         h("button", { type: "button", onclick: () => this.#restore(summary.id), "aria-label": `Open ${called(summary)} in the editors` }, "Open in the editors"),
+        ...this.#others(summary, ids),
         h("button", { type: "button", onclick: () => this.#offerShare([summary]), "aria-label": `Share ${called(summary)}` }, "Share…"),
-        ids.length > 1 ? h("button", { type: "button", onclick: () => this.#goBeside(ids.filter(id => id !== summary.id)), "aria-label": `Remove ${called(summary)}` }, "Remove") : null]))
+        ids.length > 1 ? h("button", { type: "button", onclick: () => this.#goBeside(ids.filter(id => id !== summary.id)), "aria-label": `Remove ${called(summary)}` }, "Remove") : null],
+      ({ summary }, side) => {
+        const rating = new Rating(this.#server, side, `${side} answer of ${called(summary)}`)
+        rating.show(summary.id, summary.ratings[side])
+        return rating.node
+      }))
     this.#view(true)
     title.focus()
     scrollTo(0, 0)
+  }
+
+  /** Buttons that compare a run with its prompt's run on another model, or make one. @param {Row} run @param {string[]} shown ids of the compared runs */
+  #others(run, shown) {
+    const others = this.#rows.filter(({ id, linked }) => !shown.includes(id) && (id === run.linked || linked === run.id))
+    const compare = others.map(other => h("button", { type: "button", onclick: () => this.#goBeside([...shown, other.id].slice(-MOST_BESIDE)) }, `Compare with ${other.model.split("/").findLast(part => part)}`))
+    return [...compare, h("button", { type: "button", onclick: () => compareWithModel(this.#studio, run.id, called(run)), "aria-label": `Compare ${called(run)} with another model` }, "Another model…")]
   }
 
   /** @param {string} id */
@@ -273,8 +300,8 @@ class RunsPage {
 
   /** @param {Row[]} rows */
   #offerShare(rows) {
-    const share = async (/** @type {"html" | "json"} */ form) => {
-      const answer = await this.#server.ask("share_runs", { ids: rows.map(({ id }) => id), form })
+    const share = async (/** @type {Api.ShareRuns["form"]} */ form) => {
+      const answer = await this.#server.ask("share_runs", { ids: rows.map(({ id }) => id), form, base_url: `${location.origin}/v1` })
       if (answer.text == null) return said.replaceChildren(answer.error ?? AWAY)
       download(answer.filename, answer.text, answer.media_type)
       dialog.close()
@@ -283,11 +310,14 @@ class RunsPage {
     const said = h("p", { "data-mood": "bad", role: "status" })
     const dialog = h("dialog", { class: "question", "aria-label": "Share", onclose: () => dialog.remove() },
       h("h2", {}, `Share ${rows.length === 1 ? called(rows[0]) : plural(rows.length, "run")}`),
-      h("p", {}, "One file with schemas, prompts, answers, times, names and notes. The web page opens in any browser, without the studio. Import on this page reads both formats."),
-      said,
+      h("p", {}, "One file with schemas, prompts, answers, times, names, notes and ratings. The web page opens in any browser, without the studio. Import on this page reads both formats."),
       h("div", { class: "buttons" },
         h("button", { type: "button", class: "primary", onclick: () => share("html") }, "Web page"),
-        h("button", { type: "button", onclick: () => share("json") }, "JSON"),
+        h("button", { type: "button", onclick: () => share("json") }, "JSON")),
+      h("p", {}, "For other programs: every answer with its prompt, times and rating. promptfoo asks this studio's server again."),
+      h("div", { class: "buttons" }, ...FORMS.map(([form, words, about]) => h("button", { type: "button", title: about, onclick: () => share(form) }, words))),
+      said,
+      h("div", { class: "buttons" },
         h("button", { type: "button", onclick: () => dialog.close() }, "Cancel")))
     this.#place.append(dialog)
     dialog.showModal()
@@ -304,8 +334,8 @@ class RunsPage {
   }
 
   async #remove() {
-    const rows = this.#table.chosen, labelled = rows.filter(({ name, note }) => name || note).length
-    const sentence = `Delete ${rows.length === 1 ? called(rows[0]) : plural(rows.length, "run")} permanently?${labelled ? ` ${count(labelled)} of them ${labelled === 1 ? "has" : "have"} a name or a note.` : ""} This cannot be undone.`
+    const rows = this.#table.chosen, labelled = rows.filter(({ name, note, ratings }) => name || note || ratingWords(ratings)).length
+    const sentence = `Delete ${rows.length === 1 ? called(rows[0]) : plural(rows.length, "run")} permanently?${labelled ? ` ${count(labelled)} of them ${labelled === 1 ? "has" : "have"} a name, a note or a rating.` : ""} This cannot be undone.`
     if (!await confirmed(this.#place, sentence, `Delete ${plural(rows.length, "run")}`)) return this.#say("Nothing was deleted.")
     const { deleted, error } = await this.#server.ask("delete_runs", { ids: rows.map(({ id }) => id) })
     this.#say(deleted == null ? error ?? AWAY : `Deleted ${plural(deleted, "run")}.`, deleted == null ? "bad" : "")

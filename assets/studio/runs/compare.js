@@ -1,4 +1,5 @@
 // Compares runs: a column per run, a row per property. A single run has the same layout.
+import { shortName } from "../shell/model_facts.js"
 import { count, h, milliseconds, moment, nats, plural, times, timesRange } from "../base/dom.js"
 
 const ALIKE_SHOWN = 2  // equal lines shown around differences
@@ -160,12 +161,13 @@ function line(title, values, cells) {
   return h("tr", { "data-alike": alike ? "yes" : null, class: values.length > 1 && !alike ? "differs" : null }, h("th", { scope: "row", title: ABOUT[title], tabindex: ABOUT[title] ? "0" : null }, title), ...cells)
 }
 
-/** @param {string} title @param {Run[]} runs @param {"cached" | "uncached"} side */
-function answers(title, runs, side) {
+/** @param {string} title @param {Run[]} runs @param {"cached" | "uncached"} side @param {(run: Run, side: "cached" | "uncached") => Child} rating */
+function answers(title, runs, side, rating) {
   const words = runs.map(({ told }) => told.sides[side].text)
   return line(title, words, runs.map((run, index) => h("td", { class: "long" },
     h("p", { class: "soft" }, sideWords(run.told.sides[side])),
-    words[index] ? text(`${title}, ${called(run.summary)}`, run[side], { plain: true }) : null)))
+    words[index] ? text(`${title}, ${called(run.summary)}`, run[side], { plain: true }) : null,
+    words[index] ? rating(run, side) : null)))
 }
 
 /** @param {string} title @param {Run[]} runs @param {"prompt" | "schema"} kind */
@@ -180,16 +182,18 @@ function documents(title, runs, kind) {
  * @param {Run[]} runs compared with the first one
  * @param {Map<string, string>} labels setting labels by name
  * @param {(run: Run) => Child[]} actions
+ * @param {(run: Run, side: "cached" | "uncached") => Child} rating
  */
-export function besideTable(runs, labels, actions) {
+export function besideTable(runs, labels, actions, rating) {
   const several = runs.length > 1, lines = (/** @type {Row[]} */ rows) => rows.map(({ title, cells, values }) => line(title, values, cells.map(cell => h("td", {}, cell))))
   const body = h("tbody", {}, ...lines([...results(runs), ...fidelity(runs)]),
-    answers("Answer from the cache", runs, "cached"), answers("Answer without it", runs, "uncached"),
+    answers("Answer from the cache", runs, "cached", rating), answers("Answer without it", runs, "uncached", rating),
     documents("Prompt", runs, "prompt"), ...lines(circumstances(runs, labels)), documents("Schema text", runs, "schema"))
   const differ = [...body.rows].some(row => row.classList.contains("differs"))
   body.toggleAttribute("data-only", differ)
   const only = h("input", { type: "checkbox", checked: differ, onchange: () => body.toggleAttribute("data-only", only.checked) })
-  const head = runs.map(run => h("th", { scope: "col" }, h("strong", {}, called(run.summary)), run.summary.name ? h("span", { class: "soft" }, when(run.summary.started)) : null, h("div", { class: "beside-actions" }, ...actions(run))))
+  const models = new Set(runs.map(({ summary }) => summary.model)).size
+  const head = runs.map(run => h("th", { scope: "col" }, h("strong", {}, called(run.summary)), models > 1 ? h("p", {}, shortName(run.summary.model)) : null, run.summary.name ? h("span", { class: "soft" }, when(run.summary.started)) : null, h("div", { class: "beside-actions" }, ...actions(run))))
   const table = h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), ...head)), body)
   table.style.setProperty("--runs", String(runs.length))
   return h("div", { class: "beside-view" },
