@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from os.path import commonprefix
 from typing import Final
 
 from engine.pml.diagnostics.diagnostic import Edit, Span
@@ -79,7 +78,9 @@ class FormText:
     def atoms(self) -> list[tuple[int, int]]:
         """Returns the ranges of the parameters in the text."""
         pairs = zip(self.tokens, self._starts, strict=False)
-        return [(at, at + len(token.shown)) for token, at in pairs if len(token.shown) > 1 and not token.plain]
+        return [
+            (at, at + len(token.shown)) for token, at in pairs if len(token.shown) > 1 and not token.plain
+        ]
 
     def normal(self, text: str) -> str:
         """Returns a typed text without the white space that the rules of the language ignore."""
@@ -195,7 +196,14 @@ def _margin(lines: Sequence[Sequence[Token]]) -> str:
     filled = [line[1:] for line in rest if line.strip(SPACE)]
     if first.strip(SPACE) or not filled:
         return ""
-    return commonprefix([line[: len(line) - len(line.lstrip(" \t"))] for line in filled])
+    indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in filled]
+    return indents[0][: min(_alike(indents[0], indent) for indent in indents)]
+
+
+def _alike(one: str, other: str) -> int:
+    """Returns how many characters at the start of two texts are the same."""
+    most = min(len(one), len(other))
+    return next((at for at in range(most) if one[at] != other[at]), most)
 
 
 def _dedented(lines: Sequence[Sequence[Token]], margin: str) -> list[Token]:
@@ -229,9 +237,9 @@ def slots_of(text: str, slots: bool) -> list[re.Match[str]]:
 def changed_range(old: FormText, new: str) -> tuple[int, int, int]:
     """Returns the start of the changed part of a text, and its ends in the old and in the new text."""
     was = old.text
-    head = len(commonprefix([was, new]))
+    head = _alike(was, new)
     most = min(len(was), len(new)) - head
-    tail = len(commonprefix([was[len(was) - most :][::-1], new[len(new) - most :][::-1]])) if most else 0
+    tail = min(most, _alike(was[::-1], new[::-1]))
     marks = [match.span() for match in slots_of(new, old.slots)]
     while True:
         before = head, tail
