@@ -14,6 +14,9 @@ const NEW = { text: "Text", module: "Module", union: "Choice", ...ROLES }
  * @typedef {{drag: Card | null}} Dragging
  */
 
+/** A title within a sentence. @param {string} title */
+export const small = title => `${title[0].toLowerCase()}${title.slice(1)}`
+
 /** What a tree of cards must share to be updated in place. @param {Api.FormCard[]} cards */
 export const shapeOf = cards => cards.map(({ depth, kind, why, params }) => `${depth} ${kind} ${why} ${params.length}`).join("\n")
 
@@ -65,13 +68,13 @@ export class Card {
   /** @param {string} part */
   #key(part) { return `form ${this.index} ${part}` }
 
-  /** A name for people, as "Module budget". */
+  /** A name for people, as "Module budget". @returns {string} */
   get title() {
     const { kind, name } = this.card
     if (kind === "module") return `Module ${name}`
-    if (kind === "turn") return ROLES[/** @type {keyof ROLES} */ (name)] ?? name
+    if (kind === "turn") return ROLES[/** @type {keyof typeof ROLES} */ (name)] ?? name
     if (kind === "union") return `Choice of ${this.inside.length}`
-    if (kind === "text") return `Text of ${this.host?.title ?? "the schema"}`
+    if (kind === "text") return `Text of ${small(this.host?.title ?? "Schema")}`
     return kind === "schema" ? "Schema" : "Part"
   }
 
@@ -101,13 +104,13 @@ export class Card {
       })
       head.append(this.#name)
     }
-    head.append(this.#tokens, h("span", { class: "grow" }), this.#tools(dragging))
+    head.append(h("span", { class: "grow" }), ...this.#tools(dragging))
     return head
   }
 
   /** @param {Dragging} dragging */
   #tools(dragging) {
-    if (!this.host) return null
+    if (!this.host) return []
     const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {() => unknown} */ action) =>
       h("button", { type: "button", class: `quiet tool ${name}`, "data-key": this.#key(name), "data-tool": name, onclick: action }, h("span", { "aria-hidden": "true" }, sign))
     const grip = h("span", { class: "grip", draggable: true, "aria-hidden": "true", title: "Drag to move", ondragstart: (/** @type {DragEvent} */ event) => {
@@ -115,8 +118,8 @@ export class Card {
       event.dataTransfer?.setData("text/plain", this.title)
       event.dataTransfer?.setDragImage(this.node, 0, 0)
     }, ondragend: () => { dragging.drag = null } }, "⠿")
-    return h("span", { class: "form-tools" }, grip, button("up", "↑", () => this.#desk.move(this, -1)), button("down", "↓", () => this.#desk.move(this, 1)),
-      button("delete", "✕", () => this.#desk.remove(this)))
+    return [h("span", { class: "form-tools" }, grip, button("up", "↑", () => this.#desk.move(this, -1)), button("down", "↓", () => this.#desk.move(this, 1)),
+      button("delete", "✕", () => this.#desk.remove(this)))]
   }
 
   /** @param {Dragging} dragging */
@@ -183,15 +186,16 @@ export class Card {
 
   #adding() {
     const choices = h("span", { class: "form-choices" })
-    return h("details", { class: "form-add", ontoggle: () => {
-      choices.replaceChildren(...this.#additions().map(what => h("button", { type: "button", class: "quiet", "data-key": this.#key(`add ${what}`), onclick: () => this.#desk.edit({ act: "add", what }, this) }, NEW[what])))
-    } }, h("summary", { "data-key": this.#key("add") }, "Add"), choices)
+    const button = (/** @type {New} */ what, /** @type {string} */ words) => h("button", { type: "button", class: "quiet", "data-key": this.#key(`add ${what}`), onclick: () => this.#desk.edit({ act: "add", what }, this) }, words)
+    const add = this.card.kind === "union" ? button("module", "Add a module")
+      : h("details", { ontoggle: () => choices.replaceChildren(...this.#additions().map(what => button(what, NEW[what]))) },
+        h("summary", { "data-key": this.#key("add"), "data-tool": "add" }, "Add"), choices)
+    return h("div", { class: "form-foot" }, add, this.#tokens)
   }
 
   /** What can be added at the end of the card. @returns {New[]} */
   #additions() {
     const { kind } = this.card, last = this.inside.at(-1)?.card.kind, roles = /** @type {New[]} */ (Object.keys(ROLES))
-    if (kind === "union") return ["module"]
     if (kind === "schema") return [...roles, "module", "union"]
     if (kind === "module" && this.inside.some(({ card }) => card.kind === "turn")) return roles
     return last === "text" ? ["module", "union"] : ["text", "module", "union"]
@@ -212,12 +216,14 @@ export class Card {
     this.#none?.setAttribute("aria-label", "No module of this choice in the prompt")
     for (let place = 0; place < this.#params.length; place++) this.#showParam(place)
     const siblings = this.host?.inside ?? [], at = siblings.indexOf(this)
-    for (const tool of this.node.querySelectorAll(":scope > .form-head [data-tool], :scope > .form-tools [data-tool]")) {
-      if (!(tool instanceof HTMLButtonElement)) continue
-      const { tool: what } = tool.dataset, end = what === "up" ? at === 0 : what === "down" && at === siblings.length - 1
-      tool.setAttribute("aria-label", what === "delete" ? `Delete ${title}` : `Move ${title} ${what}`)
-      tool.title = what === "delete" ? "Delete" : `Move ${what} (Alt+${what === "up" ? "↑" : "↓"})`
-      tool.setAttribute("aria-disabled", String(end))
+    for (const tool of this.node.querySelectorAll(":scope > :is(.form-head, .form-foot, .form-tools) [data-tool]")) {
+      if (!(tool instanceof HTMLElement)) continue
+      const { tool: what } = tool.dataset
+      tool.setAttribute("aria-label", what === "add" ? `Add to ${small(title)}` : what === "delete" ? `Delete ${small(title)}` : `Move ${small(title)} ${what}`)
+      if (what === "up" || what === "down") {
+        tool.title = `Move ${what} (Alt+${what === "up" ? "↑" : "↓"})`
+        tool.setAttribute("aria-disabled", String(at === (what === "up" ? 0 : siblings.length - 1)))
+      } else if (what === "delete") tool.title = "Delete"
     }
   }
 

@@ -2,7 +2,7 @@
 import { confirmed } from "../base/confirm.js"
 import { h, keepFocus } from "../base/dom.js"
 import { ArgumentField } from "../prompt/argument_field.js"
-import { Card, shapeOf } from "./cards.js"
+import { Card, shapeOf, small } from "./cards.js"
 import { TextBox } from "./text_box.js"
 
 /**
@@ -89,9 +89,9 @@ export class FormView {
   async #read() {
     const texts = this.#workspace.texts()
     if (this.#texts && alike(texts, this.#texts)) return
-    const { error, away, ...form } = await this.#server.ask("read_form", { ...texts, origin: this.#workspace.origin })
-    if (error) this.#say(error)
-    if (form.schema && form.prompt && alike(texts, this.#workspace.texts())) this.#take(/** @type {Api.FormOfBoth} */ (form), texts, null)
+    const answer = await this.#server.ask("read_form", { ...texts, origin: this.#workspace.origin })
+    if (answer.error) this.#say(answer.error)
+    if (answer.schema && alike(texts, this.#workspace.texts())) this.#take(answer, texts, null)
   }
 
   /** @param {Api.FormOfBoth} form @param {TextsOfBoth} texts @param {Card | TextBox | null} own the part that was edited */
@@ -115,7 +115,7 @@ export class FormView {
     const { error = "", at = 0 } = this.#form?.[kind] ?? {}, host = this.#faults[kind]
     host.hidden = !error
     host.replaceChildren(h("p", {}, `The ${kind} has an error, so the form cannot edit it. ${error[0]?.toUpperCase() ?? ""}${error.slice(1)}`),
-      h("button", { type: "button", class: "quiet", onclick: () => this.#workspace.editors[kind].reveal(at) }, "Go to the error in the source"))
+      h("button", { type: "button", onclick: () => this.#workspace.editors[kind].reveal(at) }, "Go to the error in the source"))
     if (kind === "prompt") for (const part of [this.#picks, this.#given, this.#further, this.#asked]) part.hidden = Boolean(error)
   }
 
@@ -219,7 +219,7 @@ export class FormView {
   async #remove(card) {
     const { title } = card, imported = [...this.#picked].filter(path => this.#paths(card).has(path))
     const sentence = `The prompt imports ${imported.map(path => `“${path}”`).join(", ")}. Delete it from the schema and from the prompt?`
-    if (imported.length && !await confirmed(this.node, sentence, `Delete ${title}`)) return
+    if (imported.length && !await confirmed(this.node, sentence, `Delete ${small(title)}`)) return
     await this.#edit(() => ({ act: "remove", card: card.index }), null)
   }
 
@@ -252,7 +252,8 @@ export class FormView {
   async #send(make, own, done) {
     const { editors } = this.#workspace, shape = this.#shape
     await this.#read()
-    const request = shape === this.#shape ? make() : null  // another edit has changed the cards
+    if (shape !== this.#shape) return this.#say("The documents have changed meanwhile. Make the edit again.")
+    const request = make()
     if (!request) return
     const before = this.#workspace.texts(), marks = { schema: editors.schema.mark(), prompt: editors.prompt.mark() }
     const answer = await this.#server.ask("edit_form", { ...request, ...before, origin: this.#workspace.origin })
