@@ -58,7 +58,7 @@ export class Card {
     }
     const node = kind === "union"
       ? h("fieldset", { class: "form-card union" }, h("legend", {}, "Choice: at most one of these"), this.#head(dragging))
-      : h("section", { class: `form-card ${kind}` }, this.#head(dragging))
+      : h("div", { class: `form-card ${kind}`, role: "group" }, this.#head(dragging))
     if (kind === "module") node.append(...this.card.params.map((_, place) => this.#param(place)))
     node.append(this.#list, this.#adding())
     this.#movable(node, dragging)
