@@ -12,7 +12,7 @@ from app.studio.documents.requests import EditForm
 from app.studio.web.source_offsets import to_utf16
 from engine.base.errors import PromptCacheError
 from engine.pml import Diagnostic, Module
-from engine.pml.edit.form import Card, Form
+from engine.pml.edit.form import Card, Form, form_of
 from engine.pml.edit.form_edits import Edited, New
 
 _WORDS = 300  # characters of a locked card
@@ -79,7 +79,7 @@ def _cards(source: str, diagnostics: tuple[Diagnostic, ...], modules: dict[str, 
         where = f"line {fault.line}" if not fault.file else f"{fault.file}, line {fault.line}"
         place = offset(fault.in_place(source).span.start)
         return {"cards": [], "error": f"{where}: {fault.message}", "at": place}
-    form = Form(source)
+    form = form_of(source)
     return {
         "cards": [_card(form, card, offset(card.span.start), modules) for card in form.cards],
         "error": "",

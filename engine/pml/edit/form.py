@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 from engine.pml.diagnostics.diagnostic import Span
@@ -201,6 +202,12 @@ class Form:
         if card.kind == "locked":
             return self.source[card.span.start : card.span.end]
         return card.text.text if card.text is not None else card.name
+
+
+@lru_cache(maxsize=4)
+def form_of(source: str) -> Form:
+    """Returns the cards of a document, from a small cache."""
+    return Form(source)
 
 
 def line_start(source: str, place: int) -> int:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from engine.pml.diagnostics.diagnostic import Edit, Span, quote
 from engine.pml.diagnostics.quick_fixes import apply_edits
 from engine.pml.edit.edits import read_picks, set_pick
-from engine.pml.edit.form import HOLDS_TEXT, Card, Form, Sketch, agrees
+from engine.pml.edit.form import HOLDS_TEXT, Card, Form, Sketch, agrees, form_of
 from engine.pml.edit.form_words import FormError, name_of, written_text
 from engine.pml.edit.prompt_source import Page, PromptEditError
 from engine.pml.parse.documents import parse_prompt, parse_schema
@@ -179,13 +179,13 @@ class Edited:
     def _form(self) -> Form:
         if self._tree is None:
             raise FormError("The schema has an error. Fix it in the source first.")
-        return Form(self.schema)
+        return form_of(self.schema)
 
     def _prompt_form(self) -> Form:
         parsed = parse_prompt(self.prompt)
         if not parsed.ok:
             raise FormError("The prompt has an error. Fix it in the source first.")
-        return Form(self.prompt)
+        return form_of(self.prompt)
 
     def _take(self, source: str, wanted: Sketch) -> None:
         """Takes a new text of the schema if it is valid and shows what is wanted."""
@@ -193,13 +193,13 @@ class Edited:
         fault = next((one for one in parsed.diagnostics if one.severity == "error"), None)
         if fault is not None:
             raise FormError(f"Not changed, because the schema would have an error: {fault.message}.")
-        _require_alike(wanted, Form(source))
+        _require_alike(wanted, form_of(source))
         self.schema, self._tree = source, parsed.tree
 
     def _take_prompt(self, source: str, wanted: Sketch) -> None:
         if not parse_prompt(source).ok:
             raise FormError("Not changed, because the prompt would have an error.")
-        _require_alike(wanted, Form(source))
+        _require_alike(wanted, form_of(source))
         self.prompt = source
 
     def _rename_schema(self, old: str, new: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -216,7 +216,7 @@ def _dedented(lines: Sequence[Sequence[Token]], margin: str) -> list[Token]:
             for token in line[1:]:
                 cut = min(left, len(token.shown)) if token.plain else 0
                 left -= cut
-                kept.append(replace(token, shown=token.shown[cut:], start=token.start + cut))
+                kept.append(Token(token.shown[cut:], token.start + cut, token.plain) if cut else token)
     return kept
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from engine.base.errors import PromptCacheError
 from engine.pml.diagnostics.diagnostic import Edit, Span
 from engine.pml.diagnostics.quick_fixes import apply_edits
-from engine.pml.edit.form import Card, Form
+from engine.pml.edit.form import Card, Form, form_of
 from engine.pml.edit.form_text import SLOT, FormText, changed_range, slots_of, text_edit
 from engine.pml.whitespace.rules import SPACE
 from engine.pml.xml.elements import Element
@@ -114,7 +114,7 @@ def _named(source: str, param: Element, name: str) -> str:
 
 def _defined_first(source: str, home: Card, before: Form) -> str:
     """Returns the source with the length and default of each parameter at its first place in a module."""
-    form = Form(source)
+    form = form_of(source)
     module = next((card for card in form.cards if (card.kind, card.path) == ("module", home.path)), None)
     if module is None:
         return source
