@@ -18,7 +18,7 @@ const NEW = { text: "Text", module: "Module", union: "Choice", ...ROLES }
 export const small = title => `${title[0].toLowerCase()}${title.slice(1)}`
 
 /** What a tree of cards must share to be updated in place. @param {Api.FormCard[]} cards */
-export const shapeOf = cards => cards.map(({ depth, kind, why, params }) => `${depth} ${kind} ${why} ${params.length}`).join("\n")
+export const shapeOf = cards => cards.map(({ depth, kind, why }) => `${depth} ${kind} ${why}`).join("\n")
 
 export class Card {
   /** The cards inside it. @type {Card[]} */
@@ -33,8 +33,10 @@ export class Card {
   #none = null
   #tokens = h("span", { class: "tokens" })
   #raw = h("pre", {})
+  #digest = ""
   /** @type {{name: HTMLInputElement, length: HTMLInputElement, default: HTMLInputElement, known: Api.Parameter}[]} */
   #params = []
+  #slots = h("div", { class: "form-list" })
   #list = h("div", { class: "form-list" })
 
   /** @param {Api.FormCard} card @param {number} index @param {Card | null} host @param {Desk} desk @param {Dragging} dragging */
@@ -59,8 +61,7 @@ export class Card {
     const node = kind === "union"
       ? h("fieldset", { class: "form-card union" }, h("legend", {}, "Choice: at most one of these"), this.#head(dragging))
       : h("div", { class: `form-card ${kind}`, role: "group" }, this.#head(dragging))
-    if (kind === "module") node.append(...this.card.params.map((_, place) => this.#param(place)))
-    node.append(this.#list, this.#adding())
+    node.append(this.#slots, this.#list, this.#adding())
     this.#movable(node, dragging)
     return node
   }
@@ -203,7 +204,10 @@ export class Card {
 
   /** Shows the card of another text of the document. @param {Api.FormCard} card @param {boolean} own whether this card was edited */
   update(card, own) {
+    const digest = JSON.stringify([card.text, card.name, card.path, card.params])
     this.card = card
+    if (digest === this.#digest && (this.box?.node.value ?? card.text) === card.text) return
+    this.#digest = digest
     const { kind, name, text } = card, { title } = this
     this.#title.textContent = title
     if (kind === "locked") this.#raw.textContent = text
@@ -214,6 +218,10 @@ export class Card {
     this.#name.setAttribute("aria-label", kind === "schema" ? "Name of the schema" : `Name of module ${name}`)
     this.#pick.setAttribute("aria-label", `${name} in the prompt`)
     this.#none?.setAttribute("aria-label", "No module of this choice in the prompt")
+    if (this.#params.length !== card.params.length) {
+      this.#params = []
+      this.#slots.replaceChildren(...card.params.map((_, place) => this.#param(place)))
+    }
     for (let place = 0; place < this.#params.length; place++) this.#showParam(place)
     const siblings = this.host?.inside ?? [], at = siblings.indexOf(this)
     for (const tool of this.node.querySelectorAll(":scope > :is(.form-head, .form-foot, .form-tools) [data-tool]")) {
