@@ -60,6 +60,7 @@ def start(folder: Path, path: str) -> str:
         "styles/files.css",
         "styles/layout_bar.css",
         "styles/prompt_view.css",
+        "styles/form.css",
         "styles/chart.css",
         f"pages/{PAGES[0].name}.css",
         "styles/run.css",

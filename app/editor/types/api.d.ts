@@ -42,6 +42,7 @@ declare namespace Api {
     draw_own_runs: [OwnRuns, DrawnRuns]
     draw_runs: [SomeRuns, Drawn]
     draw_sweep: [DrawnReport, Drawn]
+    edit_form: [EditForm, EditedForm]
     edit_prompt: [EditPrompt, Prompted]
     encode_all: [Work, JobState<EncodeReport>]
     expect_sweep: [WantedSweep, Expected]
@@ -81,6 +82,7 @@ declare namespace Api {
     open_workspace: [Nothing, Start]
     preview_import: [ImportFiles, JobState<ImportPreview>]
     rate_answer: [RateAnswer, Labelled]
+    read_form: [Texts, FormOfBoth]
     read_help: [OneDocument, HelpDocument]
     read_prompt: [Read, Reads]
     recent: [Nothing, RecentEntries]
@@ -424,8 +426,24 @@ declare namespace Api {
     runs: RunSummary[]
   }
 
+  interface EditForm extends Texts {
+    act: "text" | "rename" | "parameter" | "add" | "remove" | "move" | "write" | "ask"
+    card?: number
+    text?: string
+    what?: string
+    number?: number
+    default?: string | null
+  }
+
   interface EditPrompt extends Texts {
     edit: Argument | Pick
+  }
+
+  interface EditedForm {
+    schema: string
+    prompt: string
+    card: number
+    form: FormOfBoth
   }
 
   interface EditorWords {
@@ -625,6 +643,29 @@ declare namespace Api {
 
   interface ForgetModel {
     name: string
+  }
+
+  interface FormCard {
+    kind: "schema" | "prompt" | "turn" | "module" | "union" | "import" | "text" | "locked"
+    depth: number
+    name: string
+    path: string
+    text: string
+    why: string
+    at: number
+    params: Parameter[]
+  }
+
+  interface FormOfBoth {
+    schema: FormOfOne
+    prompt: FormOfOne
+    question: number
+  }
+
+  interface FormOfOne {
+    cards: FormCard[]
+    error: string
+    at: number
   }
 
   interface FoundModules {

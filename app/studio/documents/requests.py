@@ -135,6 +135,27 @@ class EditPrompt(Texts):
 
 
 @request
+class EditForm(Texts):
+    """One edit in the form view.
+
+    Attributes:
+        act: what to do; `write` and `ask` change the prompt, the others the schema.
+        card: the index of a card of that document.
+        text: the new text of a card or question, or the new name of a module, schema or parameter.
+        what: the part to add, or the old name of a parameter.
+        number: the new place of a card among its neighbours, or the length of a parameter.
+        default: the default of a parameter; None removes it.
+    """
+
+    act: Literal["text", "rename", "parameter", "add", "remove", "move", "write", "ask"]
+    card: Count = 0
+    text: Words = ""
+    what: Words = ""
+    number: Count = 0
+    default: Words | None = None
+
+
+@request
 class FixDocument(Texts):
     """A diagnostic to fix.
 

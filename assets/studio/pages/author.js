@@ -7,6 +7,7 @@ import { h, pause, plural } from "../base/dom.js"
 import { explainOnFocus } from "../base/tips.js"
 import { Drawer } from "../shell/settings_drawer.js"
 import { Explanation } from "../runs/fidelity.js"
+import { FormView } from "../form/form_view.js"
 import { History } from "../runs/run_history.js"
 import { tellSizes } from "../prompt/hover.js"
 import { Owing } from "../runs/influence.js"
@@ -92,12 +93,14 @@ export function mount(studio) {
     drawer.close()
   })
   const owing = new Owing(studio.belonging, explanation), layout = new Strip(strip, workspace, studio.belonging, owing)
-  const reads = new Reads(workspace, server)
+  const reads = new Reads(workspace, server), form = new FormView(workspace, server)
   const documents = new Tabs("documents", "Documents", { pair: KINDS, room: ROOM_FOR_BOTH })
   for (const kind of KINDS) documents.add(kind, TITLES[kind], documentPanel(workspace, kind, keys))
+  documents.add("form", "Form", form.node)
   documents.add("reads", "What the model reads", reads.node, "Reads")
-  documents.on("shown", name => reads.show(name === "reads"))
-  reads.show(documents.shown === "reads")
+  const showViews = (/** @type {string} */ name) => { reads.show(name === "reads"); form.show(name === "form") }
+  documents.on("shown", showViews)
+  showViews(documents.shown)
   for (const drawn of [layout, reads]) drawn.on("reveal", ({ kind, from }) => workspace.editors[kind].reveal(from))
   workspace.on("wanted", kind => documents.show(kind))
   workspace.on("problems", ({ kind, list }) => {
@@ -132,6 +135,7 @@ export function mount(studio) {
     { title: "Stop the run", group: "Run", keys: keysOf("stop"), run: () => runBar.stop(), when: () => runBar.running },
     { title: "Settings of the run", group: "Run", words: "temperature scope repair seed", run: () => drawer.enter() },
     ...KINDS.map(kind => ({ title: `Go to the ${kind}`, group: "Editor", run: () => { documents.show(kind); workspace.editors[kind].view.focus() } })),
+    { title: "Go to the form", group: "Editor", words: "cards without XML", run: () => documents.show("form") },
     ...KINDS.map(kind => ({ title: `Format the ${kind}`, group: "Editor", keys: keysOf("format"), run: () => workspace.format(kind) })),
     ...KINDS.map(kind => ({ title: `Rename what the caret is on, in the ${kind}`, group: "Editor", keys: keysOf("rename"), words: "module parameter schema name", run: () => changeName(workspace, kind, documents.node) })))
   runBar.on("encoded", () => studio.emit("stored"))

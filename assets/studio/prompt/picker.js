@@ -1,14 +1,12 @@
 // The module tree. It is rebuilt only when the schema's tree changes; picks update it.
 import { bytes, count, debounce, h } from "../base/dom.js"
+import { ArgumentField } from "./argument_field.js"
 
 /**
  * @typedef {Api.TreeRow & {children: TreeNode[]}} TreeNode
  * @typedef {{
- *   line: HTMLElement, input: HTMLInputElement, counter: HTMLElement, length: number, counted: string | null, typed: number, sent: number,
- * }} Argument
- * @typedef {{
  *   node: HTMLElement, input: HTMLInputElement, label: HTMLElement, rank: HTMLElement, badge: HTMLElement, tokens: HTMLElement,
- *   arguments: Record<string, Argument>,
+ *   arguments: Record<string, ArgumentField>,
  * }} Row
  */
 
@@ -93,7 +91,7 @@ export class Picker {
       row.label.classList.toggle("on", on)
       for (const [name, argument] of Object.entries(row.arguments)) {
         argument.line.hidden = !on
-        if (on) this.#showArgument(argument, picks.arguments[path]?.[name] ?? "")
+        if (on) argument.show(picks.arguments[path]?.[name] ?? "")
       }
     }
     for (const union of this.#unions) union.none.checked = !union.paths.some(path => this.#picked.has(path))
@@ -187,52 +185,11 @@ export class Picker {
     input.addEventListener("change", () => this.#workspace.edit({ path, on: input.checked }))
     const badge = h("span", { class: "badge" }), tokens = h("span", { class: "tokens" }), rank = h("span", { class: "rank", title: "Rank in the search results" })
     const label = h("label", { class: "row", title: module.preview }, input, h("span", { class: "name" }, name), rank, badge, tokens)
-    const named = Object.fromEntries((module.params ?? []).map(param => [param.name, this.#argument(path, name, param)]))
+    const named = Object.fromEntries((module.params ?? []).map(param => [param.name, new ArgumentField(this.#workspace, this.#server, { path, module: name, parameter: param, place: "argument" })]))
     const node = h("div", { class: "module" }, label, ...Object.values(named).map(argument => argument.line))
     this.#rows.set(path, { node, input, label, rank, badge, tokens, arguments: named })
     const children = module.children.map(child => this.#node(child))
     if (children.length) node.append(h("div", { class: "nested" }, children))
     return node
-  }
-
-  /** @param {string} path @param {string} moduleName @param {Api.Parameter} parameter @returns {Argument} */
-  #argument(path, moduleName, { name, length, default: fallback }) {
-    const id = `argument/${path}/${name}`
-    const input = h("input", {
-      type: "text", id, placeholder: fallback || "empty", autocomplete: "off", spellcheck: "false",
-      "data-key": `${path} ${name}`, "aria-label": `${moduleName}: ${name}, at most ${length} tokens`,
-    })
-    const counter = h("span", { class: "counter" }, `… / ${length} tokens`)
-    const line = h("div", { class: "argument", hidden: true }, h("label", { for: id }, name), input, counter)
-    /** @type {Argument} */
-    const argument = { line, input, counter, length, counted: null, typed: 0, sent: 0 }
-    const send = debounce(180, async () => {
-      const typed = argument.typed
-      await this.#workspace.edit({ path, argument: name, value: input.value })
-      argument.sent = typed
-    })
-    input.addEventListener("input", () => {
-      argument.typed++
-      this.#count(argument, input.value)
-      send()
-    })
-    return argument
-  }
-
-  /** @param {Argument} argument @param {string} value */
-  #showArgument(argument, value) {
-    if (argument.typed === argument.sent && argument.input.value !== value) argument.input.value = value
-    this.#count(argument, argument.input.value)
-  }
-
-  /** @param {Argument} argument @param {string} text */
-  async #count(argument, text) {
-    if (argument.counted === text) return
-    argument.counted = text
-    const answer = await this.#server.ask("count_tokens", { text })
-    if (argument.counted !== text || answer.tokens == null) { if (answer.tokens == null) argument.counted = null; return }
-    argument.counter.textContent = `${answer.tokens} / ${argument.length} tokens`
-    argument.line.classList.toggle("over", answer.tokens > argument.length)
-    argument.input.setAttribute("aria-invalid", String(answer.tokens > argument.length))
   }
 }
