@@ -3,6 +3,7 @@ declare namespace Api {
   /** Each question: what is sent, and what is answered. */
   interface Questions {
     add_scaffold: [AddScaffold, Written]
+    ask_chat: [AskChat, AskedChat]
     batch_file: [BatchFile, Exported]
     batch_form: [Nothing, BatchFormKept]
     batch_keep: [BatchForm, Kept]
@@ -31,6 +32,7 @@ declare namespace Api {
     compare_version: [CompareVersion, TextsCompared]
     count_tokens: [OneText, Counted]
     delete_batches: [SomeBatches, DeletedBatches]
+    delete_chat: [OneChat, DeletedChat]
     delete_runs: [SomeRuns, DeletedRuns]
     draw_hits: [Nothing, Drawn]
     draw_own_runs: [OwnRuns, DrawnRuns]
@@ -46,12 +48,15 @@ declare namespace Api {
     fix_document: [FixDocument, Written]
     forget_model: [ForgetModel, RecentList]
     forget_recent: [Forget, RecentEntries]
+    fork_chat: [OneTurn, ChatFrame]
     format_document: [OneText, Written]
+    go_on_chat: [GoOn, ChatFrame]
     import_runs: [ImportRuns, ImportedRuns]
     job_state: [OneJob, JobState<Record<string, any>>]
     known_models: [Nothing, KnownTable]
     label_run: [LabelRun, Labelled]
     list_batches: [Nothing, KeptBatches]
+    list_chats: [Nothing, ChatsHeld]
     list_files: [Nothing, Files]
     list_help: [Nothing, HelpTitles]
     list_runs: [Nothing, KeptRuns]
@@ -64,6 +69,7 @@ declare namespace Api {
     models_state: [Nothing, ModelsState]
     name_batch: [NameBatch, Kept]
     new_workspace: [Shelve, Opened]
+    open_chat: [OneChat, ChatFrame]
     open_file: [OpenFile, Opened]
     open_imported: [OpenImported, Opened]
     open_sample: [OpenSample, Opened]
@@ -71,6 +77,7 @@ declare namespace Api {
     open_shelved: [OpenShelved, Opened]
     open_text: [OpenText, Opened]
     open_workspace: [Nothing, Start]
+    preview_chat: [Texts, ChatFrame]
     preview_import: [ImportFiles, JobState<ImportPreview>]
     read_help: [OneDocument, HelpDocument]
     read_prompt: [Read, Reads]
@@ -84,6 +91,7 @@ declare namespace Api {
     save_draft: [SaveDraft, DraftSaved]
     save_file: [SaveFile, FileSaved]
     schema_sizes: [Texts, SchemaSizes]
+    select_turn: [OneTurn, ChatFrame]
     served: [Since, ServedNow]
     share_runs: [ShareRuns, SharedRuns]
     shelf: [Nothing, Shelf]
@@ -95,6 +103,7 @@ declare namespace Api {
     stop_job: [OneJob, Done]
     switch_api: [SwitchApi, ServedNow]
     switch_model: [SwitchModel, JobState<Switched>]
+    write_chat: [OneTurn, ChatPrompt]
     write_snippet: [WriteSnippet, Snippet]
   }
 
@@ -108,6 +117,20 @@ declare namespace Api {
     path: string
     argument: string
     value: string
+  }
+
+  interface AskChat extends Texts {
+    key: string
+    id?: string
+    parent?: string
+    question: string
+    settings?: Record<string, any>
+    opening?: ChatOpening | null
+  }
+
+  interface AskedChat {
+    chat: ChatFrame
+    job: JobState<Exchange>
   }
 
   interface Attribute {
@@ -254,6 +277,47 @@ declare namespace Api {
     here: boolean
   }
 
+  interface ChatFrame {
+    id: string
+    name: string
+    of: ChatTexts
+    modules: string[]
+    question: string
+    leaf: string
+    exchanges: Exchange[]
+  }
+
+  interface ChatOpening {
+    answer: string
+    model: string
+    ttft_ms?: number | null
+    from_cache?: number | null
+    computed?: number | null
+    generated?: number
+  }
+
+  interface ChatPrompt {
+    prompt: string
+  }
+
+  interface ChatSummary {
+    id: string
+    title: string
+    schema: string
+    changed: string
+    turns: number
+  }
+
+  interface ChatTexts {
+    schema: string
+    prompt: string
+  }
+
+  interface ChatsHeld {
+    chats: ChatSummary[]
+    most: number
+  }
+
   interface Check extends Texts {
     fallback?: string | null
     known?: string | null
@@ -324,6 +388,10 @@ declare namespace Api {
 
   interface DeletedBatches {
     deleted: number
+  }
+
+  interface DeletedChat {
+    id: string
   }
 
   interface DeletedRuns {
@@ -424,6 +492,22 @@ declare namespace Api {
     path: string | null
     bytes: number
     reason: string
+  }
+
+  interface Exchange {
+    id: string
+    parent: string
+    question: string
+    answer: string
+    state: "working" | "done" | "stopped" | "failed"
+    working: string
+    message: string
+    model: string
+    ttft_ms: number | null
+    from_cache: number | null
+    computed: number | null
+    generated: number
+    ended: "" | "eos" | "length" | "stop"
   }
 
   interface Expected {
@@ -557,6 +641,10 @@ declare namespace Api {
 
   interface Gallery {
     samples: Sample[]
+  }
+
+  interface GoOn extends Texts {
+    id: string
   }
 
   interface Gone {
@@ -979,6 +1067,10 @@ declare namespace Api {
     run: RunFrame
   }
 
+  interface OneChat {
+    id: string
+  }
+
   interface OneDocument {
     name: string
   }
@@ -1003,6 +1095,10 @@ declare namespace Api {
 
   interface OneText {
     text: string
+  }
+
+  interface OneTurn extends OneChat {
+    exchange: string
   }
 
   interface OpenFile extends Shelve {

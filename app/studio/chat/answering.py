@@ -1,0 +1,99 @@
+"""Answers a question of a chat as a background job, and stores the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+from app.studio.chat.store import ChatStore
+from app.studio.chat.turns import Exchange, clean
+from app.studio.runs.run_state import Clock, Run, apply
+from app.studio.web.jobs import Job
+from engine.base.errors import CancelledError, PromptCacheError
+from engine.base.events import Listener
+
+if TYPE_CHECKING:
+    from engine import PreparedPrompt
+
+logger = logging.getLogger(__name__)
+
+WAITS = "Waits for other work."
+NOT_KEPT = "This answer could not be saved."
+
+
+class Answering:
+    """One answer as it arrives.
+
+    Args:
+        chats: the stored chats.
+        chat: the id of the chat; it has the exchange already.
+        exchange: the exchange to answer.
+        prompt: the prompt with the turns of its branch.
+        run: the run of the cached side.
+    """
+
+    def __init__(
+        self, chats: ChatStore, chat: str, exchange: Exchange, prompt: PreparedPrompt, run: Run
+    ) -> None:
+        self._chats, self._chat, self._prompt, self._run = chats, chat, prompt, run
+        self._exchange = exchange
+
+    def job(self) -> Job:
+        """Returns the job; its key is the exchange's id."""
+        return Job(self._exchange["id"], self._work, "chat", result=self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the exchange so far."""
+        return dict(self._exchange)
+
+    def _work(self, job: Job) -> Answering:
+        clock, state, message = Clock(), "done", ""
+        listener = Listener(stopped=lambda: job.stopping)
+        try:
+            stream = self._prompt.stream(self._run.settings, listener=listener)
+            with contextlib.closing(stream):
+                for event in stream:
+                    with job.changing():
+                        apply(self._run, event, time.perf_counter(), clock)
+                        self._show()
+                    if job.stopping:
+                        break
+        except CancelledError:
+            pass
+        except Exception as error:  # the page shows it with the earlier output
+            state, message = "failed", str(error)
+            if not isinstance(error, PromptCacheError):
+                logger.exception("An answer of a chat failed")
+                message = f"The answer failed: {error!r}. The terminal of the studio shows the details."
+        if state == "done" and self._run.sides["cached"].state != "done":
+            state = "stopped"
+        with job.changing():
+            self._end(state, message)
+        try:
+            with self._chats.changing(self._chat) as chat:
+                chat.add(self._exchange)
+        except PromptCacheError as error:  # the answer is complete without it
+            with job.changing():
+                self._end(state, f"{message} {NOT_KEPT} {error}".strip())
+        return self
+
+    def _show(self) -> None:
+        side = self._run.sides["cached"]
+        counted = f" ({side.done} of {side.total})" if side.total > 1 else ""
+        tokens = side.tokens
+        stored = tokens["from_cache"] - tokens["encoded"] if tokens else None
+        self._exchange = {
+            **self._exchange,
+            "answer": clean(side.text),
+            "working": WAITS if side.waits else f"{side.working}{counted}",
+            "ttft_ms": side.ttft_ms,
+            "from_cache": stored,
+            "computed": tokens["prompt"] - stored if stored is not None else None,
+            "generated": tokens.get("generated", 0),
+            "ended": side.ended,
+        }
+
+    def _end(self, state: str, message: str) -> None:
+        self._exchange = cast(Exchange, {**self._exchange, "state": state, "working": "", "message": message})
