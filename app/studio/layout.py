@@ -46,6 +46,7 @@ def head(path: str) -> str:
         "styles/chart.css",
         f"pages/{PAGES[0].name}.css",
         "styles/run.css",
+        "chat/chat.css",
     ]
     return (
         f'<link rel="icon" type="image/svg+xml" href="{path}/icon.svg">'

@@ -1,5 +1,6 @@
 // The Author page: modules, schema and prompt, the layout, a run of both sides, and fidelity.
 import { AnswerCost } from "../runs/answer_cost.js"
+import { Chat } from "../chat/chat.js"
 import { when } from "../runs/compare.js"
 import { h, pause, plural } from "../base/dom.js"
 import { Drawer } from "../shell/settings_drawer.js"
@@ -83,10 +84,13 @@ export function mount(studio) {
   const history = new History(workspace, server)
   const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, runBar.status, answers, explained, history.node)
   const writing = h("div", { class: "writing" }), desk = h("div", { class: "desk" })
+  const besides = new Tabs("results", "Answers and chat")
+  besides.add("answers", "Answers", results)
+  const chat = new Chat(studio, besides)
   writing.append(picker, separator(writing, { name: "picker", label: "Width of the modules", least: 20, most: 60, usual: 41 }), documents.node,
     h("div", { class: "below" }, strip))
   desk.append(writing, separator(desk, { name: "writing", label: "Width of modules and documents", least: 35, most: 70, usual: 56 }),
-    results)
+    besides.node)
   studio.hosts.shell.append(drawer.form)
   studio.hosts.author.append(
     h("header", { class: "page-line" }, h("h2", {}, "Author"), about),
@@ -97,6 +101,7 @@ export function mount(studio) {
   })
   runBar.on("start", () => {
     shell.go("author")
+    besides.show("answers")
     results.scrollTop = 0  // its message is at the top
     if (document.documentElement.scrollHeight > innerHeight) results.scrollIntoView({ block: "start" })
   })
@@ -133,6 +138,7 @@ export function mount(studio) {
       const show = (/** @type {Api.RunFrame} */ run) => {
         current = run.number
         shown.show(run)
+        chat.note(run)
         history.show("")
         layout.note(run)
         cost?.show(run)
@@ -145,12 +151,13 @@ export function mount(studio) {
         shell.dismiss("kept")
         current = 0
         shown.show(run, when(run.started))
+        chat.note(run)
         history.show(id)
         cost?.show(run)
         answers.scrollIntoView({ block: "nearest" })
       }
       history.on("chosen", showKept)
-      studio.on("restored", showKept)
+      studio.on("restored", id => { besides.show("answers"); showKept(id) })
       // Polls a run of another tab or of an earlier page until it ends.
       const watch = async (/** @type {Api.RunFrame} */ run) => {
         for (let next = run; next.state === "working" && current === run.number && !runBar.running;) {
