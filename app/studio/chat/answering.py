@@ -69,14 +69,14 @@ class Answering:
                 message = f"The answer failed: {error!r}. The terminal of the studio shows the details."
         if state == "done" and self._run.sides["cached"].state != "done":
             state = "stopped"
-        with job.changing():
-            self._end(state, message)
+        ended = cast(Exchange, {**self._exchange, "state": state, "working": "", "message": message})
         try:
             with self._chats.changing(self._chat) as chat:
-                chat.add(self._exchange)
+                chat.add(ended)
         except PromptCacheError as error:  # the answer is complete without it
-            with job.changing():
-                self._end(state, f"{message} {NOT_KEPT} {error}".strip())
+            ended["message"] = f"{message} {NOT_KEPT} {error}".strip()
+        with job.changing():
+            self._exchange = ended
         return self
 
     def _show(self) -> None:
@@ -94,6 +94,3 @@ class Answering:
             "generated": tokens.get("generated", 0),
             "ended": side.ended,
         }
-
-    def _end(self, state: str, message: str) -> None:
-        self._exchange = cast(Exchange, {**self._exchange, "state": state, "working": "", "message": message})

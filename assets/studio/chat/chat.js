@@ -226,15 +226,22 @@ export class Chat {
     this.#job = job
     this.#log.setAttribute("aria-busy", "true")
     this.#buttons()
-    job.on("state", ({ result }) => { if (result) this.#update(result) })
+    const over = () => {
+      if (this.#job !== job) return
+      this.#job = null
+      this.#log.setAttribute("aria-busy", "false")
+      this.#buttons()
+      this.#workspace.remeasure()
+      this.#studio.emit("stored")
+    }
+    job.on("state", ({ result }) => {
+      if (result) this.#update(result)
+      if (result && result.state !== "working") over()  // the job itself ends a moment later
+    })
     const end = await (foreign ? job.asked(begun) : job.followed(begun))
-    this.#job = null
-    if (end.result) this.#update(end.result)
-    else this.#cutOff(key, end.away ? AWAY : (end.fault || end.error) ?? AWAY)
-    this.#log.setAttribute("aria-busy", "false")
-    this.#buttons()
-    this.#workspace.remeasure()
-    this.#studio.emit("stored")
+    if (this.#job === job && end.result) this.#update(end.result)
+    else if (this.#job === job) this.#cutOff(key, end.away ? AWAY : (end.fault || end.error) ?? AWAY)
+    over()
   }
 
   /** @param {Api.Exchange} exchange */
