@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WAITS = "Waits for other work."
+SAVE_SECONDS = 2.0  # a killed studio loses at most this much of an answer
 NOT_KEPT = "This answer could not be saved."
 
 
@@ -49,7 +50,7 @@ class Answering:
         return dict(self._exchange)
 
     def _work(self, job: Job) -> Answering:
-        clock, state, message = Clock(), "done", ""
+        clock, state, message, saved = Clock(), "done", "", time.monotonic()
         listener = Listener(stopped=lambda: job.stopping)
         try:
             stream = self._prompt.stream(self._run.settings, listener=listener)
@@ -60,6 +61,10 @@ class Answering:
                         self._show()
                     if job.stopping:
                         break
+                    if self._exchange["answer"] and time.monotonic() - saved >= SAVE_SECONDS:
+                        with contextlib.suppress(PromptCacheError):  # the end reports it
+                            self._keep(self._exchange)
+                        saved = time.monotonic()
         except CancelledError:
             pass
         except Exception as error:  # the page shows it with the earlier output
@@ -71,13 +76,16 @@ class Answering:
             state = "stopped"
         ended = cast(Exchange, {**self._exchange, "state": state, "working": "", "message": message})
         try:
-            with self._chats.changing(self._chat) as chat:
-                chat.add(ended)
+            self._keep(ended)
         except PromptCacheError as error:  # the answer is complete without it
             ended["message"] = f"{message} {NOT_KEPT} {error}".strip()
         with job.changing():
             self._exchange = ended
         return self
+
+    def _keep(self, exchange: Exchange) -> None:
+        with self._chats.changing(self._chat) as chat:
+            chat.add(exchange)
 
     def _show(self) -> None:
         side = self._run.sides["cached"]

@@ -14,7 +14,7 @@ export class ChatList extends Emitter {
   /** @param {Api.ChatsHeld} held @param {string} schema the open schema's name @param {string} current the open chat */
   show({ chats, most }, schema, current) {
     const own = chats.filter(chat => chat.schema === schema), others = chats.filter(chat => chat.schema !== schema)
-    this.#about.textContent = chats.length ? `The studio stores ${most} chats. The least recently used ones are deleted first.` : "No chats yet. Ask something: the chat is stored with its documents."
+    this.#about.textContent = chats.length ? `At most ${most} chats are stored. The least recently used ones are deleted first.` : "No chats yet. Ask something: the chat is stored with its documents."
     refill(this.#rows, ...[...own, ...others].map(chat => this.#row(chat, chat.id === current)))
   }
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.studio.chat import answering
+from app.studio.chat.answering import Answering
 from app.studio.chat.store import ChatStore
 from app.studio.chat.turns import Chat, new_exchange
 from app.studio.database import UserDatabase
@@ -113,6 +115,22 @@ def test_another_studio_finds_the_chat_and_an_answer_that_was_cut_off(
         "ask_chat", {"key": "c", "id": chat["id"], "parent": "b", "question": "Why?", "settings": SETTINGS}
     )
     assert refused["error"] == "The turn before has no answer. Ask it again first."
+
+
+def test_an_answer_is_saved_while_it_arrives(studio: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: list[str] = []
+    monkeypatch.setattr(answering, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(
+        Answering, "_keep", lambda _, exchange: stored.append(f"{exchange['state']} {exchange['answer']}")
+    )
+    chat = studio.ask(
+        "ask_chat", {"key": "a", "question": "Why?", **TEXTS, "settings": {**SETTINGS, "max_new_tokens": 40}}
+    )
+    whole = studio.ended("a")["result"]["answer"]
+    assert chat["job"]["key"] == "a"
+    assert len(stored) > 2
+    assert stored[0].startswith("working ")
+    assert stored[-1] == f"done {whole}"
 
 
 def test_a_chat_goes_on_with_other_documents(studio: Asked) -> None:
