@@ -85,6 +85,7 @@ declare namespace Api {
     remove_report: [NamedReport, KeptReports]
     rename_file: [Rename, FileSaved]
     report_files: [NamedReport, ReportFiles]
+    restore_chat: [RestoreChat, Opened]
     restore_run: [RestoreRun, Opened]
     run_prompt: [Work, JobState<RunFrame>]
     save_as: [SaveAs, FileSaved]
@@ -1296,6 +1297,10 @@ declare namespace Api {
     new: number
     repeats: number
     seed: number
+  }
+
+  interface RestoreChat extends Shelve {
+    id: string
   }
 
   interface RestoreRun extends Shelve {

@@ -13,7 +13,9 @@ from app.studio.chat.answering import Answering
 from app.studio.chat.store import ChatStore, ChatSummary
 from app.studio.chat.turns import Chat, Exchange, clean, has_answers, new_exchange
 from app.studio.documents.documents import first_error
-from app.studio.documents.requests import Count, Nothing, Size, Texts, Words, request
+from app.studio.documents.drafts import Workspace
+from app.studio.documents.requests import Count, Nothing, Shelve, Size, Texts, Words, request
+from app.studio.documents.workspace_opener import Opened
 from app.studio.history.runner import model_of
 from app.studio.runs.run_state import Run
 from app.studio.runs.settings import PageSettings
@@ -45,6 +47,13 @@ class OneTurn(OneChat):
     """An exchange of a stored chat."""
 
     exchange: Words
+
+
+@request
+class RestoreChat(Shelve):
+    """A chat whose documents to open."""
+
+    id: Words
 
 
 @request
@@ -207,6 +216,13 @@ class Chats(Endpoints):
         with self._chats.changing(request.id) as chat:
             chat.schema, chat.prompt, chat.origin, chat.name = new.schema, new.prompt, new.origin, new.name
         return self._frame(chat)
+
+    @endpoint
+    def restore_chat(self, request: RestoreChat) -> Opened:
+        """Opens a chat's documents; the open ones become a version."""
+        chat, page = self._chats.load(request.id), request.page
+        texts = {"schema": chat.schema, "prompt": chat.prompt, "origin": chat.origin}
+        return self._parts.desk.open(Workspace(name=chat.name, settings=page.settings, **texts), page)
 
     @endpoint
     def write_chat(self, request: OneTurn) -> ChatPrompt:

@@ -1,9 +1,10 @@
 // The Chat tab: several turns over the picked modules. It begins with the prompt and its latest answer.
 import { confirmed } from "../base/confirm.js"
-import { count, debounce, h, newKey, refill } from "../base/dom.js"
+import { count, debounce, h, keepFocus, newKey, refill } from "../base/dom.js"
 import { AWAY, Job } from "../base/jobs.js"
 import { forgotten, remembered } from "../base/layout_settings.js"
 import { ChatList } from "./chat_list.js"
+import { Message } from "./message.js"
 import { branchOf, tokensOf, turn } from "./turns.js"
 
 const PREVIEW_AFTER_MS = 250
@@ -11,11 +12,6 @@ const COUNT_AFTER_MS = 400
 const OPENING = "opening"  // the id of an exchange that a run answered
 const KEPT = `${AWAY} Your message is not lost. Send it again when the server is back.`
 const NEAR_END_PX = 48
-
-/** The message that was not sent. @returns {{text?: string, editing?: string, aside?: string}} */
-function draft() {
-  try { return JSON.parse(remembered("chat-draft") ?? "{}") } catch { return {} }
-}
 
 /** A stored chat, or a new one with an empty id. @typedef {Api.ChatFrame} Frame */
 
@@ -30,28 +26,22 @@ export class Chat {
   /** @type {Job<Api.Exchange> | null} */
   #job = null
   #sending = false
-  /** The exchange whose question is being edited; "" for none. */
-  #editing = ""
-  /** The message that waits while another one is edited. */
-  #aside = ""
-  /** The question of the prompt that the box offers. */
-  #offered = ""
   #typed = 0  // tokens of the message
   /** @type {number | null} */
   #ofPrompt = null  // tokens of the open prompt
   #asked = 0
   #tabs
   #written = ""  // the prompt that this chat wrote
-  /** @type {Map<string, ReturnType<typeof turn>>} */
+  /** The displayed turns by exchange, and what they were drawn from. @type {Map<string, ReturnType<typeof turn> & {of: string}>} */
   #turns = new Map()
   #list = new ChatList()
+  #message = new Message()
   #log = h("div", { class: "chat-log", role: "log", "aria-live": "polite", "aria-label": "Turns of the chat", tabindex: "0" })
   #about = h("p", { class: "soft chat-about" })
   #changed = h("div", { class: "chat-changed", role: "status" })
   #status = h("p", { class: "chat-status", role: "status" })
+  #told = h("span", { class: "sr", role: "status" })
   #left = h("span", { class: "soft chat-left" })
-  #mode = h("p", { class: "soft chat-mode", hidden: true }, "Editing an earlier question. ", h("button", { type: "button", class: "link", onclick: () => this.#leaveEdit() }, "Cancel"))
-  #box = h("textarea", { id: "chat-message", rows: 3, "aria-describedby": "chat-keys", oninput: () => this.#typing(), onkeydown: (/** @type {KeyboardEvent} */ event) => this.#key(event) })
   #send = h("button", { type: "submit", class: "primary" }, "Send")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#halt() }, "Stop")
   #chats = h("button", { type: "button", class: "quiet", "aria-expanded": "false", onclick: () => this.#toggle() }, "Chats")
@@ -62,9 +52,9 @@ export class Chat {
       h("button", { type: "button", class: "quiet", onclick: () => this.begin() }, "New chat")),
     this.#changed, this.#list.node, this.#log,
     h("form", { class: "chat-form", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.#submit() } },
-      this.#mode, h("label", { for: "chat-message", class: "sr" }, "Message"), this.#box,
+      ...this.#message.nodes,
       h("div", { class: "chat-foot" }, this.#left, h("span", { class: "soft", id: "chat-keys" }, "Enter sends, Shift+Enter adds a line, Esc stops."), h("span", { class: "chat-buttons" }, this.#stop, this.#send)),
-      this.#status))
+      this.#status, this.#told))
 
   /** @param {import("../studio.js").Studio} studio @param {import("../base/tabs.js").Tabs} tabs to add its own to */
   constructor(studio, tabs) {
@@ -75,6 +65,8 @@ export class Chat {
     tabs.add("chat", "Chat", this.node)
     tabs.on("shown", () => { if (this.#visible) this.#shown() })
     this.node.addEventListener("keydown", event => { if (event.key === "Escape") this.#escape(event) })
+    this.#message.on("sent", () => this.#submit())
+    this.#message.on("typed", () => { if (this.#status.dataset.mood === "bad") this.#say(""); this.#countSoon() })
     this.#list.on("chosen", id => this.#open(id))
     this.#list.on("deleted", chat => this.#delete(chat))
     studio.belonging.on("changed", () => { this.#showDocuments(); if (!this.#frame?.id) this.#preview() })
@@ -82,12 +74,8 @@ export class Chat {
     this.#workspace.on("measured", ({ strip }) => { this.#ofPrompt = strip?.total ?? null; this.#showLeft() })
     this.#server.on("back", () => this.#back())
     studio.commands.add(
-      { title: "Go to the chat", group: "Chat", words: "conversation turns", run: () => { studio.shell.go("author"); tabs.show("chat"); this.#box.focus() } },
+      { title: "Go to the chat", group: "Chat", words: "conversation turns", run: () => { studio.shell.go("author"); tabs.show("chat"); this.#message.focus() } },
       { title: "New chat", group: "Chat", words: "conversation turns", run: () => { studio.shell.go("author"); tabs.show("chat"); this.begin() } })
-    const { text = "", editing = "", aside = "" } = draft()
-    this.#box.value = text
-    this.#editing = editing
-    this.#aside = aside
     const id = remembered("chat")
     if (id) this.#open(id, true)
   }
@@ -108,14 +96,13 @@ export class Chat {
   /** Begins a new chat with the open documents. */
   begin() {
     if (this.#job || this.#sending) return this.#say("Stop the answer first.")
-    this.#leaveEdit()
+    this.#message.leave()
     forgotten("chat")
     this.#frame = null
-    this.#offered = ""
     this.#say("")
     this.#hideList()
     this.#look()
-    this.#box.focus()
+    this.#message.focus()
   }
 
   /** @param {string} sentence */
@@ -130,9 +117,7 @@ export class Chat {
   #take(frame) {
     this.#frame = frame
     if (frame.id) remembered("chat", frame.id)
-    if (!frame.exchanges.some(({ id }) => id === this.#editing)) this.#editing = ""
-    this.#mode.hidden = !this.#editing
-    this.#turns.clear()
+    this.#message.within(frame.exchanges)
     this.#paint()
   }
 
@@ -164,15 +149,12 @@ export class Chat {
     if (number !== this.#asked || this.#frame?.id || frame.away) return
     if (frame.error != null) {
       this.#frame = null
-      this.#turns.clear()
       this.#log.replaceChildren(h("p", { class: "empty" }, "Fix the errors in the documents to chat over them. ", frame.error))
       return
     }
     const opening = this.#opening(frame)
     this.#take(opening ? { ...frame, leaf: OPENING, exchanges: [opening] } : frame)
-    const offer = opening ? "" : frame.question
-    if (this.#box.value === this.#offered) this.#box.value = offer
-    this.#offered = offer
+    this.#message.offer(opening ? "" : frame.question)
     this.#countSoon()
   }
 
@@ -191,15 +173,15 @@ export class Chat {
 
   #submit() {
     if (this.#job || this.#sending) return this.#say("Wait for the answer, or stop it.")
-    const question = this.#box.value.trim(), last = this.#branch.at(-1)
+    const question = this.#message.text, { editing } = this.#message, last = this.#branch.at(-1)
     if (!question) return this.#say("Write a message first.")
-    const edited = this.#editing ? this.#frame?.exchanges.find(({ id }) => id === this.#editing) : null
+    const edited = editing ? this.#frame?.exchanges.find(({ id }) => id === editing) : null
     const parent = edited ? edited.parent : last ? (last.answer.trim() ? last.id : last.parent) : ""
-    this.#ask(question, parent, true)
+    this.#ask(question, parent)
   }
 
-  /** @param {string} question @param {string} parent the exchange before it @param {boolean} typed whether it is the message in the box */
-  async #ask(question, parent, typed) {
+  /** @param {string} question @param {string} parent the exchange before it */
+  async #ask(question, parent) {
     const frame = this.#frame, { origin, settings } = this.#workspace, key = newKey(), { id, answer, model, ttft_ms, from_cache, computed, generated } = frame?.exchanges[0] ?? {}
     const opening = id === OPENING && answer && model !== undefined ? { answer, model, ttft_ms, from_cache, computed, generated } : null
     const texts = frame?.id ? {} : { ...this.#workspace.texts(), origin, opening }
@@ -213,7 +195,7 @@ export class Chat {
       this.#buttons()
       return
     }
-    if (typed && this.#box.value.trim() === question) this.#empty()
+    this.#message.clear(question)
     this.#take(asked.chat)
     this.#log.scrollTop = this.#log.scrollHeight
     await this.#follow(Promise.resolve(asked.job), key, false)
@@ -225,11 +207,13 @@ export class Chat {
     const job = new Job(this.#server, key)
     this.#job = job
     this.#log.setAttribute("aria-busy", "true")
+    this.#told.textContent = "Answering…"
     this.#buttons()
     const over = () => {
       if (this.#job !== job) return
       this.#job = null
       this.#log.setAttribute("aria-busy", "false")
+      this.#told.textContent = "The answer has ended."
       this.#buttons()
       this.#workspace.remeasure()
       this.#studio.emit("stored")
@@ -262,7 +246,7 @@ export class Chat {
   }
 
   #halt() {
-    if (document.activeElement === this.#stop) this.#box.focus()
+    if (document.activeElement === this.#stop) this.#message.focus()
     this.#job?.stop()
   }
 
@@ -277,17 +261,10 @@ export class Chat {
 
   /** @type {import("./turns.js").Actions} */
   #actions = {
-    edit: exchange => {
-      if (!this.#editing) this.#aside = this.#box.value === this.#offered ? "" : this.#box.value
-      this.#editing = exchange.id
-      this.#box.value = exchange.question
-      this.#mode.hidden = false
-      this.#typing()
-      this.#box.focus()
-    },
+    edit: exchange => this.#message.edit(exchange.id, exchange.question),
     again: exchange => {
       if (this.#job || this.#sending) return this.#say("Wait for the answer, or stop it.")
-      return this.#ask(exchange.question, exchange.parent, false)
+      return this.#ask(exchange.question, exchange.parent)
     },
     fork: async exchange => {
       if (this.#job || this.#sending) return this.#say("Wait for the answer, or stop it.")
@@ -295,7 +272,7 @@ export class Chat {
       if (this.#refused(frame)) return
       this.#take(frame)
       this.#say("This is a new chat with the turns up to that answer. The other chat is in the list.")
-      this.#box.focus()
+      this.#message.focus()
     },
     write: async exchange => {
       const frame = this.#frame, open = this.#workspace.names.schema
@@ -323,16 +300,6 @@ export class Chat {
     return Boolean(answer.away) || answer.error != null
   }
 
-  #leaveEdit() {
-    if (!this.#editing) return
-    this.#editing = ""
-    this.#mode.hidden = true
-    this.#box.value = this.#aside
-    this.#aside = ""
-    this.#typing()
-    this.#box.focus()
-  }
-
   async #goOn() {
     const frame = this.#frame, { origin } = this.#workspace
     if (!frame?.id) return
@@ -340,7 +307,7 @@ export class Chat {
     if (this.#refused(next)) return
     this.#take(next)
     this.#say("The next answers read the current documents. The earlier turns stay.")
-    this.#box.focus()
+    this.#message.focus()
   }
 
   // The list
@@ -376,46 +343,19 @@ export class Chat {
 
   // The message
 
-  #typing() {
-    const text = this.#box.value === this.#offered ? "" : this.#box.value
-    if (text || this.#editing) remembered("chat-draft", JSON.stringify({ text, editing: this.#editing, aside: this.#aside }))
-    else forgotten("chat-draft")
-    if (this.#status.dataset.mood === "bad") this.#say("")
-    this.#countSoon()
-  }
-
-  #empty() {
-    this.#offered = ""
-    this.#editing = ""
-    this.#mode.hidden = true
-    this.#box.value = this.#aside
-    this.#aside = ""
-    this.#typed = 0
-    this.#typing()
-  }
-
-  /** @param {KeyboardEvent} event */
-  #key(event) {
-    if (event.isComposing) return
-    if (event.key === "Enter" && !event.shiftKey) {
-      event.preventDefault()
-      this.#submit()
-    }
-  }
-
   /** @param {KeyboardEvent} event */
   #escape(event) {
-    if (event.isComposing || event.defaultPrevented || !this.#job && !this.#editing || document.querySelector("dialog[open]")) return
+    if (event.isComposing || event.defaultPrevented || !this.#job && !this.#message.editing || document.querySelector("dialog[open]")) return
     event.preventDefault()
     if (this.#job) this.#halt()
-    else this.#leaveEdit()
+    else this.#message.leave()
   }
 
   async #count() {
-    const text = this.#box.value
+    const { text } = this.#message
     if (!this.#workspace.countsTokens || !this.#visible) return
-    const answer = text.trim() ? await this.#server.ask("count_tokens", { text }) : { tokens: 0 }
-    if (text !== this.#box.value || answer.tokens == null) return
+    const answer = text ? await this.#server.ask("count_tokens", { text }) : { tokens: 0 }
+    if (text !== this.#message.text || answer.tokens == null) return
     this.#typed = answer.tokens
     this.#showLeft()
   }
@@ -424,17 +364,30 @@ export class Chat {
 
   #paint() {
     const frame = this.#frame, branch = this.#branch, model = this.#studio.model?.name ?? ""
-    const nodes = branch.map((exchange, index) => {
+    const turns = new Map(branch.map((exchange, index) => {
       const siblings = (frame?.exchanges ?? []).filter(({ parent }) => parent === exchange.parent).map(({ id }) => id)
-      const made = turn(exchange, { siblings, number: index + 1, stored: Boolean(frame?.id), model, actions: this.#actions })
-      this.#turns.set(exchange.id, made)
-      return made.node
-    })
-    refill(this.#log, ...nodes.length ? nodes : [h("p", { class: "empty" }, frame?.question ? "Send the question of your prompt, or write another one. Each answer reads the picked modules and the earlier turns from the cache." : "Ask something over the picked modules. Each answer reads them and the earlier turns from the cache.")])
+      const drawn = { siblings, number: index + 1, stored: Boolean(frame?.id), model }, of = JSON.stringify([frame?.id, exchange.question, drawn])
+      const known = this.#turns.get(exchange.id), made = known?.of === of ? known : { ...turn(exchange, { ...drawn, actions: this.#actions }), of }
+      made.show(exchange)
+      return [exchange.id, made]
+    }))
+    this.#turns = turns
+    const words = h("p", { class: "empty" }, `${frame?.question ? "Send the question of your prompt, or write another one." : "Ask something over the picked modules."} Each answer reads the modules and the earlier turns from the cache.`)
+    this.#place(turns.size ? [...turns.values()].map(({ node }) => node) : [words])
     this.#about.textContent = frame ? `${frame.name}: ${frame.modules.length ? frame.modules.map(path => path.split("/").at(-1)).join(", ") : "no modules"}` : ""
     this.#about.title = frame ? `This chat reads the schema ${frame.name} with ${frame.modules.join(", ") || "no modules"}.` : ""
     this.#showDocuments()
     this.#showLeft()
+  }
+
+  // Screen readers read what is added: a turn in its place stays.
+  /** @param {HTMLElement[]} nodes */
+  #place(nodes) {
+    const log = this.#log
+    keepFocus(log, () => {
+      for (const child of [...log.children]) if (!nodes.some(node => node === child)) child.remove()
+      nodes.forEach((node, at) => { if (log.children[at] !== node) log.insertBefore(node, log.children[at] ?? null) })
+    })
   }
 
   #showDocuments() {
@@ -446,7 +399,7 @@ export class Chat {
     const other = frame.name !== this.#workspace.names.schema
     refill(this.#changed, h("span", {}, other ? `This chat is of the schema “${frame.name}”, not of the open documents.` : `This chat is of an earlier text of the ${kinds.join(" and the ")}.`),
       h("button", { type: "button", class: "link", "data-key": "go on", onclick: () => this.#goOn() }, "Go on with the open documents"),
-      h("button", { type: "button", class: "link", "data-key": "new", onclick: () => this.begin() }, "New chat"))
+      h("button", { type: "button", class: "link", "data-key": "open", onclick: () => this.#studio.shell.open("restore_chat", { id: frame.id }) }, "Open its documents"))
   }
 
   #showLeft() {

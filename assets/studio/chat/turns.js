@@ -11,6 +11,8 @@ import { count, h, milliseconds, plural } from "../base/dom.js"
  */
 
 const STATES = { working: "", done: "", stopped: "Stopped.", failed: "" }
+/** @type {Record<Api.Exchange["ended"], string>} */
+const ENDS = { "": "", eos: "", length: "Cut: the answer reached its limit.", stop: "Met a stop text." }
 const CACHE = "Prompt tokens that were stored before this answer: modules, and earlier turns of this chat"
 const COMPUTED = "Prompt tokens that the model computed for this answer"
 const FIRST = "Time from the question to the first token of the answer, including modules that had to be encoded"
@@ -55,7 +57,7 @@ class Reply {
     else if (answer) this.#text.append(answer)
     this.#text.hidden = !answer
     const words = state === "working" ? (answer ? "" : working ? `${working[0].toUpperCase()}${working.slice(1)}…` : "Working…") : STATES[state]
-    const end = state === "done" ? (answer.trim() ? ended === "length" ? "Cut: the answer reached its limit." : "" : "The model generated no text.") : ""
+    const end = state === "done" ? (answer.trim() ? ENDS[ended] : "The model generated no text.") : ""
     this.#state.textContent = [words, end, message].filter(Boolean).join(" ")
     this.#state.hidden = !this.#state.textContent
     this.#state.dataset.mood = state === "failed" || message ? "bad" : ""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlite_utils import Database
 
 from app.studio.chat import answering
 from app.studio.chat.answering import Answering
 from app.studio.chat.store import ChatStore
 from app.studio.chat.turns import Chat, new_exchange
-from app.studio.database import UserDatabase
+from app.studio.database import FILE, UserDatabase
+from app.studio.database.tables import migrations
 from engine import Engine
 from engine.base.errors import PromptCacheError
 from engine.pml import parse_prompt, parse_schema
@@ -133,6 +138,28 @@ def test_an_answer_is_saved_while_it_arrives(studio: Asked, monkeypatch: pytest.
     assert stored[-1] == f"done {whole}"
 
 
+def test_a_stopped_answer_keeps_what_came(studio: Asked) -> None:
+    long = {**SETTINGS, "max_new_tokens": 20_000}
+    chat = studio.ask("ask_chat", {"key": "a", "question": "Why?", **TEXTS, "settings": long})["chat"]
+    while not studio.ask("job_state", {"key": "a"})["result"]["answer"]:
+        time.sleep(0.01)
+    studio.ask("stop_job", {"key": "a"})
+    studio.ended("a")
+    stopped = turns(studio.ask("open_chat", {"id": chat["id"]}))["a"]
+    assert (stopped["state"], stopped["message"], bool(stopped["answer"])) == ("stopped", "", True)
+    after = ask(studio, "b", "And now?", id=chat["id"], parent="a")
+    assert turns(after)["b"]["state"] == "done"
+
+
+def test_the_documents_of_a_chat_are_opened_again(studio: Asked) -> None:
+    chat = ask(studio, "a", "Why?")
+    page = {"name": "mine", "schema": "<schema/>", "prompt": "<prompt/>", "settings": {"seed": 7}, "base": 0}
+    opened = studio.ask("restore_chat", {"id": chat["id"], "page": page})["workspace"]
+    assert (opened["name"], opened["schema"], opened["prompt"]) == ("town", SCHEMA, PROMPT)
+    assert opened["settings"] == {"seed": 7}
+    assert [one["name"] for one in studio.ask("shelf")["shelf"]] == ["mine"]
+
+
 def test_a_chat_goes_on_with_other_documents(studio: Asked) -> None:
     chat = ask(studio, "a", "What has Torlin?")
     other = {"schema": SCHEMA, "prompt": PROMPT.replace("tower", "lake").replace("What has", "Who likes")}
@@ -173,6 +200,20 @@ def test_the_turns_are_written_without_a_change_of_their_text() -> None:
     assert parsed.tree is not None
     texts = ["".join(part.text for part in turn.children) for turn in parsed.tree.children[1:]]  # type: ignore[union-attr]
     assert texts == ["What has Torlin?", answer.replace("\x00", "\ufffd"), question]
+
+
+def test_the_table_is_added_to_a_database_of_an_earlier_version(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        db = Database(connection)
+        migrations.apply(db, stop_before="create_chats")
+        db.table("forms").insert({"page": "batch", "form": "{}"})
+        connection.commit()
+    database = UserDatabase(tmp_path)
+    ChatStore(database).add(Chat("one", SCHEMA, PROMPT, "", "town"))
+    assert [one["id"] for one in ChatStore(database).summaries()] == ["one"]
+    with database.reading() as db:
+        assert db.table("forms").count == 1
+    assert database.notes == []
 
 
 @pytest.mark.parametrize(
