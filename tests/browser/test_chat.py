@@ -21,7 +21,7 @@ def say(page: Page, words: str, turns: int) -> None:
 
 
 def test_a_chat_goes_on_from_an_answer_and_keeps_its_branches(author: Page) -> None:
-    few_tokens(author)
+    author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 6, repeats: 1})")
     before = text_of(author, "prompt")
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done.", timeout=LONG_RUN_MS)

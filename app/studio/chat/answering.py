@@ -31,29 +31,29 @@ class Answering:
         chats: the stored chats.
         chat: the id of the chat; it has the exchange already.
         exchange: the exchange to answer.
-        prompt: the prompt with the turns of its branch.
         run: the run of the cached side.
     """
 
-    def __init__(
-        self, chats: ChatStore, chat: str, exchange: Exchange, prompt: PreparedPrompt, run: Run
-    ) -> None:
-        self._chats, self._chat, self._prompt, self._run = chats, chat, prompt, run
-        self._exchange = exchange
+    def __init__(self, chats: ChatStore, chat: str, exchange: Exchange, run: Run) -> None:
+        self._chats, self._chat, self._exchange, self._run = chats, chat, exchange, run
 
-    def job(self) -> Job:
-        """Returns the job; its key is the exchange's id."""
-        return Job(self._exchange["id"], self._work, "chat", result=self)
+    def job(self, prompt: PreparedPrompt) -> Job:
+        """Returns the job; its key is the exchange's id. A finished one does not refer to the model.
+
+        Args:
+            prompt: the prompt with the turns of the exchange's branch.
+        """
+        return Job(self._exchange["id"], lambda job: self._work(job, prompt), "chat", result=self)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the exchange so far."""
         return dict(self._exchange)
 
-    def _work(self, job: Job) -> Answering:
+    def _work(self, job: Job, prompt: PreparedPrompt) -> Answering:
         clock, state, message, saved = Clock(), "done", "", time.monotonic()
         listener = Listener(stopped=lambda: job.stopping)
         try:
-            stream = self._prompt.stream(self._run.settings, listener=listener)
+            stream = prompt.stream(self._run.settings, listener=listener)
             with contextlib.closing(stream):
                 for event in stream:
                     with job.changing():

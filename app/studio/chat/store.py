@@ -22,7 +22,7 @@ _GONE = "That chat no longer exists. It was deleted, or newer chats replaced it.
 
 
 class ChatSummary(TypedDict):
-    """A chat in the list: its first question, the name of its schema, its last change, and its turns."""
+    """A chat in the list: its questions, the name of its schema, its last change, and its turns."""
 
     id: str
     title: str

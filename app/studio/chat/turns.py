@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from textwrap import shorten
 from typing import Literal
 
 from typing_extensions import TypedDict
@@ -17,7 +18,7 @@ from engine.pml.edit.question_text import question_of, set_question
 from engine.pml.xml.escaping import escaped_text
 
 MOST_TURNS = 1000
-TITLE_LENGTH = 100
+LONGEST_TITLE = 60  # characters of a question
 _GONE = "That turn no longer exists. Reload the page."
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -65,9 +66,10 @@ class Chat:
 
     @property
     def title(self) -> str:
-        """The start of the first question, in one line."""
-        words = " ".join(self.exchanges[0]["question"].split()) if self.exchanges else ""
-        return words if len(words) <= TITLE_LENGTH else f"{words[: TITLE_LENGTH - 1]}…"
+        """The starts of the first and the last question, in one line."""
+        shown = self.branch(self.leaf)
+        questions = dict.fromkeys(exchange["question"] for exchange in (shown[:1] + shown[-1:]))
+        return " … ".join(shorten(question, LONGEST_TITLE, placeholder="…") for question in questions)
 
     def branch(self, last: str) -> list[Exchange]:
         """Returns the exchanges from the first one to `last`; none for "".

@@ -9,5 +9,9 @@ from app.studio.workspace.imports import Importing
 from app.studio.workspace.workspace import Workspaces
 
 SHARED: tuple[type[Workspaces | FileDesk | Importing | Help | Chats], ...] = (
-    *(Workspaces, FileDesk, Importing, Help, Chats),
+    Workspaces,
+    FileDesk,
+    Importing,
+    Help,
+    Chats,
 )

@@ -184,7 +184,7 @@ class Chats(Endpoints):
                 chat.leaf = exchange["id"]
                 self._chats.add(chat)
             run = Run(chat.name, settings, ("cached",), model)
-            job = self._jobs.start(Answering(self._chats, chat.id, exchange, prompt, run).job())
+            job = self._jobs.start(Answering(self._chats, chat.id, exchange, run).job(prompt))
         return {"chat": self._frame(chat), "job": job.state()}
 
     @endpoint

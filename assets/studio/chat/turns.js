@@ -62,6 +62,7 @@ class Reply {
     this.#state.hidden = !this.#state.textContent
     this.#state.dataset.mood = state === "failed" || message ? "bad" : ""
     this.#tools.hidden = state === "working"
+    this.#tools.querySelector(".copier")?.toggleAttribute("hidden", !answer)
     this.#figures.replaceChildren(...this.#facts().map(([name, value, about]) => h("div", { title: about }, h("dt", {}, name), h("dd", {}, value))))
     this.#figures.hidden = !this.#figures.childElementCount
   }

@@ -18,7 +18,7 @@ from app.studio.chat.store import ChatStore
 from app.studio.chat.turns import Chat, new_exchange
 from app.studio.database import FILE, UserDatabase
 from app.studio.database.tables import migrations
-from engine import Engine
+from engine import Engine, PreparedPrompt
 from engine.base.errors import PromptCacheError
 from engine.pml import parse_prompt, parse_schema
 from tests.app.studio.asked import Asked
@@ -92,7 +92,7 @@ def test_a_fork_is_a_chat_of_its_own(studio: Asked) -> None:
     listed = studio.ask("list_chats")["chats"]
     assert [(one["id"], one["turns"]) for one in listed] == [(fork["id"], 2), (chat["id"], 2)]
     studio.ask("delete_chat", {"id": fork["id"]})
-    assert [one["title"] for one in studio.ask("list_chats")["chats"]] == ["What has Torlin?"]
+    assert [one["title"] for one in studio.ask("list_chats")["chats"]] == ["What has Torlin? … And the lake?"]
     assert "no longer exists" in studio.ask("open_chat", {"id": fork["id"]})["error"]
 
 
@@ -147,6 +147,8 @@ def test_a_stopped_answer_keeps_what_came(studio: Asked) -> None:
     studio.ended("a")
     stopped = turns(studio.ask("open_chat", {"id": chat["id"]}))["a"]
     assert (stopped["state"], stopped["message"], bool(stopped["answer"])) == ("stopped", "", True)
+    held = vars(studio.parts.jobs.find("a"))["_result"]
+    assert not any(isinstance(one, PreparedPrompt) for one in vars(held).values()), "it would hold the model"
     after = ask(studio, "b", "And now?", id=chat["id"], parent="a")
     assert turns(after)["b"]["state"] == "done"
 
