@@ -64,6 +64,7 @@ def start(folder: Path, path: str) -> str:
         "styles/chart.css",
         f"pages/{PAGES[0].name}.css",
         "styles/run.css",
+        "chat/chat.css",
     ]
     titles = "".join(f"<span>{page.title}</span>" for page in PAGES)
     links = "".join(f'<link rel="stylesheet" href="{path}/{style}">' for style in styles)

@@ -3,6 +3,7 @@ declare namespace Api {
   /** Each question: what is sent, and what is answered. */
   interface Questions {
     add_scaffold: [AddScaffold, Written]
+    ask_chat: [AskChat, AskedChat]
     batch_files: [BatchFile, ExportedFiles]
     batch_form: [Nothing, BatchFormKept]
     batch_grade: [GradeBatch, JobState<Record<string, any>>]
@@ -37,6 +38,7 @@ declare namespace Api {
     compare_version: [CompareVersion, TextsCompared]
     count_tokens: [OneText, Counted]
     delete_batches: [SomeBatches, DeletedBatches]
+    delete_chat: [OneChat, DeletedChat]
     delete_runs: [SomeRuns, DeletedRuns]
     draw_hits: [Nothing, Drawn]
     draw_own_runs: [OwnRuns, DrawnRuns]
@@ -54,12 +56,15 @@ declare namespace Api {
     follow_schema: [Follow, NewPrompt]
     forget_model: [ForgetModel, RecentList]
     forget_recent: [Forget, RecentEntries]
+    fork_chat: [OneTurn, ChatFrame]
     format_document: [OneText, Written]
+    go_on_chat: [GoOn, ChatFrame]
     import_runs: [ImportRuns, ImportedRuns]
     job_state: [OneJob, JobState<Record<string, any>>]
     known_models: [Nothing, KnownTable]
     label_run: [LabelRun, Labelled]
     list_batches: [Nothing, KeptBatches]
+    list_chats: [Nothing, ChatsHeld]
     list_files: [Nothing, Files]
     list_help: [Nothing, HelpTitles]
     list_runs: [Nothing, KeptRuns]
@@ -73,6 +78,7 @@ declare namespace Api {
     name_batch: [NameBatch, Kept]
     name_model: [NameModel, ServedNow]
     new_workspace: [New, Opened]
+    open_chat: [OneChat, ChatFrame]
     open_file: [OpenFile, Opened]
     open_imported: [OpenImported, Opened]
     open_sample: [OpenSample, Opened]
@@ -80,6 +86,7 @@ declare namespace Api {
     open_shelved: [OpenShelved, Opened]
     open_text: [OpenText, Opened]
     open_workspace: [Nothing, Start]
+    preview_chat: [Texts, ChatFrame]
     preview_import: [ImportFiles, JobState<ImportPreview>]
     rate_answer: [RateAnswer, Labelled]
     read_form: [Texts, FormOfBoth]
@@ -90,12 +97,14 @@ declare namespace Api {
     rename_file: [Rename, FileSaved]
     rename_name: [RenameName, Renamed]
     report_files: [NamedReport, ReportFiles]
+    restore_chat: [RestoreChat, Opened]
     restore_run: [RestoreRun, Opened]
     run_prompt: [Work, JobState<RunFrame>]
     save_as: [SaveAs, FileSaved]
     save_draft: [SaveDraft, DraftSaved]
     save_file: [SaveFile, FileSaved]
     schema_sizes: [Texts, SchemaSizes]
+    select_turn: [OneTurn, ChatFrame]
     served: [Since, ServedNow]
     server_models: [AskServer, ServerModels]
     share_runs: [ShareRuns, SharedRuns]
@@ -111,6 +120,7 @@ declare namespace Api {
     switch_model: [SwitchModel, JobState<Switched>]
     time_again: [TimeAgain, JobState<RunFrame>]
     wrap_prompt: [Both, NewPrompt]
+    write_chat: [OneTurn, ChatPrompt]
     write_snippet: [WriteSnippet, Snippet]
   }
 
@@ -126,9 +136,23 @@ declare namespace Api {
     value: string
   }
 
+  interface AskChat extends Texts {
+    key: string
+    id?: string
+    parent?: string
+    question: string
+    settings?: Record<string, any>
+    opening?: ChatOpening | null
+  }
+
   interface AskServer {
     base_url: string
     api_key?: string
+  }
+
+  interface AskedChat {
+    chat: ChatFrame
+    job: JobState<Exchange>
   }
 
   interface Attribute {
@@ -284,6 +308,47 @@ declare namespace Api {
     here: boolean
   }
 
+  interface ChatFrame {
+    id: string
+    name: string
+    of: ChatTexts
+    modules: string[]
+    question: string
+    leaf: string
+    exchanges: Exchange[]
+  }
+
+  interface ChatOpening {
+    answer: string
+    model: string
+    ttft_ms?: number | null
+    from_cache?: number | null
+    computed?: number | null
+    generated?: number
+  }
+
+  interface ChatPrompt {
+    prompt: string
+  }
+
+  interface ChatSummary {
+    id: string
+    title: string
+    schema: string
+    changed: string
+    turns: number
+  }
+
+  interface ChatTexts {
+    schema: string
+    prompt: string
+  }
+
+  interface ChatsHeld {
+    chats: ChatSummary[]
+    most: number
+  }
+
   interface Check extends Texts {
     fallback?: string | null
     known?: string | null
@@ -377,6 +442,10 @@ declare namespace Api {
 
   interface DeletedBatches {
     deleted: number
+  }
+
+  interface DeletedChat {
+    id: string
   }
 
   interface DeletedRuns {
@@ -501,6 +570,22 @@ declare namespace Api {
     path: string | null
     bytes: number
     reason: string
+  }
+
+  interface Exchange {
+    id: string
+    parent: string
+    question: string
+    answer: string
+    state: "working" | "done" | "stopped" | "failed"
+    working: string
+    message: string
+    model: string
+    ttft_ms: number | null
+    from_cache: number | null
+    computed: number | null
+    generated: number
+    ended: "" | "eos" | "length" | "stop"
   }
 
   interface Expected {
@@ -678,6 +763,10 @@ declare namespace Api {
 
   interface Gallery {
     samples: Sample[]
+  }
+
+  interface GoOn extends Texts {
+    id: string
   }
 
   interface Gone {
@@ -1132,6 +1221,10 @@ declare namespace Api {
     run: RunFrame
   }
 
+  interface OneChat {
+    id: string
+  }
+
   interface OneDocument {
     name: string
   }
@@ -1156,6 +1249,10 @@ declare namespace Api {
 
   interface OneText {
     text: string
+  }
+
+  interface OneTurn extends OneChat {
+    exchange: string
   }
 
   interface OpenFile extends Shelve {
@@ -1384,6 +1481,10 @@ declare namespace Api {
     new: number
     repeats: number
     seed: number
+  }
+
+  interface RestoreChat extends Shelve {
+    id: string
   }
 
   interface RestoreRun extends Shelve {

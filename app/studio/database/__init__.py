@@ -1,4 +1,4 @@
-"""The user's database: one SQLite file for runs, batches, drafts, versions, sweeps and recent files."""
+"""The user's database: one SQLite file for runs, batches, drafts, chats, sweeps and recent files."""
 
 from __future__ import annotations
 

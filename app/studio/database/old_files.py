@@ -99,7 +99,7 @@ def _is_document(row: object) -> bool:
 def copy_readable(db: Database, damaged: Path) -> int:
     """Copies the readable rows of a damaged database, except runs and batches; returns their number."""
     copied = 0
-    for table in ("workspaces", "forms", "sweeps", "recent_models", "recent_documents"):
+    for table in ("workspaces", "forms", "sweeps", "chats", "recent_models", "recent_documents"):
         rows: list[dict[str, Any]] = []
         with suppress(sqlite3.Error, ValueError), _opened(damaged) as old:
             rows.extend(map(dict, old.execute(f"select * from {table}")))

@@ -10,13 +10,14 @@
 - `workspaces`: the open workspace as number 0, and its earlier versions in order, as JSON.
 - `forms`: the input of each page as JSON.
 - `sweeps`: reports of the Benchmark page as JSON.
+- `chats`: chats with their documents as JSON of `Chat`, and their rows in the list.
 - `recent_models`: models as JSON of `ModelChoice`.
 - `recent_documents`: places of documents without their texts.
 
-In the last three the latest row has the largest rowid.
+In the last four the latest row has the largest rowid.
 
-`whole_digest` is a schema with the files that it reads, or the empty text. `bytes` is the size of a run or a
-batch without its `texts`.
+`whole_digest` is a schema with the files that it reads, or the empty text. `bytes` is the size of a chat,
+a run or a batch without its `texts`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from sqlite_utils.db import ForeignKey
 from engine.base.errors import PromptCacheError
 
 migrations = Migrations("studio")
-_OURS = {"create_tables", "add_ratings"}
+_OURS = {"create_tables", "add_ratings", "create_chats"}
 _DIGESTS = "schema_digest prompt_digest whole_digest"
-_NUMBERS = {"number", "bytes", "rows", "answered", "failed", "judged", "passed", "ended"}
+_NUMBERS = {"number", "bytes", "rows", "answered", "failed", "judged", "passed", "ended", "turns"}
 _TABLES = {  # the columns of each table; the first is the key, and the largest are last
     "texts": "digest text",
     "runs": f"id name note origin {_DIGESTS} belongs measured bytes summary frame",
@@ -59,6 +60,13 @@ def add_ratings(db: Database) -> None:
     """Adds the ratings of runs, and the links between runs of two models."""
     for column in ("ratings", "linked"):
         db.table("runs").add_column(column, str, not_null_default="")
+
+
+@migrations()
+def create_chats(db: Database) -> None:
+    """Creates the table of chats."""
+    columns = _columns("id title schema changed turns bytes chat")
+    db.create_table("chats", columns, pk="id", not_null=columns)
 
 
 def _columns(words: str) -> dict[str, type]:

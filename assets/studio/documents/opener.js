@@ -4,7 +4,7 @@ import { decoded } from "./file_saving.js"
 const MOST_BYTES = 5 * 1024 * 1024
 
 /** @typedef {NonNullable<Api.OpenFile["encoding"]>} Encoding */
-/** @typedef {"new_workspace" | "open_sample" | "open_file" | "open_text" | "open_shelved" | "restore_run" | "batch_open" | "open_imported" | "open_sample_schema"} Question */
+/** @typedef {"new_workspace" | "open_sample" | "open_file" | "open_text" | "open_shelved" | "restore_run" | "restore_chat" | "batch_open" | "open_imported" | "open_sample_schema"} Question */
 
 /** @type {Partial<Record<Encoding, string>>} */
 const OFFERS = { "windows-1252": "Windows-1252", "utf-16": "UTF-16" }

@@ -2,6 +2,7 @@
 import { askNames } from "../documents/file_dialog.js"
 import { AnswerCost } from "../runs/answer_cost.js"
 import { AWAY } from "../base/jobs.js"
+import { Chat } from "../chat/chat.js"
 import { when } from "../runs/compare.js"
 import { h, pause, plural } from "../base/dom.js"
 import { explainOnFocus } from "../base/tips.js"
@@ -111,10 +112,13 @@ export function mount(studio) {
   const question = new Question(workspace, runBar)
   const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, h("div", { class: "run-line" }, runBar.status, runBar.pace.node), question.node, answers, explained, history.node)
   const writing = h("div", { class: "writing" }), desk = h("div", { class: "desk" })
+  const besides = new Tabs("results", "Answers and chat")
+  besides.add("answers", "Answers", results)
+  const chat = new Chat(studio, besides)
   writing.append(picker, separator(writing, { name: "picker", label: "Width of the modules", least: 20, most: 60, usual: 41 }), documents.node,
     h("div", { class: "below" }, strip))
   desk.append(writing, separator(desk, { name: "writing", label: "Width of modules and documents", least: 35, most: 70, usual: 56 }),
-    results)
+    besides.node)
   studio.hosts.shell.append(drawer.form)
   studio.hosts.author.append(
     h("header", { class: "page-line" }, h("h2", {}, "Author"), about),
@@ -125,6 +129,7 @@ export function mount(studio) {
   })
   runBar.on("start", () => {
     shell.go("author")
+    besides.show("answers")
     results.scrollTop = 0  // its message is at the top
     if (document.documentElement.scrollHeight > innerHeight) results.scrollIntoView({ block: "start" })
   })
@@ -165,6 +170,7 @@ export function mount(studio) {
         current = run.number
         question.of(run.number, run.state === "working")
         shown.show(run)
+        chat.note(run)
         history.show("")
         layout.note(run)
         cost?.show(run)
@@ -179,6 +185,7 @@ export function mount(studio) {
         current = 0
         question.of(0, false)
         shown.show(run, `${which}, ${when(run.started)}.`)
+        chat.note(run)
         explanation.showStored(run)
         history.show(id)
         cost?.show(run)
@@ -189,7 +196,7 @@ export function mount(studio) {
         answers.scrollIntoView({ block: "nearest" })
       }
       history.on("chosen", chosen)
-      studio.on("restored", chosen)
+      studio.on("restored", id => { besides.show("answers"); chosen(id) })
       // Polls a run of another tab or of an earlier page until it ends.
       const watch = async (/** @type {Api.RunFrame} */ run) => {
         for (let next = run; next.state === "working" && current === run.number && !runBar.running;) {

@@ -1,6 +1,8 @@
-"""Writes the question of a prompt, which is its last text."""
+"""Reads and writes the question of a prompt, which is its last text."""
 
 from __future__ import annotations
+
+from inspect import cleandoc
 
 from engine.pml.edit.prompt_source import Page, PromptEditError, walk
 from engine.pml.tree.tree import Schema
@@ -9,6 +11,16 @@ from engine.pml.xml.elements import Chars, Element
 from engine.pml.xml.entities import forbidden_character
 from engine.pml.xml.escaping import escaped_text
 from engine.pml.xml.names import ROLES
+
+
+def question_of(prompt_source: str, schema: Schema) -> str:
+    """Returns the question of a prompt without indentation; "" if it has no text.
+
+    Raises:
+        PromptEditError: the source has no `<prompt>` element.
+    """
+    run = _last_run(Page(prompt_source, schema))
+    return cleandoc("".join(piece.text for piece in run if piece.kind != "comment")).strip(SPACE)
 
 
 def set_question(prompt_source: str, schema: Schema, text: str) -> str:
@@ -23,20 +35,27 @@ def set_question(prompt_source: str, schema: Schema, text: str) -> str:
     if forbidden_character(text) is not None:
         raise PromptEditError("The text has a character that XML forbids. Remove it.")
     page = Page(prompt_source, schema)
-    hosts = [element for element in walk(page.root) if element is page.root or element.tag in ROLES]
-    runs = [run for host in hosts for run in _runs(host)]
-    if runs:
-        run = max(runs, key=lambda run: run[0].span.start)
+    if run := _last_run(page):
         raw = prompt_source[run[0].span.start : run[-1].span.end]
         start = run[0].span.start + len(raw) - len(raw.lstrip(SPACE))
         end = run[-1].span.end - (len(raw) - len(raw.rstrip(SPACE)))
         return page.replace(start, end, escaped_text(text))
-    host = page.sound(hosts[-1])
+    host = page.sound(_hosts(page)[-1])
     if host.empty_tag:
         start = host.open_span.end - len("/>")
         return page.replace(start, host.open_span.end, f">{escaped_text(text)}</{host.tag}>")
     end = host.inner().end
     return page.replace(end, end, escaped_text(text))
+
+
+def _hosts(page: Page) -> list[Element]:
+    """Returns the elements whose text is new: the prompt and its turns."""
+    return [element for element in walk(page.root) if element is page.root or element.tag in ROLES]
+
+
+def _last_run(page: Page) -> list[Chars]:
+    runs = [run for host in _hosts(page) for run in _runs(host)]
+    return max(runs, key=lambda run: run[0].span.start, default=[])
 
 
 def _runs(host: Element) -> list[list[Chars]]:

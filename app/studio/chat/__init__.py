@@ -1,0 +1,1 @@
+"""Chats: several turns over the modules of one prompt, with branches."""
