@@ -28,7 +28,7 @@ from app.studio.database.texts import (
 from app.studio.history.frames import as_mapping, read_frame
 from app.studio.history.ratings import Thumb, as_column, rated, ratings_of
 from app.studio.history.record import Record, RunSummary, read_summaries, require_label
-from app.studio.runs.run_frame import Belongs, ReuseFrame, RunFrame, Side
+from app.studio.runs.run_frame import Belongs, RunFrame, Side
 from engine.base.errors import PromptCacheError
 
 MOST_RUNS = 1000

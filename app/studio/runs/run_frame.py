@@ -161,8 +161,9 @@ class KeptFidelity(TypedDict):
 class RunFrame(TypedDict):
     """A run so far. `settings` are the requested ones; `placement` is the one used.
 
-    It times the first token `timings` times; `repeat` is the current one. `fidelity` is set once it was measured for a stored run's texts, settings and model. `kept` is the id of
-    the stored run; "" until it is stored.
+    It times the first token `timings` times; `repeat` is the current one. `fidelity` is set once it was
+    measured for a stored run's texts, settings and model. `kept` is the id of the stored run; "" until it is
+    stored.
     """
 
     format: int
