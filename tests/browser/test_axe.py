@@ -66,6 +66,8 @@ def test_every_dialog_and_state_keeps_the_rules(author: Page, tmp_path: Path) ->
 
     run(author)
     look("a run that is done", ".studio-author")
+    author.get_by_role("button", name="Compare with another model…").click()
+    look("a comparison with another model")
     author.get_by_role("button", name="What Run does").click()
     look("the menu of Run", ".run-bar")
     author.keyboard.press("Escape")

@@ -358,7 +358,7 @@ def langfuse_events(answer: Answered) -> list[dict[str, Any]]:
     first = begun + timedelta(milliseconds=answer.ttft_ms or 0)
     ended = begun + timedelta(milliseconds=answer.whole_ms)
     turns = [dict(message) for message in answer.messages]
-    trace = {
+    trace: dict[str, Any] = {
         "id": answer.id,
         "timestamp": begun.isoformat(),
         "name": answer.name[:1000],
@@ -368,7 +368,7 @@ def langfuse_events(answer: Answered) -> list[dict[str, Any]]:
         "tags": ["prompt-cache-studio", answer.side],
     }
     usage = _usage([answer])
-    generation = {
+    generation: dict[str, Any] = {
         "id": f"{answer.id}-answer",
         "traceId": answer.id,
         "name": answer.side,
@@ -390,7 +390,7 @@ def langfuse_events(answer: Answered) -> list[dict[str, Any]]:
     }
     events = [("trace-create", trace), ("generation-create", generation)]
     if answer.thumb:
-        score = {
+        score: dict[str, Any] = {
             "id": f"{answer.id}-rating",
             "traceId": answer.id,
             "observationId": generation["id"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from typing_extensions import TypedDict
 
@@ -40,7 +40,7 @@ def read_ratings(sent: object) -> Ratings:
         rating = sent.get(side) if isinstance(sent, Mapping) else None
         thumb, note = (rating.get("thumb"), rating.get("note")) if isinstance(rating, Mapping) else ("", "")
         if thumb in get_args(Thumb):
-            ratings[side]["thumb"] = thumb
+            ratings[side]["thumb"] = cast(Thumb, thumb)
         if isinstance(note, str):
             ratings[side]["note"] = note[:LONGEST_NOTE]
     return ratings

@@ -153,9 +153,7 @@ def compare_with_server(key: str, jobs: Jobs, store: RunStore, first: Record, se
 
 def _run_on(server: LocalServer, first: Record) -> Run:
     frame, of = first.told, first.told["of"]
-    order: tuple[Side, ...] = (
-        ("uncached", "cached") if frame["mode"] == "both" else (cast(Side, frame["mode"]),)
-    )
+    order: tuple[Side, ...] = ("uncached", "cached") if frame["mode"] == "both" else (frame["mode"],)
     run = Run(
         frame["schema"],
         replace(PageSettings.of_run(frame["settings"]), repeats=1),
@@ -176,17 +174,21 @@ def _run_on(server: LocalServer, first: Record) -> Run:
 
 def _answer(job: Job, run: Run, server: LocalServer, messages: list[dict[str, str]]) -> None:
     """Requests the sides of a run in order; a cached side alone follows a request that is not recorded."""
+
+    def stopping() -> bool:
+        return job.stopping
+
     if run.order == ("cached",):
-        for _ in stream(server, messages, replace(run.settings, max_new_tokens=1), lambda: job.stopping):
+        for _ in stream(server, messages, replace(run.settings, max_new_tokens=1), stopping):
             pass
     for name in run.order:
-        if job.stopping:
+        if stopping():
             return
         side = run.sides[name]
         with job.changing():
             side.state = "working"
-        begun, first, pieces, counted = time.perf_counter(), 0.0, 0, 0
-        for piece in stream(server, messages, run.settings, lambda: job.stopping):
+        begun, first, pieces = time.perf_counter(), 0.0, 0
+        for piece in stream(server, messages, run.settings, stopping):
             now = time.perf_counter()
             with job.changing():
                 if piece.text and not side.timelines:
@@ -200,7 +202,7 @@ def _answer(job: Job, run: Run, server: LocalServer, messages: list[dict[str, st
                 counted = side.tokens.get("generated", pieces)
                 if counted > 2 and pieces > 2 and now > first:
                     side.tokens_per_second = (counted - 1) / (now - first)
-        if job.stopping:
+        if stopping():
             return
         with job.changing():
             side.tokens.setdefault("generated", pieces)

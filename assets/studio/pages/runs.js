@@ -17,9 +17,9 @@ const BETWEEN = "+"  // ids in the URL of a comparison
 const RATED = { "": "All ratings", up: "Rated good", down: "Rated bad", none: "Not rated" }
 /** @type {[Api.ShareRuns["form"], string, string][]} */
 const FORMS = [
-  ["promptfoo", "promptfoo configuration", "A configuration for promptfoo eval. Answers rated good must be repeated, those rated bad must not."],
+  ["promptfoo", "promptfoo configuration", "A configuration for promptfoo eval, which sends the prompts to this studio. The tests expect answers rated good, and reject those rated bad."],
   ["promptfoo results", "promptfoo results", "Results for promptfoo import"],
-  ["langfuse dataset", "Langfuse dataset", "JSON Lines: bodies of POST /api/public/dataset-items. Each prompt is one item. An answer rated good is its expected output."],
+  ["langfuse dataset", "Langfuse dataset", "JSON Lines: one body of POST /api/public/dataset-items per prompt. An answer rated good is the expected output."],
   ["langfuse traces", "Langfuse traces", "A body of POST /api/public/ingestion with traces, generations and scores. Langfuse takes at most 3.5 MB."],
 ]
 const EMPTY = "No runs yet. Run a prompt on the Author page: each run is saved here with its texts, settings, answers and times."
@@ -314,7 +314,7 @@ class RunsPage {
       h("div", { class: "buttons" },
         h("button", { type: "button", class: "primary", onclick: () => share("html") }, "Web page"),
         h("button", { type: "button", onclick: () => share("json") }, "JSON")),
-      h("p", {}, "For other programs: every answer with its prompt, times and rating. promptfoo asks this studio's server again."),
+      h("p", {}, "Files for other programs, with prompts, answers, times and ratings."),
       h("div", { class: "buttons" }, ...FORMS.map(([form, words, about]) => h("button", { type: "button", title: about, onclick: () => share(form) }, words))),
       said,
       h("div", { class: "buttons" },

@@ -5,12 +5,13 @@ import { AWAY } from "../base/jobs.js"
 
 /** @typedef {"cached" | "uncached"} Side */
 
+/** @type {Side[]} */
+const SIDES = ["cached", "uncached"]
 const THUMBS = { up: "Good", down: "Bad" }
 
 /** The ratings of a run in words; "" without any. @param {Api.Ratings} ratings */
 export function ratingWords(ratings) {
-  const sides = /** @type {Side[]} */ (["cached", "uncached"])
-  return sides.flatMap(side => ratings[side].thumb || ratings[side].note ? [`${side}: ${[ratings[side].thumb && THUMBS[ratings[side].thumb].toLowerCase(), ratings[side].note].filter(Boolean).join(", ")}`] : []).join("; ")
+  return SIDES.flatMap(side => ratings[side].thumb || ratings[side].note ? [`${side}: ${[ratings[side].thumb && THUMBS[ratings[side].thumb].toLowerCase(), ratings[side].note].filter(Boolean).join(", ")}`] : []).join("; ")
 }
 
 /** The thumbs of a run, for a table. @param {Api.Ratings} ratings */
@@ -81,7 +82,7 @@ export class Rating {
 export class Ratings {
   #server
   #compare = h("button", { type: "button", onclick: () => this.compare(this.id) }, "Compare with another model…")
-  #more = h("div", { class: "after-run", hidden: true }, this.#compare)
+  #more = h("div", { class: "after-run" }, this.#compare)
   /** The stored run; "" if there is none. */
   id = ""
   /** @type {Record<Side, Rating>} */
@@ -94,17 +95,24 @@ export class Ratings {
     answers.after(this.#more)
     this.#sides = { cached: new Rating(server, "cached", "cached answer"), uncached: new Rating(server, "uncached", "uncached answer") }
     const panes = answers.querySelectorAll(".pane")
-    Object.values(this.#sides).forEach(({ node }, index) => { node.hidden = true; panes[index]?.append(node) })
+    Object.values(this.#sides).forEach(({ node }, index) => { panes[index]?.append(node) })
+    this.#offer("", [])
   }
 
   /** @param {Api.RunFrame} frame */
   async show({ kept, sides }) {
     const known = kept === this.id
     this.id = kept
-    this.#more.hidden = !kept
-    for (const side of /** @type {Side[]} */ (["cached", "uncached"])) this.#sides[side].node.hidden = !kept || !sides[side].text
+    this.#offer(kept, SIDES.filter(side => sides[side].text))
     if (!kept || known) return
     const { run } = await this.#server.ask("rate_answer", { id: kept, side: "cached" })
-    if (run && kept === this.id) for (const side of /** @type {Side[]} */ (["cached", "uncached"])) this.#sides[side].show(kept, run.ratings[side])
+    if (run && kept === this.id) for (const side of SIDES) this.#sides[side].show(kept, run.ratings[side])
+  }
+
+  // Before a run they are invisible, so that nothing moves when it ends.
+  /** @param {string} kept @param {Side[]} answered */
+  #offer(kept, answered) {
+    this.#more.toggleAttribute("data-off", !kept)
+    for (const side of SIDES) this.#sides[side].node.toggleAttribute("data-off", !kept || !answered.includes(side))
   }
 }

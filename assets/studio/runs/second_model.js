@@ -33,7 +33,7 @@ class SecondModel {
   #remote = h("div", { class: "second-fields", hidden: true },
     field("Base URL of its OpenAI-compatible API", this.#url),
     field("API key, if it needs one. The studio does not store it.", this.#key),
-    field("Model", this.#model), this.#models, h("p", { class: "soft" }, "The prompt is sent twice, so that the server may use its own cache the second time."))
+    field("Model", this.#model), this.#models, h("p", { class: "soft" }, "The studio sends the prompt twice: the second request may use the server's own cache."))
   #status = h("p", { role: "status", class: "second-status" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress" })
   #begin = h("button", { type: "submit", class: "primary", disabled: true }, "Compare")
@@ -54,7 +54,7 @@ class SecondModel {
     this.#dialog = h("dialog", { class: "question second-model", "aria-label": "Compare with another model", onclose: () => this.#dialog.remove(), oncancel: (/** @type {Event} */ event) => { if (this.#job) { event.preventDefault(); this.#job.stop() } } },
       h("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.#start() } },
         h("h2", {}, "Compare with another model"),
-        h("p", {}, `The other model gets the prompt and the settings of ${title}. Its answers become a run of their own.`),
+        h("p", {}, `The other model answers the prompt of ${title} with the same settings. The result is stored as a run.`),
         this.#fields, this.#status, this.#meter,
         h("div", { class: "buttons" }, this.#begin, this.#stop, this.#cancel)))
     const soon = debounce(LOOK_AFTER_MS, () => this.#judge())

@@ -34,6 +34,9 @@ def test_a_rating_is_stored_for_its_side_and_survives_later_changes(tmp_path: Pa
     store.rate(kept.id, "cached", thumb="", note="")
     ratings = store.summaries()[0]["ratings"]
     assert (ratings["cached"]["thumb"], ratings["uncached"]["thumb"]) == ("", "down")
+    imported = record(9, ratings=read_ratings(GOOD), linked=kept.id)
+    store.import_runs([imported])
+    assert [run["linked"] for run in store.summaries() if run["ratings"] == GOOD] == [kept.id]
     with pytest.raises(PromptCacheError, match="no longer exists"):
         store.rate("gone", "cached", thumb="up")
     with pytest.raises(PromptCacheError, match="at most 4000 characters"):
