@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from textwrap import shorten
 from typing import Literal
 
 from typing_extensions import TypedDict
@@ -69,7 +68,7 @@ class Chat:
         """The starts of the first and the last question, in one line."""
         shown = self.branch(self.leaf)
         questions = dict.fromkeys(exchange["question"] for exchange in (shown[:1] + shown[-1:]))
-        return " … ".join(shorten(question, LONGEST_TITLE, placeholder="…") for question in questions)
+        return " … ".join(map(_start, questions))
 
     def branch(self, last: str) -> list[Exchange]:
         """Returns the exchanges from the first one to `last`; none for "".
@@ -155,6 +154,11 @@ def has_answers(prompt: str) -> bool:
     return tree is not None and any(
         isinstance(child, Role) and child.role == "assistant" for child in tree.children
     )
+
+
+def _start(question: str) -> str:
+    words = " ".join(question.split())
+    return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"
 
 
 def _opened(source: str, schema: Schema, question: str) -> str:

@@ -221,8 +221,14 @@ class Chats(Endpoints):
     def restore_chat(self, request: RestoreChat) -> Opened:
         """Opens a chat's documents; the open ones become a version."""
         chat, page = self._chats.load(request.id), request.page
-        texts = {"schema": chat.schema, "prompt": chat.prompt, "origin": chat.origin}
-        return self._parts.desk.open(Workspace(name=chat.name, settings=page.settings, **texts), page)
+        workspace = Workspace(
+            name=chat.name,
+            schema=chat.schema,
+            prompt=chat.prompt,
+            origin=chat.origin,
+            settings=dict(page.settings),
+        )
+        return self._parts.desk.open(workspace, page)
 
     @endpoint
     def write_chat(self, request: OneTurn) -> ChatPrompt:

@@ -403,7 +403,8 @@ export class Chat {
   }
 
   #showLeft() {
-    const window = this.#studio.model?.context_length, last = this.#branch.at(-1), used = last ? tokensOf(last) : this.#frame && !this.#frame.id ? this.#ofPrompt : null
+    const { context_length: window, name } = this.#studio.model ?? {}, last = this.#branch.at(-1)
+    const used = last ? (last.model === name ? tokensOf(last) : null) : this.#frame && !this.#frame.id ? this.#ofPrompt : null
     const left = window && used != null ? window - used - this.#typed : null
     this.#left.textContent = left === null ? "" : left > 0 ? `About ${count(left)} tokens left` : "No tokens left: shorten the message, or begin a new chat."
     this.#left.title = window ? `The model reads at most ${count(window)} tokens: the prompt, all turns and the answer.` : ""

@@ -194,7 +194,7 @@ def test_documents_with_errors_and_empty_messages_are_refused(studio: Asked) -> 
 def test_the_turns_are_written_without_a_change_of_their_text() -> None:
     tree = parse_schema(SCHEMA).tree
     assert tree is not None
-    question, answer = "Is 1 < 2 &\n    <tower/>\n  right?", "</assistant> \x00\n\n  yes"
+    question, answer = "Is 1 < 2 &\n    <tower/>\n    \n  right?", "</assistant> \x00\n\n  yes"
     chat = Chat("k", SCHEMA, PROMPT, "", "town")
     chat.add({**new_exchange("a", "", "What has Torlin?", ""), "answer": answer, "state": "done"})
     parsed = parse_prompt(chat.written(tree, chat.branch("a"), question))
