@@ -190,6 +190,7 @@ LINES = """
         ('<module name="a"/>', "x", '<module name="a">x</module>'),
         ('\n <module name="a">\n </module>\n', "x\ny", '\n <module name="a">\n  x\n  y\n </module>\n'),
         ('<module name="a">]]</module>', "]]>", '<module name="a">]]&gt;</module>'),
+        ('<module name="a">x></module>', "]]>", '<module name="a">]]&gt;</module>'),
         ('<module name="a">a]&gt;</module>', "a]]>", '<module name="a">a]]&gt;</module>'),
         ('<module name="a" xml:space="preserve">\n x \n</module>', "\n x\n", None),
     ],
