@@ -222,7 +222,8 @@ def test_the_first_place_of_a_parameter_has_its_length() -> None:
 def test_a_rename_reaches_the_prompt_scaffolds_and_unions() -> None:
     source = schema(
         '<union scaffold="a"><module name="a">A<module name="i">I</module></module>'
-        '<module name="b">B</module></union><module name="c">C <param name="p" len="2"/></module><scaffold modules="a/i  c"/>'
+        '<module name="b">B</module></union><module name="c">C <param name="p" len="2"/></module>'
+        '<scaffold modules="a/i  c"/>'
     )
     edited = Edited(source, '<prompt schema="s"><a><i/></a> <c p="1"/>?</prompt>')
     edited.rename(index_of(source, "module"), "z")
