@@ -190,6 +190,7 @@ LINES = """
         ('<module name="a"/>', "x", '<module name="a">x</module>'),
         ('\n <module name="a">\n </module>\n', "x\ny", '\n <module name="a">\n  x\n  y\n </module>\n'),
         ('<module name="a">]]</module>', "]]>", '<module name="a">]]&gt;</module>'),
+        ('<module name="a">x></module>', "]]>", '<module name="a">]]&gt;</module>'),
         ('<module name="a">a]&gt;</module>', "a]]>", '<module name="a">a]]&gt;</module>'),
         ('<module name="a" xml:space="preserve">\n x \n</module>', "\n x\n", None),
     ],
@@ -221,7 +222,8 @@ def test_the_first_place_of_a_parameter_has_its_length() -> None:
 def test_a_rename_reaches_the_prompt_scaffolds_and_unions() -> None:
     source = schema(
         '<union scaffold="a"><module name="a">A<module name="i">I</module></module>'
-        '<module name="b">B</module></union><module name="c">C <param name="p" len="2"/></module><scaffold modules="a/i  c"/>'
+        '<module name="b">B</module></union><module name="c">C <param name="p" len="2"/></module>'
+        '<scaffold modules="a/i  c"/>'
     )
     edited = Edited(source, '<prompt schema="s"><a><i/></a> <c p="1"/>?</prompt>')
     edited.rename(index_of(source, "module"), "z")

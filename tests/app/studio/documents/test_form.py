@@ -80,6 +80,8 @@ def test_an_edit_answers_with_both_documents(asked: Asked) -> None:
     assert ask(asked, "edit_form", act="parameter", card=3, what="p", text="p", number=7)["schema"] == (
         SCHEMA.replace('len="6" default="d"', 'len="7"')
     )
-    assert "not a whole number" in ask(asked, "edit_form", act="parameter", card=3, what="p", text="p")["error"]
+    assert (
+        "not a whole number" in ask(asked, "edit_form", act="parameter", card=3, what="p", text="p")["error"]
+    )
     assert ask(asked, "edit_form", act="text", card=9, text="x")["error"].startswith("The document has")
     assert "unknown part" in ask(asked, "edit_form", act="add", card=0, what="schema")["error"]
