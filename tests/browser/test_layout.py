@@ -68,6 +68,7 @@ def fills(page: Page) -> None:
 @pytest.mark.long
 def test_the_page_fills_the_window_and_nothing_shifts_while_it_answers(author: Page) -> None:
     author.set_viewport_size({"width": 1280, "height": 720})
+    run(author)
     fills(author)
     author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 40})")
     author.locator("#explain").scroll_into_view_if_needed()
