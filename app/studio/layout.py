@@ -17,6 +17,7 @@ from app.studio.workspace.all_pages import SHARED
 from app.studio.workspace.page_state import Parts
 
 TITLE = "Prompt Cache Studio"
+EDITOR_FONTS = [f"/static/fonts/IBMPlexMono/IBMPlexMono-{weight}.woff2" for weight in ("Regular", "Bold")]
 BUNDLE = "editor.bundle.js"  # imports nothing
 _IMPORT = re.compile(r'^import .*? from "(\.[^"]+)"', re.MULTILINE)
 
@@ -43,6 +44,7 @@ def head(folder: Path, path: str) -> str:
         f"<title>{TITLE}</title>"
         f'<link rel="icon" type="image/svg+xml" href="{path}/icon.svg">'
         + "".join(f'<link rel="modulepreload" href="{path}/{name}">' for name in sorted(first))
+        + "".join(f'<link rel="preload" as="font" crossorigin href="{font}">' for font in EDITOR_FONTS)
         + f'<script type="module" src="{path}/studio.js"></script>'
     )
 

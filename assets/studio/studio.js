@@ -4,6 +4,7 @@ import { Commands } from "./shell/commands.js"
 import { pause } from "./base/dom.js"
 import { Emitter } from "./base/events.js"
 import { Help } from "./shell/help.js"
+import { remembered } from "./base/layout_settings.js"
 import { Palette } from "./shell/palette.js"
 import { Server } from "./base/server.js"
 import { Shell } from "./shell/shell.js"
@@ -93,8 +94,6 @@ function fontsReady() {
   return Promise.race([Promise.all(faces), pause(FONTS_MS)]).catch(() => {})
 }
 
-const START = "prompt-cache-studio.start-ms"
-
 /** Says what the start waits for. @param {string} words */
 function doing(words) {
   const node = document.querySelector("#studio-start .doing")
@@ -136,7 +135,7 @@ async function begin(studio, views) {
   awaitModel(studio)
   await workspace.start(answer.workspace)
   document.documentElement.dataset.studio = "ready"
-  localStorage.setItem(START, String(Math.round(performance.now())))
+  if (document.querySelector("#studio-start")) remembered("start-ms", String(Math.round(performance.now())))
   uncover()
 }
 

@@ -222,6 +222,7 @@ def test_a_server_that_is_gone_is_noticed_and_the_page_goes_on_when_it_is_back(
 
     server = studios.start(tmp_path, int(server.url.rpartition(":")[2]))
     expect(away).to_have_count(0)
+    expect(page.locator(".results")).not_to_contain_text("does not answer")
     expect(page.locator(".picker .row.on .badge").first).to_have_text("disk")
     page.evaluate("window.promptCacheStudio.workspace.change({temperature: 0})")
     run(page)

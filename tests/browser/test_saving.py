@@ -247,7 +247,7 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     assert "search" not in text_of(page, "prompt"), "the starting point's imports are gone"
     rewrite(page, "prompt", "Is 1 < 2?")
     page.get_by_role("button", name="Make it a prompt").click()
-    wait_for_text(page, "prompt", "  Is 1 &lt; 2?\n</prompt>")
+    wait_for_text(page, "prompt", r"  Is 1 &lt; 2\?\n</prompt>")
     (documents / "mine.pml").unlink()
     page.get_by_role("button", name="File", exact=True).click()
     expect(page.get_by_role("menuitem", name="ask.pml")).to_have_count(0)
@@ -270,7 +270,7 @@ def test_save_asks_for_a_folder_if_there_is_none(browser: Browser, studios: Stud
     server = studios.start(tmp_path)
     watched = Watched(browser.new_page(), server.url)
     page = watched.open()
-    rewrite(page, "prompt", "<prompt>mine</prompt>")
+    rewrite(page, "prompt", '<prompt schema="travel">mine</prompt>')
     page.keyboard.press("Control+s")
     expect(page.locator(".workspace-name .saved")).to_contain_text("Draft saved")
     folder = page.get_by_label("Folder on this machine")
@@ -279,8 +279,8 @@ def test_save_asks_for_a_folder_if_there_is_none(browser: Browser, studios: Stud
     expect(dialog(page)).to_contain_text("Write the whole path")
     folder.fill(str(tmp_path / "new" / "prompts"))
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(head(page)).to_contain_text("saved to travel.pml, untitled.prompt.pml")
-    saved = (tmp_path / "new" / "prompts" / "untitled.prompt.pml").read_text(encoding="utf-8")
-    assert saved == "<prompt>mine</prompt>"
+    expect(head(page)).to_contain_text("saved to travel.pml, travel.prompt.pml")
+    saved = (tmp_path / "new" / "prompts" / "travel.prompt.pml").read_text(encoding="utf-8")
+    assert saved == '<prompt schema="travel">mine</prompt>'
     page.close()
     server.stop()

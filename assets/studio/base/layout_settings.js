@@ -1,4 +1,4 @@
-// Settings of the page's layout in this browser: splits, tabs, and seen hints.
+// Settings of the page's layout in this browser: splits, tabs, and the time of the last start.
 
 const PREFIX = "prompt-cache-studio."
 

@@ -57,7 +57,7 @@ export class Workspace extends Emitter {
   /** @type {string | null} */
   #known = null
   #stale = false
-  /** The last schema without errors, and its name; null after another workspace is opened. @type {{name: string, text: string} | null} */
+  /** The last schema without errors, and its name; null after another workspace is opened. @type {{name: string, text: string, origin: string} | null} */
   #former = null
   /** @type {{version: number, diagnostics: MarksOfBoth, texts: Partial<Record<Kind, string>>}} */
   #measured = { version: -1, diagnostics: { schema: [], prompt: [] }, texts: {} }
@@ -403,18 +403,18 @@ export class Workspace extends Emitter {
       this.#plain[kind] = answer[kind].diagnostics
       this.#show(kind)
     }
-    if (answer.schema.ok && answer.schema.name) this.#renamed({ name: answer.schema.name, text: texts.schema })
+    if (answer.schema.ok && answer.schema.name) this.#renamed({ name: answer.schema.name, text: texts.schema, origin: this.origin })
     this.emit("checked", answer)
     this.#measureSoon()
     return true
   }
 
   // The title and the prompt follow the schema's name, unless they have files or names of their own.
-  /** @param {{name: string, text: string}} schema */
+  /** @param {{name: string, text: string, origin: string}} schema */
   async #renamed(schema) {
     const former = this.#former
     this.#former = schema
-    if (!former || former.name === schema.name) return
+    if (!former || former.name === schema.name || former.origin !== schema.origin) return
     if (!this.fileOf("schema") && (this.origin.startsWith("sample:") || ["", "Untitled", former.name].includes(this.name))) this.rename(schema.name)
     if (this.fileOf("prompt") || this.names.prompt !== former.name) return
     const mark = this.editors.prompt.mark()

@@ -23,6 +23,7 @@ from app.cli.base.output import (
     print_json,
     printable,
     progress_bar,
+    reading_bar,
     table,
 )
 from engine.base.stopwatch import milliseconds
@@ -86,6 +87,26 @@ def test_progress_shows_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         progress(3, 3, "encoding travel/rome")
     assert "encoding travel/tokyo" in terminal.getvalue()
     assert "3/3" in terminal.getvalue()
+
+
+def test_the_stages_after_a_long_reading_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for long, told in ((True, True), (False, False)):
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with reading_bar() as progress:
+            if long:
+                progress(5 << 30, 5 << 30, "loading x")
+            progress(0, 0, "probing x")
+        assert ("probing x" in terminal.getvalue()) is told
+
+
+def test_a_total_that_grows_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress_bar() as progress:
+        progress(0, 1, "checking")
+        progress(1, 3, "checking")
+    assert "1/3" in terminal.getvalue()
 
 
 def test_a_fetch_tells_its_rate_and_the_time_left() -> None:
