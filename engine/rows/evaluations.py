@@ -93,6 +93,8 @@ class Evaluation:
             return {ITEMS: "".join(f"{line}\n" for line in lines)}, notes
         if any(row.row.settings for row, _ in found):
             notes.append("Settings of single rows are only in the metadata of their tests.")
+        if any(check.kind.endswith("regex") for row, _ in found for check in row.expect):
+            notes.append("promptfoo reads regular expressions as JavaScript's.")
         config = self._config(found)
         results = self._results(config, [row for row, _ in found])
         texts = (json.dumps(part, ensure_ascii=False, indent=1) for part in (config, results))

@@ -294,9 +294,9 @@ def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> 
     line = outcome.to_json()
     if batch.mode != "both":
         line = {batch.mode: line}
-    taken = getattr(outcome, "cached", outcome).reuse
-    if taken is not None:
-        line["reuse"] = taken.to_json()
+    cached: Any = getattr(outcome, "cached", outcome)
+    if cached.reuse is not None:
+        line["reuse"] = cached.reuse.to_json()
     expect = (*batch.expect, *row.expect)
     sides = ("cached", "uncached") if batch.mode == "both" else (batch.mode,)
     judged = {side: judge(line[side]["text"], expect, batch.combine) for side in sides}

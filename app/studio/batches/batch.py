@@ -313,7 +313,7 @@ class Batch:
         for side in ("cached", "uncached"):
             if side in result.sides:
                 of_side = result.sides[side].shown(result.scores.get(side))
-                shown[side] = of_side | ({"grade": grade} if (grade := result.grades.get(side)) else {})  # type: ignore[typeddict-item]
+                shown[side] = of_side | ({"grade": grade} if (grade := result.grades.get(side)) else {})
         if result.comparison:
             change = result.comparison
             shown["speedup"], shown["same_text"] = _finite(change["ttft_speedup"]), change["same_text"]

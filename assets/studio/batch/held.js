@@ -25,6 +25,7 @@ export function heldBy(held, alone) {
 export class Held extends Emitter {
   #prompt = h("div", { class: "held-line" })
   #settings = h("div", { class: "held-line" })
+  #rule = h("p", { class: "hint soft" })
   #cost = h("p", { class: "held-cost", role: "status" })
   node
 
@@ -32,17 +33,18 @@ export class Held extends Emitter {
   constructor(alone) {
     super()
     this.node = h("section", { class: "batch-part held", "aria-label": "Prompt and settings of every row" },
-      h("header", {}, h("h3", {}, "Prompt and settings of every row"), h("span", { class: "grow" }), alone), this.#prompt, this.#settings, this.#cost)
+      h("header", {}, h("h3", {}, "Prompt and settings of every row"), h("span", { class: "grow" }), alone), this.#prompt, this.#settings, this.#rule, this.#cost)
   }
 
   /** @param {Api.Held} held @param {boolean} alone */
   show({ modules, question, settings }, alone) {
     const none = alone ? "None: each row is a prompt of its own." : "The open prompt has no modules."
-    refill(this.#prompt, h("span", { class: "soft" }, "Prompt"), modules.length ? null : none, ...chipsOf({ modules, settings: [] }),
+    refill(this.#prompt, h("span", { class: "soft" }, alone ? "Prompt" : "Prompt, from Author"), modules.length ? null : none, ...chipsOf({ modules, settings: [] }),
       question ? h("span", { class: "held-question" }, `“${question}”`) : null,
-      alone ? null : h("button", { type: "button", "data-key": "author", title: "These modules and this question are the open prompt of the Author page. A row adds its picks, and its text replaces the question.", onclick: () => this.emit("author") }, "Change on Author"))
-    refill(this.#settings, h("span", { class: "soft" }, "Settings"), ...chipsOf({ modules: [], settings }),
-      h("button", { type: "button", "data-key": "settings", title: "These are the settings of all pages. A row's columns “set …” replace them.", onclick: () => this.emit("settings") }, "Change settings"))
+      alone ? null : h("button", { type: "button", "data-key": "author", onclick: () => this.emit("author") }, "Change on Author"))
+    refill(this.#settings, h("span", { class: "soft" }, "Settings, of all pages"), ...chipsOf({ modules: [], settings }),
+      h("button", { type: "button", "data-key": "settings", onclick: () => this.emit("settings") }, "Change settings"))
+    this.#rule.textContent = `${alone ? "" : "A row adds its picks to these modules, and its text replaces the question. "}A row's columns “set …” replace settings.`
   }
 
   /** Shows what the rows encode; null if unknown. @param {{encoded: Api.Encoded, valid: number} | null} found @param {string} scope of the settings */

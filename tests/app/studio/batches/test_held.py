@@ -17,11 +17,11 @@ from tests.app.conftest import PROMPT, SCHEMA
 from tests.app.studio.asked import Asked
 from tests.engine.cases import model_of
 
-ROWS = """id,picks,text,set temperature,expect regex,expect json,expect max words
-a,tokyo,What {{is}} here?,,.,,
-b,rome,And there?,0.5,.,,
-c,oslo,,,,,
-d,,Last?,,,{},9
+ROWS = """id,picks,text,set temperature,set scope,expect regex,expect json,expect max words
+a,tokyo,What {{is}} here?,,,.,,
+b,rome,And there?,0.5,,.,,
+c,oslo,,,,,,
+d,,Last?,,scaffold,,{},9
 """
 SETTINGS = {"max_new_tokens": 2, "reuse": "off", "repair": "link:2"}
 
@@ -89,11 +89,12 @@ def test_results_and_files_name_what_held(asked: Asked, key: str) -> None:
 
 
 def test_scores_are_stored_and_equal_answers_share_them(asked: Asked, key: str) -> None:
+    found = asked.ask("batch_score", {"key": key, "number": 3, "side": "uncached", "score": 1})
+    assert found["row"]["same_text"], "its scope is exact"
+    assert (found["row"]["cached"]["score"], found["row"]["uncached"]["score"]) == (1, 1)
     found = asked.ask("batch_score", {"key": key, "number": 0, "side": "cached", "score": 0.5})
-    row = found["row"]
-    assert row["cached"]["score"] == 0.5
-    assert row["uncached"]["score"] == (0.5 if row["same_text"] else None)
-    assert (found["summary"]["scored"], found["summary"]["score_cached"]) == (1, 0.5)
+    assert found["row"]["cached"]["score"] == 0.5
+    assert (found["summary"]["scored"], found["summary"]["score_cached"]) == (2, 0.75)
     again = Asked(asked.parts.database.folder.parent).ask("batch_state", {"key": key, "only": True})["batch"]
     assert again["rows"][0]["cached"]["score"] == 0.5, "after a restart"
     (table,) = files(asked, key, "csv")
