@@ -31,6 +31,8 @@ def folded(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     def ended(one: Diagnostic) -> Diagnostic:
         name = _TAG.match(one.message)
         hints = (f"<{name[1]}/>", f"</{name[1]}>") if name and one.code == "E105" else ()
+        if one.hint not in hints:
+            return one
         inner = [other for (hint, start), other in ends.items() if hint in hints and start > one.span.start]
         if not inner:
             return one
