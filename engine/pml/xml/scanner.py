@@ -275,8 +275,8 @@ class Scanner:
     def _turned_tag(self, tag: str, name_end: int) -> int:
         """Reads a start tag in place of its element's end tag; returns its end."""
         place = name_end - len(tag)
-        fix = (Edit(Span(place, place), "/"),)
-        fix = (Edit(Span(place - 2, place), "</"),) if self._text.startswith("/<", place - 2) else fix
+        start = place - 2 if self._text.startswith("/<", place - 2) else place - 1
+        fix = (Edit(Span(start, place), "</"),)
         self._say_open(self._stack[-1], f"another <{tag}> comes first", f"</{tag}>", fix)
         self._pop(name_end + 1, tag)
         return name_end + 1
@@ -388,9 +388,6 @@ class Scanner:
             self._stray_end(tag, top, Span(mark, end), repeated)
         return end
 
-    def _is_import(self, tag: str) -> bool:
-        return self._root == "prompt" and tag not in RESERVED
-
     def _is_misspelt(self, tag: str, top: str) -> bool:
         return bool(top) and not self._report.full and self._counts.one_misspelt(top, tag)
 
@@ -477,7 +474,8 @@ class Scanner:
         self, element: Element, why: str, hint: str, fix: tuple[Edit, ...], choices: tuple[Fix, ...] = ()
     ) -> None:
         place = element.open_span.end
-        if self._text.startswith(">/", place - 1) and (element.tag in EMPTY or self._is_import(element.tag)):
+        importing = self._root == "prompt" and element.tag not in RESERVED
+        if self._text.startswith(">/", place - 1) and (importing or element.tag in EMPTY):
             hint, fix, choices = f"<{element.tag}/>", (Edit(Span(place - 1, place + 1), "/>"),), ()
         repeated = self._endings.repeated(element)
         if repeated is not None:
