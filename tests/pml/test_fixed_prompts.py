@@ -115,6 +115,7 @@ def test_a_missing_slash_is_one_error_with_one_fix(layout: str) -> None:
         (error,) = (one for one in folded(diagnose(broken)) if one.severity == "error")
         (fix,) = error.fixes
         assert re.fullmatch(r"Write <[\w-]+/>", fix.title), broken
+        assert fix.title.removeprefix("Write") in error.message
 
 
 def test_an_error_that_follows_from_no_tag_stays() -> None:
