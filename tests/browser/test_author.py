@@ -118,6 +118,27 @@ def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:
     expect(notes).to_contain_text("W604")
 
 
+def test_a_name_is_changed_in_both_documents_and_a_taken_one_is_refused(author: Page) -> None:
+    rewrite(
+        author, "schema", '<schema name="s"><module name="a">x</module> <module name="b">y</module></schema>'
+    )
+    rewrite(author, "prompt", '<prompt schema="s"><a/> What?</prompt>')
+    author.evaluate("window.promptCacheStudio.workspace.editors.prompt.reveal(20)")
+    author.keyboard.press("F2")
+    dialog = author.get_by_role("dialog", name="Rename the module")
+    field = dialog.get_by_role("textbox", name="New name of a")
+    field.fill("b")
+    author.keyboard.press("Enter")
+    expect(dialog.get_by_role("alert")).to_have_text("Module 'b' already exists, at line 1.")
+    field.fill("note")
+    author.keyboard.press("Enter")
+    wait_for_text(author, "schema", '<module name="note">x')
+    wait_for_text(author, "prompt", "<note/> What")
+    expect(dialog).to_have_count(0)
+    author.keyboard.press("Control+z")
+    wait_for_text(author, "prompt", "<a/> What")
+
+
 def test_picks_write_the_prompt_and_follow_its_edits(author: Page) -> None:
     rewrite(author, "prompt", '<prompt schema="travel">\n  <user>Where shall I go?</user>\n</prompt>\n')
     tree = author.get_by_role("region", name="Modules")

@@ -11,6 +11,7 @@ from engine.pml.diagnostics.diagnostic import Diagnostic
 
 _TEARS: Final = frozenset({"E104", "E105", "E106", "E114"})
 _OF_NESTING: Final = frozenset({"E206", "E207", "E212", "E403", "E404", "E405", "E406", "E408"})
+_REASON: Final = re.compile(r"\([^()]*\)(?=; write )")
 _IN_TAG: Final = frozenset({"E105", "E107", "E202", "E402"})
 
 _TAG: Final = re.compile(r"<([^\s<>/]+)")
@@ -31,10 +32,13 @@ def folded(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     def ended(one: Diagnostic) -> Diagnostic:
         name = _TAG.match(one.message)
         hints = (f"<{name[1]}/>", f"</{name[1]}>") if name and one.code == "E105" else ()
+        if one.hint not in hints:
+            return one
         inner = [other for (hint, start), other in ends.items() if hint in hints and start > one.span.start]
         if not inner:
             return one
-        message = one.message.replace(f"write {one.hint}", f"write {inner[0].hint}")
+        why = f"(the import in line {inner[0].line} is not part of it)"
+        message = _REASON.sub(why, one.message, 1).replace(f"write {one.hint}", f"write {inner[0].hint}")
         return replace(one, message=message, hint=inner[0].hint, fix=inner[0].fix, choices=())
 
     def follows(one: Diagnostic) -> bool:

@@ -34,11 +34,8 @@ def check_question(parts: Sequence[Part], prompt: Prompt, report: Reporter) -> N
     """Reports a document without errors whose bound parts ask nothing (W618)."""
     if prompt.source and not prompt.torn and not report.errors and not _asks(parts):
         start = prompt.span.start + len("<")
-        message = (
-            "the prompt has no question: it adds no text of its own, and its modules do not end with a "
-            "question or a request; write your question before </prompt>"
-        )
-        report.add("W618", message, Span(start, start + len("prompt")), "your question before </prompt>")
+        message = "the prompt has no question and no request; write one before </prompt>"
+        report.add("W618", message, Span(start, start + len("prompt")), "a question before </prompt>")
 
 
 def _asks(parts: Sequence[Part]) -> bool:

@@ -16,7 +16,7 @@ from typing import Final
 from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Fix, Reporter, Span, quote, quote_text, swap
 from engine.pml.diagnostics.spelling import Speller, meant
 from engine.pml.tree.tree import Argument, Import, Module, Prompt, Role, Schema, Text
-from engine.pml.tree.unknown_imports import UnknownImports
+from engine.pml.tree.unknown_imports import UnknownImports, shown
 from engine.pml.xml.names import NAME
 from engine.pml.xml.suggestions import wrapped
 
@@ -209,7 +209,10 @@ class Resolver:
         places = " or ".join(quote(module.path) for module in others[:3])
         message = f"the name {quote(node.name)} could be {places}; nest the import as in the schema"
         rounds = [(other.path, self._round(node, other.path.rpartition("/")[0])) for other in others[:3]]
-        choices = tuple(Fix(f"Write {_nested(path)}", edits) for path, edits in rounds)
+        choices = tuple(
+            Fix(f"Write {_nested(path)}: {shown(index.by_path[path])} is read", edits)
+            for path, edits in rounds
+        )
         known = all(edits for _, edits in rounds)
         self._report.add(
             "E404", message, node.name_span, _nested(others[0].path), (), choices if known else ()

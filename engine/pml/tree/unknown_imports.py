@@ -122,7 +122,7 @@ class UnknownImports:
         choices: list[Fix] = []
         for name in likely:
             module = index.members.get(parent, {}).get(name) or index.by_name[name][0]
-            choices.append(Fix(f"Write <{name}/>: {_shown(module)} is read instead", _renamed(node, name)))
+            choices.append(Fix(f"Write <{name}/>: {shown(module)} is read instead", _renamed(node, name)))
         as_text = self._as_text(node) if self._follows_text(node) and self._only_says(node) else ()
         if as_text:
             choices.append(Fix(f"Write &lt;{node.name}: the tag is then read as text", as_text))
@@ -281,6 +281,7 @@ def _content(module: Module) -> tuple[tuple[str, ...], ...]:
     return tuple(contents)
 
 
-def _shown(module: Module) -> str:
+def shown(module: Module) -> str:
+    """Returns the beginning of a module's text, for the title of a fix."""
     text = " ".join("".join(child.text for child in module.contents() if isinstance(child, Text)).split())
     return quote_text(text) if text else f"module {quote(module.path)}"

@@ -218,8 +218,14 @@ class Scanner:
 
     def _start_tag(self, opening: re.Match[str]) -> int:
         start, name_end = opening.start(), opening.end()
+        glued = self._text.startswith("=", name_end) and self._lost_name(opening[1])
+        if glued:  # an attribute follows the name without a space
+            name_end = start + 1 + len(glued)
+            message = f"a space is missing before the attribute {quote(opening[1][len(glued) :])}; write one"
+            fix = (Edit(Span(name_end, name_end), " "),)
+            self._report.add("E107", message, Span(name_end, opening.end()), "a space", fix)
         below = _BELOW.match(self._text, name_end) if self._root == "prompt" else None
-        if below is None and self._is_text(opening):
+        if not glued and below is None and self._is_text(opening):
             message = (
                 f"'<' before {quote(opening[1])} does not begin a tag; write &lt;, or put code into CDATA "
                 "or a file with src"
@@ -269,9 +275,8 @@ class Scanner:
     def _turned_tag(self, tag: str, name_end: int) -> int:
         """Reads a start tag in place of its element's end tag; returns its end."""
         place = name_end - len(tag)
-        fix = (Edit(Span(place, place), "/"),)
-        if self._text.startswith("/<", place - 2):
-            fix = (Edit(Span(place - 2, place), "</"),)
+        start = place - 2 if self._text.startswith("/<", place - 2) else place - 1
+        fix = (Edit(Span(start, place), "</"),)
         self._say_open(self._stack[-1], f"another <{tag}> comes first", f"</{tag}>", fix)
         self._pop(name_end + 1, tag)
         return name_end + 1
@@ -279,11 +284,15 @@ class Scanner:
     def _say_unfinished(self, element: Element, end: int, ending: str) -> None:
         """Reports a start tag without `>`; an unopened end tag separates its name from the text after it."""
         tag = element.tag
-        lost = next((name for name in self._counts.unopened if tag != name and tag.startswith(name)), None)
+        lost = self._lost_name(tag)
         if lost and ending == "/>":
             tag, end, ending = lost, element.tag_span.start + len(lost), ">"
         message = f"the tag <{tag}> is not finished, its '>' is missing; write it"
         self._report.missing("E104", message, element.open_span, ending, end)
+
+    def _lost_name(self, tag: str) -> str | None:
+        """Returns the name of an unopened end tag with which a start tag's name begins."""
+        return next((name for name in self._counts.unopened if tag != name and tag.startswith(name)), None)
 
     def _is_text(self, opening: re.Match[str]) -> bool:
         """Whether text that begins like a tag is none: not a PML element, no attributes, no end tag."""
@@ -379,9 +388,6 @@ class Scanner:
             self._stray_end(tag, top, Span(mark, end), repeated)
         return end
 
-    def _is_import(self, tag: str) -> bool:
-        return self._root == "prompt" and tag not in RESERVED
-
     def _is_misspelt(self, tag: str, top: str) -> bool:
         return bool(top) and not self._report.full and self._counts.one_misspelt(top, tag)
 
@@ -468,7 +474,8 @@ class Scanner:
         self, element: Element, why: str, hint: str, fix: tuple[Edit, ...], choices: tuple[Fix, ...] = ()
     ) -> None:
         place = element.open_span.end
-        if self._text.startswith(">/", place - 1) and (element.tag in EMPTY or self._is_import(element.tag)):
+        importing = self._root == "prompt" and element.tag not in RESERVED
+        if self._text.startswith(">/", place - 1) and (importing or element.tag in EMPTY):
             hint, fix, choices = f"<{element.tag}/>", (Edit(Span(place - 1, place + 1), "/>"),), ()
         repeated = self._endings.repeated(element)
         if repeated is not None:

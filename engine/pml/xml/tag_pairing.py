@@ -263,7 +263,10 @@ class _Matcher:
         after = first + 1
         while after < len(lines.bodies) and _deeper(lines.indent(after), indent):
             after += 1
-        if after == len(lines.bodies) or lines.bodies[after] > limit or not self._parts(after, indent, above):
+        gaps = (at for at in range(first + 2, after) if lines.left_blank(at, indent) is not None)
+        gap = next(gaps, None) if tag.name == "union" else None  # the line of its end tag, without the tag
+        after = gap or after
+        if gap is None and not self._is_end(after, limit, indent, above):
             return None
         importing = self._root == "prompt" and tag.name not in RESERVED
         within, end = self._text[tag.span.end : lines.ends[first]], lines.ends[after - 1]
@@ -278,6 +281,10 @@ class _Matcher:
         place = end if blank is None else blank
         written = closing if within or blank is not None else f"{self._newline}{indent}{closing}"
         return Ending(tag.span.start, place, closing, Edit(Span(place, place), written))
+
+    def _is_end(self, line: int, limit: int, indent: str, above: _Open) -> bool:
+        known = line < len(self._lines.bodies) and self._lines.bodies[line] <= limit
+        return known and self._parts(line, indent, above)
 
     def _parts(self, line: int, indent: str, above: _Open) -> bool:
         """Whether a line ends the element before it: it is a sibling, or ends the parent."""
