@@ -167,7 +167,9 @@ def test_both_sides_run_and_are_compared(author: Page) -> None:
     expect(author.locator(".scale-words")).not_to_contain_text("Encoded now")
     expect(pane(author, "Cached").locator(".parts")).not_to_contain_text("encode")
     ratio = author.locator(".ratio").inner_text()
-    unclear = ratio == "≈ 1×"  # timings overlap on a busy machine: no number stands beside "no clear difference"
+    unclear = (
+        ratio == "≈ 1×"
+    )  # timings overlap on a busy machine: no number stands beside "no clear difference"
     expect(times.locator(".runs button").first).to_contain_text("no clear" if unclear else ratio)
     words = "No clear difference" if unclear else f"First token {ratio} with the cache."
     expect(author.locator(".run-status")).to_contain_text(words)
