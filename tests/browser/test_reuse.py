@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -137,6 +138,23 @@ def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Pa
     expect(table).to_contain_text(advice)
 
 
+VERDICT = """async found => {
+  const scripts = [...document.scripts].map(one => one.src || one.textContent)
+  const script = scripts.find(text => text.includes("studio.js"))
+  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "runs/verdict.js")
+  const { fixFor, sameness } = await import(new URL(url, location.href).href)
+  const first = { word: 3, cached: "before", uncached: "was" }
+  const run = { mode: "both", settings: { temperature: 0, scope: "anchored" }, reuse: null,
+      difference: { first, differing: 2 },
+      sides: { uncached: { ttft_ms: 2000, tokens: { computed: 1000 } } } }
+  const exact = { ...run, settings: { temperature: 0, scope: "scaffold" } }
+  const drawn = { ...run, settings: { temperature: 1 } }
+  const fixes = [fixFor(run, null), fixFor(run, found), fixFor(exact, found)]
+  return [sameness(run).join(" "), sameness(drawn)[0],
+      ...fixes.map(fix => fix && [fix.name, fix.value, fix.words, fix.once, fix.ms].join(" "))]
+}"""
+
+
 SHOW = """async found => {
   const scripts = [...document.scripts].map(one => one.src || one.textContent)
   const script = scripts.find(text => text.includes("studio.js"))
@@ -169,6 +187,14 @@ def test_a_measurement_is_shown_with_its_tables_which_fit(author: Page) -> None:
         Remedy("scope preceding", "", (), "preceding", 0, 0.125, 0.015, 1.0, -78),
     )
     found = Fidelity(0.1, True, 0.9, 0.02, 0.3, 41, 128, False, flips, modules, remedies, "Ten tokens flip.")
+    repaired = replace(found, remedies=(Remedy("repair link:2", "link:2", (), "", 0, 0.1, 0.01, 1.0, 200),))
+    assert author.evaluate(VERDICT, repaired.to_json()) == [
+        "Differs from word 3 “before” instead of “was”; 2 words differ. warn",
+        "Sampled",
+        "scope scaffold Encode these modules together true 2000",
+        "repair link:2 Repair false 400",
+        None,
+    ]
     author.evaluate(SHOW, found.to_json())
     shown = author.locator("#shown")
     expect(shown.locator(".advice")).to_have_text("Ten tokens flip.")

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from app.studio.history.record import Record, RunSummary
 from app.studio.runs.differences import blocks, word_difference
-from app.studio.runs.run_frame import RunFrame
+from app.studio.runs.run_frame import SIDES, RunFrame
 
 MOST_WORDS = 3000  # longer passages are compared as a whole
 
@@ -33,7 +33,7 @@ class RunBeside(TypedDict):
 
 def beside(records: Sequence[Record]) -> list[RunBeside]:
     """Returns the compared runs; the first marks what differs in any other run."""
-    frames = [record.told for record in records]
+    frames = [with_difference(record.told) for record in records]
 
     def compared(text_of: Callable[[int], str]) -> list[Pieces]:
         return against_first([text_of(number) for number in range(len(records))])
@@ -53,6 +53,12 @@ def beside(records: Sequence[Record]) -> list[RunBeside]:
         }
         for number, record in enumerate(records)
     ]
+
+
+def with_difference(frame: RunFrame) -> RunFrame:
+    """Returns a stored run's frame with the difference between its answers, which is not stored."""
+    cached, uncached = (frame["sides"][side]["text"] for side in SIDES)
+    return {**frame, "difference": word_difference(cached, uncached) if cached and uncached else None}
 
 
 def against_first(texts: Sequence[str]) -> list[Pieces]:

@@ -148,7 +148,8 @@ def _payback(
     if first is not None and first < (cached + (encoding["ms"] or 0)) * (1 - _NEAR):
         first = None
     encode_ms = None if first is None else first - cached
-    return payback(encode_ms, cached, sides["uncached"]["ttft_ms"], clear=apart(compared))
+    clear = apart(compared) and as_mapping(frame.get("reuse")).get("scope") != ""
+    return payback(encode_ms, cached, sides["uncached"]["ttft_ms"], clear=clear)
 
 
 def _side(sent: object) -> SideFrame:

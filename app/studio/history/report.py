@@ -10,6 +10,7 @@ from typing import Any
 from app.studio.history.compare import Pieces, difference
 from app.studio.history.ratings import Rating
 from app.studio.history.record import Record, model_in_words
+from app.studio.runs.differences import word_difference
 from app.studio.runs.payback import apart
 from app.studio.runs.run_frame import KeptFidelity, RunFrame, SideFrame
 from engine.base.stopwatch import milliseconds
@@ -124,6 +125,7 @@ def _article(record: Record) -> Html:
     cached, uncached = frame["sides"]["cached"], frame["sides"]["uncached"]
     both = bool(cached["text"] and uncached["text"])
     pieces = difference(cached["text"], uncached["text"]) if both else None
+    first = word_difference(cached["text"], uncached["text"])["first"] if both else None
     return element(
         "article",
         element("h2", _title(record)),
@@ -135,6 +137,11 @@ def _article(record: Record) -> Html:
         element("p", record.note, class_="text") if record.note else None,
         *(element("p", message) for message in (frame["message"], *frame["warnings"]) if message),
         _bars(frame),
+        element(
+            "p", f"The answers differ from word {first['word']}." if first else "The answers are the same."
+        )
+        if both
+        else None,
         element(
             "div",
             _answer("From the cache", cached, pieces[0] if pieces else None, record.ratings["cached"]),
@@ -206,12 +213,12 @@ def _fidelity(kept: KeptFidelity | None) -> Html | None:
         element(
             "p",
             f"Measured {kept['measured'].replace('T', ' ')[:16]}. The cached side predicts {agrees} "
-            f"first token (KL {nats(fidelity['kl_first_token'])}). KL per token: "
-            f"{nats(fidelity['kl_mean'])}.",
+            f"first token (KL {nats(fidelity['kl_first_token'])} nats). KL per token: "
+            f"{nats(fidelity['kl_mean'])} nats.",
             class_="soft",
         ),
-        _rows(("Module", "Harm", "Flips"), modules),
-        _rows(("Tried", "Mean KL", "Flips left"), tried) if tried else None,
+        _rows(("Module", "Harm, nats", "Flips"), modules),
+        _rows(("Tried", "Mean KL, nats", "Flips left"), tried) if tried else None,
     )
 
 

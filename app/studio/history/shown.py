@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from app.studio.history.compare import with_difference
 from app.studio.history.record import Record
-from app.studio.runs.differences import word_difference
 from app.studio.runs.run_frame import RunFrame
 from app.studio.web.digests import digest, digest_of_schema
 from engine.pml import parse_schema, reads_files
@@ -33,8 +33,7 @@ def shown(record: Record, open_schema: str = "") -> RunFrame:
         open_schema: the schema in the editor. The run also belongs to it if it equals the run's schema with
             files inlined.
     """
-    frame = record.told
-    cached, uncached = (frame["sides"][side]["text"] for side in ("cached", "uncached"))
+    frame = with_difference(record.told)
     of = frame["of"]
     schema = of["schema"] or digest(record.schema)
     if record.contained and open_schema == record.contained:
@@ -43,7 +42,6 @@ def shown(record: Record, open_schema: str = "") -> RunFrame:
         **frame,
         "kept": record.id,
         "of": {**of, "schema": schema, "prompt": of["prompt"] or digest(record.prompt)},
-        "difference": word_difference(cached, uncached) if cached and uncached else None,
     }
 
 

@@ -258,7 +258,8 @@ class Run:
         cached, uncached = self.sides["cached"], self.sides["uncached"]
         if not cached.warm or cached.ttft_ms is None:
             return None
-        clear = apart(speedup(cached, uncached))
+        unread = self.reuse is not None and not self.reuse.scope
+        clear = apart(speedup(cached, uncached)) and not unread
         return payback(self.encoding.whole_ms, cached.ttft_ms, uncached.ttft_ms, clear=clear)
 
 
@@ -340,6 +341,7 @@ def apply(run: Run, event: Event, at: float, clock: Clock) -> None:
             if event.text:
                 own = at - event.waited_ms / 1000
                 side.tokens_per_second = clock.rate(event.side, own) or side.tokens_per_second
+                side.tokens["generated"] = clock.pieces[event.side]  # until the end counts them
         case Finished():
             side, answer = run.sides[event.side], event.answer
             side.state, side.text, side.tokens = "done", answer.text, dict(answer.tokens)

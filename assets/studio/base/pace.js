@@ -17,6 +17,11 @@ export class Pace {
   #part = ""
   #from = { at: 0, done: 0 }
   #until = Infinity
+  #of
+  #about = "about"
+
+  /** @param {string} of names what has the remaining time, if not all of the work */
+  constructor(of = "") { this.#of = of }
 
   start() {
     this.stop()
@@ -31,14 +36,15 @@ export class Pace {
     this.node.textContent = ""
   }
 
-  /** Notes the progress of a part of the work. @param {string} part @param {number} done @param {number} total */
-  note(part, done, total) {
+  /** Notes the progress of a part of the work. @param {string} part @param {number} done @param {number} total @param {string} about "at most" if it may end earlier */
+  note(part, done, total, about = "about") {
+    this.#about = about
     const now = performance.now()
     if (part !== this.#part) {
       this.#part = part
       this.#from = { at: now, done }
       this.#until = Infinity
-    } else if (done > this.#from.done) {
+    } else if (done > this.#from.done && now - this.#from.at > SHOWN_FROM_MS) {
       this.#until = Math.min(this.#until, now + (now - this.#from.at) / (done - this.#from.done) * (total - done))
     }
   }
@@ -46,7 +52,7 @@ export class Pace {
   #show() {
     const now = performance.now(), took = now - this.#begun
     if (took < SHOWN_FROM_MS) return
-    const left = this.#until === Infinity ? "" : this.#until > now ? `, about ${seconds(this.#until - now)} left` : ", almost done"
+    const left = this.#until === Infinity ? "" : this.#until > now ? `, ${this.#about} ${seconds(this.#until - now)} left${this.#of}` : ", longer than expected"
     this.node.textContent = `${seconds(took)}${left}`
   }
 }

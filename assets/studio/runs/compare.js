@@ -1,5 +1,6 @@
 // Compares runs: a column per run, a row per property. A single run has the same layout.
 import { shortName } from "../shell/model_facts.js"
+import { sameness } from "./verdict.js"
 import { count, h, milliseconds, moment, nats, plural, times, timesRange } from "../base/dom.js"
 
 const ALIKE_SHOWN = 2  // equal lines shown around differences
@@ -115,6 +116,7 @@ function results(runs) {
     row("From the cache", ({ summary }) => milliseconds(summary.cached_ms), run => sideTime(run, "cached", longest)),
     row("Without the cache", ({ summary }) => milliseconds(summary.uncached_ms), run => sideTime(run, "uncached", longest)),
     row("Speed-up", ({ summary }) => ratioWords(summary), rangeWords),
+    row("Answers", ({ told }) => sameness(told).slice(0, 2).join(": ")),
     row("Encoded first", ({ told }) => told.encoding.ms, ({ told }) => told.encoding.ms == null ? "nothing" : `${plural(told.encoding.tokens, "token")} in ${milliseconds(told.encoding.ms)}`),
     row("First token", ({ told }) => told.comparison.first_token_agrees, ({ told }) => told.comparison.first_token_agrees == null ? "–" : told.comparison.first_token_agrees ? "the same on both sides" : "differs between the sides"),
     row("KL, first token", ({ told }) => told.comparison.kl_first_token == null ? "–" : `${nats(told.comparison.kl_first_token)} nats`),

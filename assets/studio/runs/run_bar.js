@@ -40,7 +40,7 @@ export class RunBar extends Emitter {
   #status = h("div", { class: "run-status", role: "status", "aria-live": "polite" })
   /** A run's status element. @type {HTMLElement} */
   status = this.#status
-  pace = new Pace()
+  pace = new Pace(" of this step")
   #drawer
   #awaits = false  // a workspace is being opened
 
@@ -176,7 +176,12 @@ export class RunBar extends Emitter {
       this.pace.note("timings", frame.repeat, frame.timings + 1)
       return this.#say(`Timing again, ${frame.repeat} of ${frame.timings}…`)
     }
-    if (side) this.pace.note(`${side} ${frame.sides[side].working.split(" ")[0]}`, frame.sides[side].done, frame.sides[side].total)
+    if (side) {
+      const { state, done, total, tokens } = frame.sides[side], rival = frame.sides[side === "cached" ? "uncached" : "cached"]
+      if (state !== "streaming") this.pace.note(side, done, total)
+      else if (rival.state === "done") this.pace.note(`${side} answer`, tokens.generated ?? 0, Math.max(rival.tokens.generated ?? 0, tokens.generated ?? 0))
+      else this.pace.note(`${side} answer`, tokens.generated ?? 0, frame.settings.max_new_tokens, "at most")
+    }
     this.#say(side ? `Running the ${side} side…` : "Running…")
   }
 

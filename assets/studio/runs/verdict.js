@@ -23,6 +23,16 @@ export function fixFor(run, found) {
 /** @param {Fix} fix */
 const costWords = ({ once, ms }) => ms == null ? "" : `${(ms / 1000).toFixed(1)} s ${once ? "once" : "more"}`
 
+/** Whether both answers are the same, in words, and its mood. @param {Api.RunFrame} run @returns {[string, string, string]} */
+export function sameness({ mode, difference, settings }) {
+  const first = difference?.first
+  if (mode !== "both") return ["Not compared", "Run both sides to compare the answers.", ""]
+  if (!difference) return ["Not compared", "One side has no answer.", ""]
+  if (settings.temperature > 0) return ["Sampled", `At temperature ${settings.temperature} answers differ by chance.`, ""]
+  if (!first) return ["Same text", "Cached and uncached have the same words.", "good"]
+  return [`Differs from word ${first.word}`, `${quoted(first.cached)} instead of ${quoted(first.uncached)}; ${plural(difference.differing, "word")} differ${difference.differing === 1 ? "s" : ""}.`, "warn"]
+}
+
 /**
  * "fix": the setting to change before the next run.
  * @extends {Emitter<{fix: Fix}>}
@@ -54,14 +64,7 @@ export class Verdict extends Emitter {
   /** @param {Api.RunFrame | null} run */
   show(run) {
     this.#run = run
-    const difference = run?.difference, drawn = (run?.settings.temperature ?? 0) > 0, over = run !== null && run.state !== "working"
-    const first = difference?.first
-    const [head, words, mood] = !over ? ["–", "", ""]
-      : run.mode !== "both" ? ["Not compared", "Run both sides to compare the answers.", ""]
-        : !difference ? ["Not compared", "One side has no answer.", ""]
-          : drawn ? ["Sampled", `At temperature ${run.settings.temperature} answers differ by chance.`, ""]
-            : !first ? ["Same text", "Cached and uncached have the same words.", "good"]
-              : [`Differs from word ${first.word}`, `${quoted(first.cached)} instead of ${quoted(first.uncached)}; ${plural(difference.differing, "word")} differ${difference.differing === 1 ? "s" : ""}.`, "warn"]
+    const [head, words, mood] = run && run.state !== "working" ? sameness(run) : ["–", "", ""]
     this.#head.textContent = head
     this.#head.dataset.verdict = mood
     this.#words.textContent = this.#words.title = words

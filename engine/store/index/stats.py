@@ -114,10 +114,12 @@ class Ledger:
     def misses(self, limit: int = 100) -> list[dict[str, Any]]:
         """Returns misses with reasons, the latest first.
 
-        `gone_at` is the time of removal in seconds since 1970, if still recorded.
+        `gone_at` is the time of removal in seconds since 1970, if still recorded. `bytes` is the size of the
+        stored file, or of the keys and values if it is not stored.
         """
         return self._index.query(
-            "select m.at, m.key, m.schema, m.path, m.bytes, m.ms, m.reason,"
+            "select m.at, m.key, m.schema, m.path, m.ms, m.reason,"
+            " coalesce((select s.bytes from segments s where s.key = m.key), m.bytes) as bytes,"
             " (select max(e.at) from evictions e where e.key = m.key and e.reason = m.reason"
             " and e.at <= m.at) as gone_at"
             " from misses m order by m.id desc limit ?",

@@ -124,6 +124,9 @@ def test_misses_are_told_with_their_reason_and_when_it_had_gone(store: Store) ->
     assert (damaged["reason"], damaged["gone_at"]) == ("damaged", None), "when that was is not known"
     assert (new["schema"], new["path"], new["ms"]) == ("trips", "b", 2.5)
     assert store.misses(1) == [damaged]
+    store.record([Lookup("k02", Tier.NONE, Outcome.MISS, Reason.NEW, 10, 2.5, "trips", "b")])
+    listed = {row.key: row.bytes for row in store.listing.rows()}
+    assert (store.misses(1)[0]["bytes"], new["bytes"]) == (listed["k02"], 10), "as in the list of segments"
     assert all(reason.meaning for reason in Reason)
 
 

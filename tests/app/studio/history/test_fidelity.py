@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.studio.web.digests import digest, digest_of_schema
+from app.studio.web.jobs import Job
 from engine.engine import Engine
 from engine.model.network import Network
 from engine.pml import parse_schema
@@ -133,3 +134,30 @@ def test_what_is_no_number_is_said_in_words_by_a_run_and_by_a_measurement(
     assert asked.ended("1")["fault"].startswith(said)
     asked.ask("run_prompt", {"key": "2", "schema": SCHEMA, "prompt": PROMPT})
     assert asked.ended("2")["result"]["message"].startswith(said)
+
+
+def test_a_measurement_that_is_stopped_keeps_what_it_has_but_replaces_no_complete_one(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = {**asked.ask("check", {"schema": SCHEMA, "prompt": PROMPT})["texts"], "settings": {}}
+    tell = Job.tell
+
+    def stopped(job: Job, done: int, total: int, what: str) -> None:
+        tell(job, done, total, what)
+        if done >= 2:  # both answers are read
+            job.stop()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "tell", stopped)
+        begin(asked, "1")
+        part = asked.ended("1")["result"]
+    assert (part["found"]["complete"], part["found"]["modules"], part["unkept"]) == (False, [], "")
+    assert asked.ask("find_fidelity", now)["kept"] == part
+    begin(asked, "2")
+    whole = asked.ended("2")["result"]
+    assert whole["found"]["complete"]
+    assert part["found"]["kl_mean"] == whole["found"]["kl_mean"]
+    monkeypatch.setattr(Job, "tell", stopped)
+    begin(asked, "3")
+    assert asked.ended("3")["result"]["unkept"] == "Stopped: the earlier complete measurement stays saved."
+    assert asked.ask("find_fidelity", now)["kept"] == whole

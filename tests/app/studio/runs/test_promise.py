@@ -93,6 +93,7 @@ def test_a_run_without_reuse_encodes_nothing_and_is_the_cached_side(asked: Asked
     assert (run["reuse"]["scope"], run["encoding"]["segments"]) == ("", 0)
     assert run["sides"]["cached"]["text"] == run["sides"]["uncached"]["text"]
     assert run["comparison"]["kl_first_token"] == 0
+    assert run["payback"]["words"] == "", "a cache that was not read neither pays off nor fails to"
 
 
 def test_a_check_follows_where_one_is_due_and_nowhere_else(asked: Asked) -> None:
