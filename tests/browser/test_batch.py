@@ -140,7 +140,7 @@ def test_a_grid_tells_its_rows_and_is_stopped_halfway(author: Page) -> None:
     author.get_by_role("link", name="Author").click()
     open_batch(author)
     author.get_by_role("button", name="Stop", exact=True).last.click()
-    expect(author.locator(".batch-status")).to_have_text(re.compile(r"Stopped: \d+ of 120 rows finished\."))
+    expect(author.locator(".batch-status")).to_have_text(re.compile(r"Stopped: \d+ of 120 rows answered\."))
     expect(run).to_have_text("Run 120 rows")
 
 
@@ -174,6 +174,7 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
         "checks": [],
         "combine": "all",
         "mode": "both",
+        "judge": {"by": "model", "url": "", "model": "", "template": ""},
     }
     expect(author.locator("option[value='setting temperature']")).to_be_attached()
     expect(grid).to_be_checked()

@@ -41,8 +41,11 @@ export class Judge extends Emitter {
     this.#show()
   }
 
-  /** The form to save for the next visit. @returns {Kept} */
-  get kept() { return { by: this.#by.value, url: this.#url.value, model: this.#model.value, template: this.#template.value } }
+  /** The form to save for the next visit, without the default prompt. @returns {Kept} */
+  get kept() {
+    const template = this.#template.value === this.#usual ? "" : this.#template.value
+    return { by: this.#by.value, url: this.#url.value, model: this.#model.value, template }
+  }
 
   /** @param {string} usual the default prompt @param {Kept | undefined} kept */
   fill(usual, kept) {
