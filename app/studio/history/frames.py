@@ -64,7 +64,7 @@ def read_frame(sent: object) -> RunFrame:
         "model": model,
         "order": order,
         "repeat": int(as_number(frame.get("repeat")) or 1),
-        "timings": max(1, *(len(side["samples_ms"]) for side in read.values())),
+        "timings": max(1, *(len(read[side]["samples_ms"]) for side in SIDES)),
         "state": cast(State, state if state in STATES else "stopped"),
         "message": as_words(frame.get("message")),
         "warnings": [as_words(warning) for warning in _list(frame.get("warnings"))],
