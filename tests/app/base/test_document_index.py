@@ -76,7 +76,7 @@ def test_of_two_schemas_of_one_name_the_one_called_like_the_prompt_counts(folder
 
 def test_a_prompt_without_a_name_goes_by_the_file_it_is_called_like(folder: Path) -> None:
     (folder / "other.pml").write_text('<schema name="other"><module name="m">x</module></schema>', "utf-8")
-    (folder / "trip.prompt.pml").write_text("<prompt><tokyo/></prompt>", encoding="utf-8")
+    (folder / "trip.prompt.pml").write_text("<prompt><tokyo/>When?</prompt>", encoding="utf-8")
     (folder / "loose.pml").write_text("<prompt><tokyo/></prompt>", encoding="utf-8")
     library = Library()
     assert codes(library, folder / "trip.prompt.pml") == []

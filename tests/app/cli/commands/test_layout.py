@@ -62,7 +62,7 @@ def test_the_text_of_a_prompt(folder: Path, run_pml: Pml) -> None:
 
 
 def test_a_prompt_that_does_not_fit_is_refused(folder: Path, run_pml: Pml) -> None:
-    (folder / "why.pml").write_text("<prompt><cache/></prompt>", encoding="utf-8")
+    (folder / "why.pml").write_text("<prompt><cashh/></prompt>", encoding="utf-8")
     result = run_pml("layout", "habits.pml", "--text", "--prompt", "why.pml")
     assert result.status == 1
     assert "did you mean <cash/>?" in result.err
