@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
 from app.studio.documents.documents import first_error
+from app.studio.web.json_answers import Json, JsonOf
 from app.studio.web.source_offsets import to_utf16
 from engine.base.tiers import Tier
 from engine.inference.run_settings import RunSettings
@@ -18,6 +19,33 @@ if TYPE_CHECKING:
 
 
 Document = Literal["schema", "prompt", ""]
+
+
+class Piece(TypedDict):
+    """A part of the prompt along its positions; `document` and `at` locate its start.
+
+    `why` explains why schema text is computed; it is empty otherwise.
+    """
+
+    kind: Literal["anonymous", "module", "argument", "text"]
+    path: str
+    start: int
+    tokens: int
+    cached: Tier
+    bytes: int
+    label: str
+    why: str
+    document: Document
+    at: int
+
+
+class Strip(TypedDict):
+    """The prompt along its positions."""
+
+    pieces: Annotated[list[Json], JsonOf(list[Piece])]
+    total: int
+    cached: int
+    new: int
 
 
 class ReadPassage(TypedDict):
@@ -146,3 +174,26 @@ class _Places:
             return "", 0, 0
         wide, span = self._wide[passage.source.document], passage.source.span
         return passage.source.document, wide(span.start), wide(span.end)
+
+
+def measured(
+    schema: PreparedSchema, source: str, prompt: str, settings: RunSettings
+) -> tuple[tuple[Diagnostic, ...], Strip | None]:
+    """Returns diagnostics that need a tokenizer, and the prompt by position if there are no errors."""
+    parsed = parse_prompt(prompt)
+    if parsed.tree is None or not parsed.ok:
+        return (), None
+    try:
+        prepared = schema.prompt(parsed.tree)
+        faults = prepared.check(scope=settings.scope, placement=settings.placement)
+        if first_error(faults) is not None:
+            return faults, None
+        plan, passages = prepared.plan(settings), prepared.passages(settings)
+    except PromptError as error:
+        return error.diagnostics, None
+    return faults, {
+        "pieces": with_sources(plan.strip(), passages, source, prompt),
+        "total": plan.total_tokens,
+        "cached": plan.cached_tokens,
+        "new": plan.new_tokens,
+    }

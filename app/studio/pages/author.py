@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -19,7 +19,7 @@ from app.studio.documents.documents import (
 )
 from app.studio.documents.module_search import Finder
 from app.studio.documents.name_changes import Renamed, renamed
-from app.studio.documents.prompt_view import Document, Reads, nothing, reads, with_sources
+from app.studio.documents.prompt_view import Reads, Strip, measured, nothing, reads
 from app.studio.documents.requests import (
     AddScaffold,
     Check,
@@ -58,11 +58,10 @@ from app.studio.web.json_answers import JobState, Json, JsonOf
 from app.studio.workspace.page_state import Parts
 from engine.base.errors import PromptCacheError
 from engine.base.tiers import Tier
-from engine.inference.run_settings import RunSettings
-from engine.pml import Diagnostic, PromptError, add_scaffold, parse_prompt
+from engine.pml import Diagnostic, PromptError, add_scaffold
 
 if TYPE_CHECKING:
-    from engine import Engine, PreparedSchema
+    from engine import Engine
 
 _REPORT = JsonOf(named="engine.cache.schema_encoding:EncodeReport")
 
@@ -117,33 +116,6 @@ class ModuleSize(TypedDict):
     total: int
     bytes: int
     cached: Tier
-
-
-class Piece(TypedDict):
-    """A part of the prompt along its positions; `document` and `at` locate its start.
-
-    `why` explains why schema text is computed; it is empty otherwise.
-    """
-
-    kind: Literal["anonymous", "module", "argument", "text"]
-    path: str
-    start: int
-    tokens: int
-    cached: Tier
-    bytes: int
-    label: str
-    why: str
-    document: Document
-    at: int
-
-
-class Strip(TypedDict):
-    """The prompt along its positions."""
-
-    pieces: Annotated[list[Json], JsonOf(list[Piece])]
-    total: int
-    cached: int
-    new: int
 
 
 class MarksOfBoth(TypedDict):
@@ -296,7 +268,7 @@ class AuthorPage(Page):
                 return {"sizes": {}, "strip": None, "diagnostics": {"schema": marks, "prompt": []}}
             layout = prepared.layout(scope=settings.scope)
             in_schema = prepared.check(scope=settings.scope)
-            in_prompt, strip = _measured(prepared, schema, prompt, settings)
+            in_prompt, strip = measured(prepared, schema, prompt, settings)
         return {
             "sizes": {
                 module.path: {
@@ -480,26 +452,3 @@ class AuthorPage(Page):
 
     def _base(self, request: Texts) -> Path | None:
         return self._library.base_of(request.origin)
-
-
-def _measured(
-    schema: PreparedSchema, source: str, prompt: str, settings: RunSettings
-) -> tuple[tuple[Diagnostic, ...], Strip | None]:
-    """Returns diagnostics that need a tokenizer, and the prompt by position if there are no errors."""
-    parsed = parse_prompt(prompt)
-    if parsed.tree is None or not parsed.ok:
-        return (), None
-    try:
-        prepared = schema.prompt(parsed.tree)
-        faults = prepared.check(scope=settings.scope, placement=settings.placement)
-        if first_error(faults) is not None:
-            return faults, None
-        plan, passages = prepared.plan(settings), prepared.passages(settings)
-    except PromptError as error:
-        return error.diagnostics, None
-    return faults, {
-        "pieces": with_sources(plan.strip(), passages, source, prompt),
-        "total": plan.total_tokens,
-        "cached": plan.cached_tokens,
-        "new": plan.new_tokens,
-    }

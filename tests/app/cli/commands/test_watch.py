@@ -168,7 +168,7 @@ def test_a_schema_is_told_of_again_when_what_it_includes_changes(tmp_path: Path)
     rules.write_text('<schema name="r"><module name="brief">Be brief.</module></schema>', encoding="utf-8")
     main = '<schema name="s"><include src="parts/rules.pml"/></schema>'
     (tmp_path / "s.pml").write_text(main, encoding="utf-8")
-    (tmp_path / "one.pml").write_text('<prompt schema="s"><brief/>Why?</prompt>', encoding="utf-8")
+    (tmp_path / "one.pml").write_text('<prompt schema="s"><brief/>\nWhy?</prompt>', encoding="utf-8")
     watch = Watch([tmp_path])
     assert settled(watch) == ["s.pml: schema, ok", "one.pml: prompt, ok"]
     rules.write_text('<schema name="r"><module name="short">Be brief.</module></schema>', encoding="utf-8")
