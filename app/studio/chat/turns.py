@@ -17,6 +17,7 @@ from engine.pml.edit.question_text import question_of, set_question
 from engine.pml.xml.escaping import escaped_text
 
 MOST_TURNS = 1000
+OPENING = "opening"  # the id of the first exchange, if a run answered it
 LONGEST_TITLE = 60  # characters of a question
 _GONE = "That turn no longer exists. Reload the page."
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -79,17 +80,33 @@ class Chat:
         known = {exchange["id"]: exchange for exchange in self.exchanges}
         branch: list[Exchange] = []
         while last:
-            if last not in known:
+            exchange = known.pop(last, None)  # each once: parents in a circle end here too
+            if exchange is None:
                 raise PromptCacheError(_GONE)
-            branch.append(known[last])
-            last = known[last]["parent"]
+            branch.append(exchange)
+            last = exchange["parent"]
         return branch[::-1]
 
     def tip(self, exchange: str) -> str:
         """Returns the end of the latest branch through an exchange."""
-        while later := [known["id"] for known in self.exchanges if known["parent"] == exchange]:
+        seen = {""}
+        while True:
+            later = [one["id"] for one in self.exchanges if one["parent"] == exchange]
+            if not later or later[-1] in seen:
+                return exchange
             exchange = later[-1]
-        return exchange
+            seen.add(exchange)
+
+    def ask(self, exchange: Exchange) -> None:
+        """Adds a question, which becomes the end of the displayed branch.
+
+        Raises:
+            PromptCacheError: its id is taken or empty, or the chat has too many turns.
+        """
+        if not exchange["id"] or exchange["id"] in {OPENING, *(known["id"] for known in self.exchanges)}:
+            raise PromptCacheError("The question has no key of its own. Reload the page, and send it again.")
+        self.add(exchange)
+        self.leaf = exchange["id"]
 
     def add(self, exchange: Exchange) -> None:
         """Adds an exchange, or replaces the one with the same id.

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from app.studio.chat.answering import Answering
 from app.studio.chat.store import ChatStore, ChatSummary
-from app.studio.chat.turns import Chat, Exchange, clean, has_answers, new_exchange
+from app.studio.chat.turns import OPENING, Chat, Exchange, clean, has_answers, new_exchange
 from app.studio.documents.documents import first_error
 from app.studio.documents.drafts import Workspace
 from app.studio.documents.requests import Count, Nothing, Shelve, Size, Texts, Words, request
@@ -31,7 +31,6 @@ from engine.prompt.window import TooLongError
 if TYPE_CHECKING:
     from engine import Engine, PreparedPrompt
 
-OPENING = "opening"
 _EMPTY = "The message is empty. Write a question."
 
 
@@ -176,12 +175,10 @@ class Chats(Endpoints):
             exchange = new_exchange(request.key, request.parent, question, model["name"])
             if request.id:
                 with self._chats.changing(chat.id) as stored:
-                    stored.add(exchange)
-                    stored.leaf = exchange["id"]
+                    stored.ask(exchange)
                 chat = stored
             else:
-                chat.add(exchange)
-                chat.leaf = exchange["id"]
+                chat.ask(exchange)
                 self._chats.add(chat)
             run = Run(chat.name, settings, ("cached",), model)
             job = self._jobs.start(Answering(self._chats, chat.id, exchange, run).job(prompt))

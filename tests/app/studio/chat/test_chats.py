@@ -246,3 +246,25 @@ def test_the_least_recently_used_chats_are_deleted_first(tmp_path: Path) -> None
     with pytest.raises(PromptCacheError, match="larger than"):
         ChatStore(UserDatabase(tmp_path), most_bytes=100).add(Chat("four", SCHEMA, PROMPT, "", "town"))
     assert len(store.summaries()) == 2
+
+
+def test_a_key_that_is_taken_replaces_nothing(studio: Asked) -> None:
+    chat = ask(studio, "k1", "Where?")
+    for key, parent in (("k1", ""), ("k1", "k1"), ("", "k1"), ("opening", "")):
+        sent = {"key": key, "id": chat["id"], "parent": parent, "question": "Again?", "settings": SETTINGS}
+        assert "no key of its own" in studio.ask("ask_chat", sent)["error"]
+    assert studio.ask("open_chat", {"id": chat["id"]})["exchanges"] == chat["exchanges"]
+
+
+def test_turns_in_a_circle_end() -> None:
+    one, two = new_exchange("k1", "k2", "a", "m"), new_exchange("k2", "k1", "b", "m")
+    chat = Chat("c", "", "", "", "s", "k2", [one, two])
+    with pytest.raises(PromptCacheError, match="no longer exists"):
+        chat.branch("k2")
+    assert chat.tip("k1") in ("k1", "k2")
+    own = Chat(
+        "c", "", "", "", "s", "k1", [new_exchange("k1", "k1", "a", "m"), new_exchange("", "k1", "b", "m")]
+    )
+    with pytest.raises(PromptCacheError, match="no longer exists"):
+        own.branch("k1")
+    assert own.tip("") == ""
