@@ -254,6 +254,7 @@ declare namespace Api {
     ttft_uncached_ms: number | null
     timed: number
     cold: boolean
+    unread: number
     encoded: number
     reused: number
     computed: number
