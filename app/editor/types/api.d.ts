@@ -616,6 +616,14 @@ declare namespace Api {
     what: string
   }
 
+  interface FaultOfRows {
+    message: string
+    line: number
+    column?: string
+    code?: string
+    rows: number
+  }
+
   interface Fidelity {
     kl_first_token: number
     first_token_agrees: boolean
@@ -1560,7 +1568,7 @@ declare namespace Api {
     rows: number
     repeated: number
     looked: number
-    faults: RowFault[]
+    faults: FaultOfRows[]
     faulty: number
     encoded: Encoded
   }

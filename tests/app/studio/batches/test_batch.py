@@ -69,6 +69,12 @@ def test_rows_are_read_and_their_faults_told_with_line_and_column(asked: Asked) 
     assert "has no module 'oslo'" in fault["message"]
 
 
+def test_an_error_of_several_rows_is_listed_once(asked: Asked) -> None:
+    found = asked.ask("batch_read", table("id,picks,set heat\na,oslo,\nb,,1\nc,rome,2\nd,oslo,\ne,,\n"))
+    listed = [(one["line"], one["column"], one["rows"]) for one in found["faults"]]
+    assert (found["faulty"], listed) == (4, [(2, "picks", 2), (3, "set heat", 2)])
+
+
 def test_what_a_spreadsheet_saves_is_read(asked: Asked) -> None:
     assert asked.ask("batch_read", table("\ufeffid;picks\r\na;tokyo\r\nb;rome\r\n"))["rows"] == 2
     wrong = asked.ask("batch_read", table("id,set heat,expect regex,text\na,1,,x\nb,,(,x\na,,,y\n"))
