@@ -131,7 +131,7 @@ export class Rows extends Emitter {
     const some = looked < rows ? ` The first ${count(looked)} of these were checked.` : ""
     const once = repeated ? `, without ${plural(repeated, "duplicate")}` : ""
     const refusal = faulty === rows ? "No row can run: each has an error." : ""
-    if (refusal) this.#say(`${plural(rows, "row")}${once}. ${refusal}`, "bad")
+    if (refusal) this.#say(`${plural(rows, "row")}${once}, ${count(faulty)} with an error.`, "bad")
     else this.#say(faulty ? `${plural(rows, "row")}${once}, ${count(faulty)} with an error: these fail, and the others run.${some}` : `${plural(rows, "row")}${once}, no errors.${some}`, faulty ? "warn" : "good")
     this.#list(faults, faulty)
     this.emit("read", { rows, refusal })

@@ -102,7 +102,13 @@ class BatchPage {
     this.#judge.on("changed", () => this.#changed())
     this.#judge.on("graded", () => this.#again())
     this.#results.on("fault", sentence => this.#say(sentence, "bad"))
-    this.#rows.on("read", ({ rows, refusal = "" }) => { this.#count = rows; this.#refusal = refusal; this.#buttons() })
+    this.#rows.on("read", ({ rows, refusal = "" }) => {
+      if (this.#status.textContent === this.#refusal) this.#say("")
+      if (rows && refusal && !this.#working) this.#say(refusal, "bad")
+      this.#count = rows
+      this.#refusal = refusal
+      this.#buttons()
+    })
     this.#checks.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say(""); this.#keepSoon() })
     this.#results.on("open", number => { if (this.#batch) shell.open("batch_open", { key: this.#batch.key, number }) })
     workspace.on("checked", checked => this.#hear(checked))
