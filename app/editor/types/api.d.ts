@@ -254,6 +254,7 @@ declare namespace Api {
     ttft_uncached_ms: number | null
     timed: number
     cold: boolean
+    unread: number
     encoded: number
     reused: number
     computed: number
@@ -613,6 +614,14 @@ declare namespace Api {
     key: string
     file: string
     what: string
+  }
+
+  interface FaultOfRows {
+    message: string
+    line: number
+    column?: string
+    code?: string
+    rows: number
   }
 
   interface Fidelity {
@@ -1559,7 +1568,7 @@ declare namespace Api {
     rows: number
     repeated: number
     looked: number
-    faults: RowFault[]
+    faults: FaultOfRows[]
     faulty: number
     encoded: Encoded
   }

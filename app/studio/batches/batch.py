@@ -82,8 +82,8 @@ class BatchSummary(TypedDict):
     """Results of a batch so far: median times in milliseconds, and token sums over rows.
 
     Scores and grades are means of `scored` and `graded` rows; the judge gave no grade to `ungraded` answers.
-    Medians use the `timed` rows, whose segments were all cached. If there are none, medians use all rows and
-    `cold` is true.
+    `unread` rows read nothing from the cache. Medians use the `timed` rows, whose segments were all cached.
+    If there are none, medians use the rows that encoded segments, or else all rows, and `cold` is true.
     """
 
     rows: int
@@ -108,6 +108,7 @@ class BatchSummary(TypedDict):
     ttft_uncached_ms: float | None
     timed: int
     cold: bool
+    unread: int
     encoded: int
     reused: int
     computed: int
@@ -329,8 +330,9 @@ class Batch:
         checked = [row for row in done if row.sides["cached"].judged is not None]
         judged = [row.sides for row in checked if row.comparison]
         verdicts = [(sides["cached"].passed, sides["uncached"].passed) for sides in judged]
-        warm = [row for row in done if not row.sides["cached"].tokens.get("encoded")]
-        timed = warm or done
+        read = [row for row in done if row.sides["cached"].tokens.get("from_cache")]
+        warm = [row for row in read if not row.sides["cached"].tokens.get("encoded")]
+        timed = warm or read or done
         tokens = [row.sides["cached"].tokens for row in done]
         encoded = sum(row.get("encoded", 0) for row in tokens)
         return {
@@ -356,6 +358,7 @@ class Batch:
             "ttft_uncached_ms": _median(row.sides["uncached"].ttft_ms for row in timed if row.comparison),
             "timed": len(timed),
             "cold": bool(done) and not warm,
+            "unread": len(done) - len(read),
             "encoded": encoded,
             "reused": sum(row.get("from_cache", 0) for row in tokens) - encoded,
             "computed": sum(row.get("computed", 0) for row in tokens),

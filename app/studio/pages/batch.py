@@ -77,16 +77,22 @@ class BatchFormKept(TypedDict):
     template: str
 
 
+class FaultOfRows(RowFault):
+    """The first of `rows` rows with the same error in the same column."""
+
+    rows: int
+
+
 class RowsRead(TypedDict):
     """Parsed rows; the first `looked` of them were fully checked.
 
-    `repeated` duplicate rows of a grid were removed.
+    `repeated` duplicate rows of a grid were removed. `faults` lists each error once.
     """
 
     rows: int
     repeated: int
     looked: int
-    faults: list[RowFault]
+    faults: list[FaultOfRows]
     faulty: int
     encoded: Encoded
 
@@ -227,7 +233,7 @@ class BatchPage(Page):
     def batch_read(self, request: RowsWanted) -> RowsRead:
         """Parses rows and checks them without computing."""
         rows = rows_of(request)
-        faults: list[RowFault] = []
+        faults: dict[tuple[str | None, str], FaultOfRows] = {}
         faulty = looked = 0
         with self._parts.taken() as engine:
             plan, schema = self._plan(request, rows, engine)
@@ -237,7 +243,12 @@ class BatchPage(Page):
                 looked += 1
                 if isinstance(outcome, Exception):
                     faulty += 1
-                    faults += [row_fault(outcome, row)] if len(faults) < FAULTS_SHOWN else []
+                    fault = row_fault(outcome, row)
+                    same = fault.get("column"), fault["message"]
+                    if same in faults:
+                        faults[same]["rows"] += 1
+                    elif len(faults) < FAULTS_SHOWN:
+                        faults[same] = {**fault, "rows": 1}
                 else:
                     valid.append(outcome)
                 if time.monotonic() > until:
@@ -247,7 +258,7 @@ class BatchPage(Page):
             "rows": len(rows),
             "repeated": repeated,
             "looked": looked,
-            "faults": faults,
+            "faults": list(faults.values()),
             "faulty": faulty,
             "encoded": costs,
         }

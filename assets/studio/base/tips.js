@@ -1,7 +1,8 @@
-// Shows explanations (`title`) on focus, as the pointer shows them on hover: those of the focused element and of everything in it.
+// Shows explanations (`title`) on focus, as the pointer shows them on hover: those of the focused element and of the figures in it.
 import { h } from "./dom.js"
 
 const GAP = 4
+const CROWDED = "table, button, [role=row]"  // of such an element only the column heads are explained
 
 /** @param {HTMLElement} node */
 const nameOf = node => (node.querySelector("dt, .scale-name") ?? node).textContent?.trim() ?? ""
@@ -12,7 +13,7 @@ export function explainOnFocus() {
   document.addEventListener("focusin", ({ target }) => {
     close()
     if (!(target instanceof HTMLElement) || !target.matches("[tabindex='0']:not(a, button, input, select, [contenteditable]), th button")) return
-    const all = /** @type {HTMLElement[]} */ ([...target.querySelectorAll("[title]:not([title=''], button)")]), named = all.filter(node => !node.title.startsWith(nameOf(node)))
+    const all = /** @type {HTMLElement[]} */ ([...target.querySelectorAll(target.querySelector(CROWDED) ? "thead th[title]" : "[title]:not([title=''])")]), named = all.filter(node => !node.title.startsWith(nameOf(node)))
     const rows = [target.title && h("p", {}, target.title), ...named.map(node => h("p", {}, h("strong", {}, nameOf(node)), ` ${node.title}`))].filter(Boolean)
     if (!rows.length) return
     tip.replaceChildren(...rows)

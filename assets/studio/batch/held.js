@@ -2,6 +2,8 @@
 import { count, h, plural, refill } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
 
+const ADDED = "A row's picks are added to the modules of the Author prompt, and its text replaces the question."
+
 /** Modules and settings as chips. @param {Pick<Api.RowWhole, "modules" | "settings">} held */
 export const chipsOf = ({ modules, settings }) => [
   ...modules.map(path => h("span", { class: "chip", "data-kind": "module", title: path }, path.split("/").at(-1))),
@@ -13,7 +15,7 @@ export function heldBy(held, alone) {
   const { modules, question, settings } = held
   return [
     h("p", {}, h("span", { class: "soft" }, alone ? "Prompt: each row is its own. " : modules.length ? "Prompt: from Author, with " : "Prompt: from Author, without modules. "), ...chipsOf({ modules, settings: [] }),
-      alone || !question ? null : h("span", { class: "soft" }, ` “${question}”`)),
+      alone ? null : h("span", { class: "soft" }, question ? ` “${question}” ${ADDED}` : ` ${ADDED}`)),
     h("p", {}, h("span", { class: "soft" }, "Settings: "), ...chipsOf({ modules: [], settings })),
   ]
 }
@@ -44,7 +46,7 @@ export class Held extends Emitter {
       alone ? null : h("button", { type: "button", "data-key": "author", onclick: () => this.emit("author") }, "Change on Author"))
     refill(this.#settings, h("span", { class: "soft" }, "Settings, of all pages"), ...chipsOf({ modules: [], settings }),
       h("button", { type: "button", "data-key": "settings", onclick: () => this.emit("settings") }, "Change settings"))
-    this.#rule.textContent = `${alone ? "" : "A row adds its picks to these modules, and its text replaces the question. "}A row's columns “set …” replace settings.`
+    this.#rule.textContent = `${alone ? "" : `${ADDED} `}A row's columns “set …” replace settings.`
   }
 
   /** Shows what the rows encode; null if unknown. @param {{encoded: Api.Encoded, valid: number} | null} found @param {string} scope of the settings */

@@ -4,7 +4,7 @@ import { Emitter } from "../base/events.js"
 import { AWAY } from "../base/jobs.js"
 import { Table } from "../base/table.js"
 import { heldBy } from "./held.js"
-import { firstTime, rowDetail } from "./row.js"
+import { rowDetail, uncachedTime } from "./row.js"
 import { scoreOf, showScore } from "./score.js"
 
 /** @type {[string, string, (row: Api.RowShown) => boolean][]} */
@@ -101,7 +101,7 @@ export class Results extends Emitter {
         { name: "time", title: "TTFT cached", value: row => row.cached?.ttft_ms, number: true, about: "Time to first token of the cached side", cell: row => this.#cachedTime(row) },
         ...(this.#both ? [
           { name: "without", title: "TTFT uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.ttft_ms, number: true, about: "Time to the first token without the cache", cell: (/** @type {Api.RowShown} */ row) => time(row.uncached?.ttft_ms) },
-          { name: "speedup", title: "Speed-up", value: (/** @type {Api.RowShown} */ row) => row.speedup, number: true, cell: (/** @type {Api.RowShown} */ row) => row.speedup ? h("span", { class: firstTime(row.cached) ? "soft" : null, title: firstTime(row.cached) || null }, times(row.speedup).join(" ")) : "" },
+          { name: "speedup", title: "Speed-up", value: (/** @type {Api.RowShown} */ row) => row.speedup, number: true, cell: (/** @type {Api.RowShown} */ row) => row.speedup ? h("span", { class: uncachedTime(row.cached) ? "soft" : null, title: uncachedTime(row.cached)?.[1] }, times(row.speedup).join(" ")) : "" },
           { name: "kl", title: "KL", value: (/** @type {Api.RowShown} */ row) => row.kl_first_token, number: true, about: "KL divergence of the first token from the uncached side, in nats", cell: (/** @type {Api.RowShown} */ row) => row.kl_first_token == null ? "" : nats(row.kl_first_token) },
         ] : []),
       ],
@@ -142,12 +142,12 @@ export class Results extends Emitter {
     for (const one of /** @type {const} */ (["cached", "uncached"])) for (const node of this.node.querySelectorAll(`[data-score="${number} ${one}"]`)) showScore(node, answer.row[one]?.score ?? null)
   }
 
-  // A time that includes encoding has another colour and a note.
+  // A time that includes encoding, or without reuse, has another colour and a note.
   /** @param {Api.RowShown} row */
   #cachedTime({ cached }) {
     if (!cached) return ""
-    const encoding = firstTime(cached)
-    return encoding ? h("span", { title: encoding }, milliseconds(cached.ttft_ms), h("span", { class: "first-time soft" }, "first time", h("span", { class: "sr" }, `. ${encoding}`)))
+    const [label, why] = uncachedTime(cached) ?? []
+    return label ? h("span", { title: why }, milliseconds(cached.ttft_ms), h("span", { class: "first-time soft" }, label, h("span", { class: "sr" }, `. ${why}`)))
       : h("span", { class: "time-cached" }, milliseconds(cached.ttft_ms))
   }
 
@@ -167,7 +167,8 @@ export class Results extends Emitter {
       tiles.push(["Same text", of(found.same_text, found.compared), ""])
     }
     const ratio = found.ttft_cached_ms && found.ttft_uncached_ms ? found.ttft_uncached_ms / found.ttft_cached_ms : null
-    const basis = !found.timed ? "" : found.cold ? "encoding included" : `of ${plural(found.timed, "row")} fully cached`
+    const unread = found.unread ? `${plural(found.unread, "row")} without reuse` : ""
+    const basis = !found.timed ? "" : found.unread === found.answered ? unread : `${found.cold ? "encoding included" : `of ${plural(found.timed, "row")} fully cached`}${unread && `; excludes ${unread}`}`
     tiles.push(["First token, cached", milliseconds(found.ttft_cached_ms), basis])
     if (this.#both) tiles.push(["First token, uncached", milliseconds(found.ttft_uncached_ms), ratio ? `cached is ${times(ratio).join(" ")}` : ""])
     tiles.push(["Encoded once", plural(found.encoded, "token"), ""], ["Read from the cache", plural(found.reused, "token"), found.encoded ? `${(found.reused / found.encoded).toFixed(1)} per encoded token` : ""])

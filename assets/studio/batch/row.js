@@ -6,10 +6,15 @@ import { scoreOf } from "./score.js"
 /** @type {[keyof Pick<Api.RowWhole, "cached" | "uncached">, string][]} */
 const SIDES = [["cached", "Cached"], ["uncached", "Uncached"]]
 
-/** The encoding that a row needed, in words; "" if everything was cached. @param {Pick<Api.SideShown, "tokens"> | null | undefined} side */
-export function firstTime(side) {
-  const encoded = side?.tokens.encoded
-  return encoded ? `${plural(encoded, "token")} of its modules ${encoded === 1 ? "was" : "were"} not cached. This row's time includes encoding; later rows reuse the result.` : ""
+/**
+ * Why a row's time is not that of a cached prompt: a label and a sentence; null if all its segments were cached.
+ * @param {Pick<Api.SideShown, "tokens"> | null | undefined} side @returns {[string, string] | null}
+ */
+export function uncachedTime(side) {
+  if (!side) return null
+  const { from_cache: read, encoded } = side.tokens
+  if (!read) return ["no reuse", "This row read no tokens from the cache."]
+  return encoded ? ["first time", `${plural(encoded, "token")} of its modules ${encoded === 1 ? "was" : "were"} not cached. This row's time includes encoding; later rows reuse the result.`] : null
 }
 
 /** @param {Api.SideWhole} side */
@@ -46,10 +51,10 @@ function between({ speedup, first_token_agrees: agrees, kl_first_token: divergen
 
 /** @param {Api.RowWhole} whole @param {import("./score.js").Rate} rate @param {() => unknown} open opens the row in Author */
 export function rowDetail({ row, prompt, modules, settings, reuse, cached, uncached, difference, checks }, rate, open) {
-  const sides = { cached, uncached }
+  const sides = { cached, uncached }, [label, why] = uncachedTime(cached) ?? []
   return h("div", { class: "row-whole" },
     row.fault ? h("p", { "data-mood": "bad" }, row.fault.message) : null,
-    firstTime(cached) ? h("p", { class: "soft" }, `First time. ${firstTime(cached)}`) : null,
+    label ? h("p", { class: "soft" }, `${label[0].toUpperCase()}${label.slice(1)}. ${why}`) : null,
     h("div", { class: "row-sides" }, ...SIDES.flatMap(([side, title]) => { const found = sides[side]; return found ? [answer(title, found, difference?.[side], scoreOf(row.number, side, row[side]?.score ?? null, rate, row.id), row[side]?.grade)] : [] })),
     reuse ? h("p", { class: "soft" }, `${reuse}.`) : null,
     h("p", { class: "row-held" }, ...chipsOf({ modules, settings })),

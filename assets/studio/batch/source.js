@@ -12,8 +12,8 @@ const cell = (/** @type {string} */ text) => /[",;\n]/.test(text) ? `"${text.rep
 /** @typedef {"table" | "grid"} Source */
 
 /**
- * "changed": the form was edited; "read": the number of rows, null if unknown; "held": what all rows start from; "encoded": what the valid rows encode, and their number; null if unknown.
- * @extends {Emitter<{changed: void, read: number | null, held: Api.Held, encoded: {encoded: Api.Encoded, valid: number} | null}>}
+ * "changed": the form was edited; "read": the number of rows, null if unknown, and why none can run; "held": what all rows start from; "encoded": what the valid rows encode, and their number; null if unknown.
+ * @extends {Emitter<{changed: void, read: {rows: number | null, refusal?: string}, held: Api.Held, encoded: {encoded: Api.Encoded, valid: number} | null}>}
  */
 export class Rows extends Emitter {
   #server
@@ -105,7 +105,7 @@ export class Rows extends Emitter {
 
   #changed() {
     this.emit("changed")
-    this.emit("read", null)
+    this.emit("read", { rows: null })
     this.#readSoon()
   }
 
@@ -118,32 +118,35 @@ export class Rows extends Emitter {
     if (this.source === "grid" ? !this.#grid.rows : !this.#table.value.trim()) {
       this.#say("")
       this.#list([])
-      return this.emit("read", 0)
+      return this.emit("read", { rows: 0, refusal: "There are no rows yet." })
     }
     const answer = await this.#server.ask("batch_read", this.wanted())
     if (asked !== this.#asked) return
     if (answer.away || answer.error != null) {
       this.#say(answer.error ?? AWAY, "bad")
       this.#list([])
-      return this.emit("read", 0)
+      return this.emit("read", { rows: 0, refusal: answer.error ?? AWAY })
     }
     const { rows, repeated, looked, faults, faulty, encoded } = answer
     const some = looked < rows ? ` The first ${count(looked)} of these were checked.` : ""
     const once = repeated ? `, without ${plural(repeated, "duplicate")}` : ""
-    this.#say(faulty ? `${plural(rows, "row")}${once}, ${count(faulty)} with an error: these fail, and the others run.${some}` : `${plural(rows, "row")}${once}, no errors.${some}`, faulty ? "warn" : "good")
+    const refusal = faulty === rows ? "No row can run: each has an error." : ""
+    if (refusal) this.#say(`${plural(rows, "row")}${once}, ${count(faulty)} with an error.`, "bad")
+    else this.#say(faulty ? `${plural(rows, "row")}${once}, ${count(faulty)} with an error: these fail, and the others run.${some}` : `${plural(rows, "row")}${once}, no errors.${some}`, faulty ? "warn" : "good")
     this.#list(faults, faulty)
-    this.emit("read", rows)
+    this.emit("read", { rows, refusal })
     this.emit("encoded", { encoded, valid: rows - faulty })
   }
 
-  /** @param {Api.RowFault[]} faults */
-  #list(faults, total = faults.length) {
+  /** @param {Api.FaultOfRows[]} faults */
+  #list(faults, total = 0) {
+    const more = total - faults.reduce((sum, { rows }) => sum + rows, 0)
     this.#faults.hidden = !faults.length
     const table = this.source === "table"
-    this.#faults.replaceChildren(...faults.map(({ line, column, message }) => {
-      const place = `${table ? "Line" : "Row"} ${line}${column ? `, column ${column}` : ""}`
+    this.#faults.replaceChildren(...faults.map(({ line, column, message, rows }) => {
+      const place = `${table ? "Line" : "Row"} ${line}${rows > 1 ? ` and ${plural(rows - 1, "more row")}` : ""}${column ? `, column ${column}` : ""}`
       return h("li", {}, table ? h("button", { type: "button", class: "quiet row-place", onclick: () => this.#reveal(line) }, place) : h("span", { class: "row-place" }, place), h("span", {}, message))
-    }), ...(total > faults.length ? [h("li", { class: "soft" }, `And ${plural(total - faults.length, "row")} more.`)] : []))
+    }), ...(more > 0 ? [h("li", { class: "soft" }, `And ${plural(more, "row")} more.`)] : []))
   }
 
   /** Puts the caret at the start of a line. @param {number} line */

@@ -51,6 +51,7 @@ class BatchPage {
   #halted = false  // whether the user stopped the batch with the focus on Stop
   /** @type {number | null} */
   #count = 0
+  #refusal = "There are no rows yet."  // why the rows cannot run; "" if they can or nothing is known
   /** @type {Api.CheckedTexts["texts"] | null} */
   #texts = null
   #model = ""
@@ -61,7 +62,7 @@ class BatchPage {
   #keepSoon = debounce(KEEP_AFTER_MS, () => this.#keep())
   #mode = h("select", { "aria-label": "Sides", onchange: () => { this.#sided = true; this.#changed() } },
     h("option", { value: "both" }, "both sides in turn"), h("option", { value: "cached" }, "cached only, many rows at once"))
-  #run = h("button", { type: "button", class: "primary", title: `Run the rows (${keysOf("run")})`, "aria-keyshortcuts": "Control+Enter", onclick: () => this.#start() }, "Run")
+  #run = h("button", { type: "button", class: "primary", "aria-keyshortcuts": "Control+Enter", onclick: () => this.#start() }, "Run")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#halt() }, "Stop")
   #status = h("span", { class: "batch-status", role: "status", "aria-live": "polite" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the batch" })
@@ -101,7 +102,13 @@ class BatchPage {
     this.#judge.on("changed", () => this.#changed())
     this.#judge.on("graded", () => this.#again())
     this.#results.on("fault", sentence => this.#say(sentence, "bad"))
-    this.#rows.on("read", rows => { this.#count = rows; this.#buttons() })
+    this.#rows.on("read", ({ rows, refusal = "" }) => {
+      if (this.#status.textContent === this.#refusal) this.#say("")
+      if (rows && refusal && !this.#working) this.#say(refusal, "bad")
+      this.#count = rows
+      this.#refusal = refusal
+      this.#buttons()
+    })
     this.#checks.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say(""); this.#keepSoon() })
     this.#results.on("open", number => { if (this.#batch) shell.open("batch_open", { key: this.#batch.key, number }) })
     workspace.on("checked", checked => this.#hear(checked))
@@ -181,8 +188,7 @@ class BatchPage {
 
   async #start() {
     if (this.#starting || this.#working) return
-    if (this.#count === 0) return this.#say("Nothing was run: there are no rows yet.", "bad")  // if unknown, the server checks
-    const refusal = this.#checks.refusal()
+    const refusal = this.#refusal || this.#checks.refusal()  // if unknown, the server checks
     if (refusal) return this.#say(`Nothing was run. ${refusal}`, "bad")
     this.#say("Starting…")
     this.#starting = true
@@ -283,7 +289,8 @@ class BatchPage {
     this.#stop.hidden = !working
     if (!working) this.#stop.disabled = false
     if (focused === this.#run && working) this.#stop.focus()
-    this.#run.disabled = working || !this.#count
+    this.#run.disabled = working || !this.#count || Boolean(this.#refusal)
+    this.#run.title = this.#refusal || `Run the rows (${keysOf("run")})`
     if (working) return
     if (focused === this.#stop || (this.#halted && focused === document.body)) this.#run.focus()
     this.#halted = false

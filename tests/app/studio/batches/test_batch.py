@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from app.studio.batches.batch import Batch, BatchPlan, BatchSummary, RowResult, SideResult
 from app.studio.documents.samples import gist
 from engine.engine import Engine
+from engine.inference.run_settings import RunSettings
+from engine.pml import parse_schema
 from engine.store import Store
 from tests.app.conftest import PROMPT, SCHEMA
 from tests.app.studio.asked import Asked
@@ -64,6 +67,12 @@ def test_rows_are_read_and_their_faults_told_with_line_and_column(asked: Asked) 
     (fault,) = found["faults"]
     assert (fault["line"], fault["column"]) == (4, "picks")
     assert "has no module 'oslo'" in fault["message"]
+
+
+def test_an_error_of_several_rows_is_listed_once(asked: Asked) -> None:
+    found = asked.ask("batch_read", table("id,picks,set heat\na,oslo,\nb,,1\nc,rome,2\nd,oslo,\ne,,\n"))
+    listed = [(one["line"], one["column"], one["rows"]) for one in found["faults"]]
+    assert (found["faulty"], listed) == (4, [(2, "picks", 2), (3, "set heat", 2)])
 
 
 def test_what_a_spreadsheet_saves_is_read(asked: Asked) -> None:
@@ -129,6 +138,31 @@ def test_each_row_is_answered_on_both_sides_and_judged_on_each(asked: Asked) -> 
     again = run(asked, "again")["summary"]
     assert (again["encoded"], again["timed"], again["cold"]) == (0, 2, False)
     assert again["reused"] > 0
+
+
+def test_rows_that_read_nothing_are_not_timed_as_cached() -> None:
+    def summary(*rows: tuple[float, dict[str, int]]) -> BatchSummary:
+        tree = parse_schema(SCHEMA).tree
+        assert tree is not None
+        batch = Batch("k", BatchPlan((), tree, None, RunSettings(), "cached"))
+        for number, (ttft, tokens) in enumerate(rows):
+            side = SideResult("", ttft, {}, tokens, "length", (), None)
+            batch.results[number] = RowResult({"cached": side})
+        return batch.summary()
+
+    unread, first, read = (
+        (9.0, {"from_cache": 0, "encoded": 0}),
+        (8.0, {"from_cache": 4, "encoded": 4}),
+        (1.0, {"from_cache": 4, "encoded": 0}),
+    )
+    for rows, expected in (
+        ((unread, first, read), (1, False, 1, 1.0)),
+        ((unread, first), (1, True, 1, 8.0)),
+        ((unread, unread), (2, True, 2, 9.0)),
+        ((), (0, False, 0, None)),
+    ):
+        found = summary(*rows)
+        assert (found["timed"], found["cold"], found["unread"], found["ttft_cached_ms"]) == expected
 
 
 def test_a_page_is_told_only_of_rows_that_it_does_not_know(asked: Asked) -> None:
