@@ -133,9 +133,9 @@ def test_arguments(before: str, value: str | None, after: str) -> None:
     assert read_picks(result, SCHEMA).arguments.get("plan", {}).get("duration") == value
 
 
-def test_picks_are_read_in_the_order_of_the_schema() -> None:
+def test_picks_are_read_in_the_order_of_the_prompt() -> None:
     source = '<prompt><food/><rome/><plan duration="3"/></prompt>'
-    expected = Picks(("plan", "plan/overseas", "plan/overseas/rome", "food"), {"plan": {"duration": "3"}})
+    expected = Picks(("food", "plan", "plan/overseas", "plan/overseas/rome"), {"plan": {"duration": "3"}})
     assert read_picks(source, SCHEMA) == expected
 
 

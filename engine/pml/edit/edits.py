@@ -25,7 +25,7 @@ class Picks:
     """The imports of a prompt.
 
     Attributes:
-        paths: the imported modules in schema order, including ancestors.
+        paths: the imported modules in prompt order, each after its ancestors.
         arguments: the arguments by path and name.
     """
 
@@ -39,8 +39,7 @@ def read_picks(prompt_source: str, schema: Schema) -> Picks:
         page = Page(prompt_source, schema)
     except PromptEditError:
         return Picks((), {})
-    order = schema.index.order
-    return Picks(tuple(sorted(page.picks, key=order.__getitem__)), page.arguments)
+    return Picks(tuple(page.picks), page.arguments)
 
 
 def set_pick(prompt_source: str, schema: Schema, path: str, on: bool) -> str:
