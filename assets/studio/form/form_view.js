@@ -1,6 +1,6 @@
 // The form view: both documents as cards. The source stays the truth: each edit changes it, and the form shows it again.
 import { confirmed } from "../base/confirm.js"
-import { h, keepFocus } from "../base/dom.js"
+import { h, keepFocus, refill } from "../base/dom.js"
 import { ArgumentField } from "../prompt/argument_field.js"
 import { Card, shapeOf, small } from "./cards.js"
 import { TextBox } from "./text_box.js"
@@ -50,6 +50,8 @@ export class FormView {
   #further = h("div", { class: "form-list" })
   #question
   #asked
+  /** @type {Record<Kind, (Api.Mark & {counted?: boolean})[]>} */
+  #marks = { schema: [], prompt: [] }
   #faults = { schema: h("div", { class: "form-error" }), prompt: h("div", { class: "form-error" }) }
   #prompt
   #schema = h("section", { class: "form-schema", "aria-label": "Schema as a form" })
@@ -67,6 +69,7 @@ export class FormView {
     this.node.addEventListener("keydown", event => this.#key(event))
     workspace.on("checked", answer => this.#checked(answer))
     workspace.on("measured", ({ sizes }) => { this.#sizes = sizes; this.#showSizes() })
+    workspace.on("problems", ({ kind, list }) => { this.#marks[kind] = list; if (this.#shown && this.#form) this.#showFault(kind) })
     workspace.on("opened", () => { this.#edits = []; this.#say("") })
   }
 
@@ -112,10 +115,14 @@ export class FormView {
 
   /** @param {Kind} kind */
   #showFault(kind) {
-    const { error = "", at = 0 } = this.#form?.[kind] ?? {}, host = this.#faults[kind]
-    host.hidden = !error
-    host.replaceChildren(h("p", {}, `The ${kind} has an error, so the form cannot edit it. ${error[0]?.toUpperCase() ?? ""}${error.slice(1)}`),
-      h("button", { type: "button", onclick: () => this.#workspace.editors[kind].reveal(at) }, "Go to the error in the source"))
+    const { error = "", at = 0 } = this.#form?.[kind] ?? {}, host = this.#faults[kind], errors = this.#marks[kind].filter(({ severity }) => severity === "error")
+    const mark = error ? errors.find(({ from }) => from === at) : errors.find(({ counted }) => counted)
+    const message = error || (mark ? `Line ${mark.line}: ${mark.message}` : ""), fix = mark?.fixes[0]
+    host.hidden = !message
+    refill(host, h("p", {}, `${error ? `The ${kind} has an error, so the form cannot edit it. ` : ""}${message[0]?.toUpperCase() ?? ""}${message.slice(1)}`),
+      h("div", { class: "form-choices" },
+        mark && fix ? h("button", { type: "button", "data-key": `form fix ${kind}`, onclick: () => this.#workspace.fix(kind, mark, fix) }, fix) : null,
+        h("button", { type: "button", "data-key": `form error ${kind}`, onclick: () => this.#workspace.editors[kind].reveal(mark?.from ?? at) }, "Go to the error in the source")))
     if (kind === "prompt") for (const part of [this.#picks, this.#given, this.#further, this.#asked]) part.hidden = Boolean(error)
   }
 
@@ -238,10 +245,12 @@ export class FormView {
    * @param {() => (Partial<Api.EditForm> & Pick<Api.EditForm, "act">) | null} make
    * @param {Card | TextBox | null} own the part that is edited
    * @param {(card: Card) => unknown} [done] with the new or moved card
+   * @returns {Promise<string | void>} why it was refused
    */
   #edit(make, own, done = card => card.focus()) {
-    this.#queue = this.#queue.then(() => this.#send(make, own, done))
-    return this.#queue
+    const sent = this.#queue.then(() => this.#send(make, own, done))
+    this.#queue = sent
+    return sent
   }
 
   /**
@@ -258,13 +267,14 @@ export class FormView {
     const before = this.#workspace.texts(), marks = { schema: editors.schema.mark(), prompt: editors.prompt.mark() }
     const answer = await this.#server.ask("edit_form", { ...request, ...before, origin: this.#workspace.origin })
     for (const kind of KINDS) editors[kind].apply(marks[kind], answer[kind])
-    this.#say(answer.error ?? "")
+    this.#say(request.act === "rename" || request.act === "parameter" ? "" : answer.error ?? "")  // the field shows the others
     if (answer.form && alike(this.#workspace.texts(), { schema: answer.schema, prompt: answer.prompt })) {
       this.#log(KINDS.filter(kind => before[kind] !== answer[kind]), before)
       this.#take(answer.form, this.#workspace.texts(), own)
       const card = answer.card >= 0 ? this.#cards[answer.card] : null
       if (card) done(card)
     } else if (this.#form && this.#texts) this.#take(this.#form, this.#texts, null)
+    return answer.error
   }
 
   /** @param {Kind[]} kinds @param {TextsOfBoth} before */
