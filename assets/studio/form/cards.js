@@ -79,7 +79,7 @@ export class Card {
     if (kind === "text") return this.#text(dragging)
     if (kind === "locked") {
       return h("div", { class: "form-card locked", role: "group", "aria-label": "Part that only the source can edit" },
-        h("p", {}, `${why} `, h("button", { type: "button", class: "quiet", "data-key": this.#key("source"), onclick: () => this.#desk.source(this.card.at) }, "Edit in the source")), this.#raw)
+        h("p", {}, `${why} `, h("button", { type: "button", class: "link", "data-key": this.#key("source"), onclick: () => this.#desk.source(this.card.at) }, "Edit in the source")), this.#raw)
     }
     const node = kind === "union"
       ? h("fieldset", { class: "form-card union" }, h("legend", {}, "Choice: at most one of these"), this.#head(dragging))
@@ -217,7 +217,7 @@ export class Card {
 
   #adding() {
     const choices = h("span", { class: "form-choices" })
-    const button = (/** @type {New} */ what, /** @type {string} */ words) => h("button", { type: "button", class: "quiet", "data-key": this.#key(`add ${what}`), onclick: () => this.#desk.edit({ act: "add", what }, this) }, words)
+    const button = (/** @type {New} */ what, /** @type {string} */ words) => h("button", { type: "button", "data-key": this.#key(`add ${what}`), onclick: () => this.#desk.edit({ act: "add", what }, this) }, words)
     const add = this.card.kind === "union" ? button("module", "Add a module")
       : h("details", { ontoggle: () => choices.replaceChildren(...this.#additions().map(what => button(what, NEW[what]))) },
         h("summary", { "data-key": this.#key("add"), "data-tool": "add" }, "Add"), choices)

@@ -64,7 +64,7 @@ export class FormView {
     this.#asked = h("label", { class: "form-question" }, h("span", {}, "Question"), this.#question.node)
     this.#prompt = h("section", { class: "form-prompt", "aria-label": "Prompt as a form" })
     this.#prompt.append(h("h3", {}, "Prompt"), this.#faults.prompt, this.#picks, this.#given, this.#further, this.#asked)
-    this.node = h("section", { class: "panel form-view", "aria-label": "Form" },
+    this.node = h("section", { class: "panel form-view", "aria-label": "Form", tabindex: "-1" },
       h("div", { class: "form-body" }, this.#note, this.#prompt, h("h3", {}, "Schema"), this.#faults.schema, this.#schema))
     this.node.addEventListener("keydown", event => this.#key(event))
     workspace.on("checked", answer => this.#checked(answer))
@@ -121,7 +121,7 @@ export class FormView {
     host.hidden = !message
     refill(host, h("p", {}, `${error ? `The ${kind} has an error, so the form cannot edit it. ` : ""}${message[0]?.toUpperCase() ?? ""}${message.slice(1)}`),
       h("div", { class: "form-choices" },
-        mark && fix ? h("button", { type: "button", "data-key": `form fix ${kind}`, onclick: () => this.#workspace.fix(kind, mark, fix) }, fix) : null,
+        mark && fix ? h("button", { type: "button", "data-key": `form fix ${kind}`, onclick: () => { this.node.focus(); return this.#workspace.fix(kind, mark, fix) } }, fix) : null,
         h("button", { type: "button", "data-key": `form error ${kind}`, onclick: () => this.#workspace.editors[kind].reveal(mark?.from ?? at) }, "Go to the error in the source")))
     if (kind === "prompt") for (const part of [this.#picks, this.#given, this.#further, this.#asked]) part.hidden = Boolean(error)
   }
@@ -163,7 +163,7 @@ export class FormView {
 
   /** @param {number} index @param {Api.FormCard} card */
   #furtherText(index, card) {
-    if (card.kind === "locked") return h("div", { class: "form-card locked" }, h("p", {}, `${card.why} `, h("button", { type: "button", class: "quiet", onclick: () => this.#workspace.editors.prompt.reveal(card.at) }, "Edit in the source")), h("pre", {}, card.text))
+    if (card.kind === "locked") return h("div", { class: "form-card locked" }, h("p", {}, `${card.why} `, h("button", { type: "button", class: "link", onclick: () => this.#workspace.editors.prompt.reveal(card.at) }, "Edit in the source")), h("pre", {}, card.text))
     const box = new TextBox({ label: "Further text of the prompt", key: `form prompt ${index}` }, text => this.#edit(() => ({ act: "write", card: index, text }), box))
     this.#others.set(index, box)
     return h("div", { class: "form-card text" }, box.node)
