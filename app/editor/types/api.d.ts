@@ -505,7 +505,7 @@ declare namespace Api {
   }
 
   interface EditPrompt extends Texts {
-    edit: Argument | Pick
+    edit: Argument | Pick | Move
   }
 
   interface EditedForm {
@@ -1163,6 +1163,11 @@ declare namespace Api {
     total: number
     bytes: number
     cached: "none" | "disk" | "memory"
+  }
+
+  interface Move {
+    path: string
+    later: boolean
   }
 
   interface NameBatch {

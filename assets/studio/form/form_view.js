@@ -136,7 +136,7 @@ export class FormView {
         edit: (request, edited) => this.#edit(() => this.#cards[edited.index] === edited ? { ...request, card: edited.index } : null, edited),
         remove: removed => this.#remove(removed),
         move: (moved, by) => this.#move(moved, by),
-        pick: (path, on) => this.#pick(path, on),
+        pick: (path, on) => this.#change({ path, on }),
         source: at => this.#workspace.editors.schema.reveal(at),
         picked: () => this.#picked,
       }, this.#state.dragging)
@@ -181,12 +181,28 @@ export class FormView {
     const leaves = [...this.#picked]
     keepFocus(this.node, () => {
       this.#picks.replaceChildren(...leaves.length
-        ? leaves.map(path => h("li", {}, h("span", { class: "name" }, path), h("button", { type: "button", class: "quiet tool", "data-key": `form unpick ${path}`, "aria-label": `Take ${path} out of the prompt`, title: "Take out", onclick: () => this.#pick(path, false) }, "✕")))
+        ? leaves.map(path => this.#chip(path))
         : [h("li", { class: "soft" }, "No modules yet. Tick modules below.")])
       const lines = leaves.flatMap(path => (this.#modules.get(path)?.params ?? []).map(parameter => this.#field(path, parameter)))
       if (lines.length !== this.#given.children.length || lines.some((line, at) => line !== this.#given.children[at])) this.#given.replaceChildren(...lines)
     })
     for (const card of this.#cards) card.showPick()
+  }
+
+  /** @param {string} path */
+  #chip(path) {
+    const host = path.slice(0, -(path.split("/").at(-1) ?? "").length), inside = [...this.#picked].filter(other => other.startsWith(host) && !other.slice(host.length).includes("/"))
+    const moves = inside.length > 1 ? [false, true].map(later => {
+      const where = later ? "right" : "left", sign = later ? "→" : "←"
+      return h("button", { type: "button", class: "quiet tool", "data-key": `form ${where} ${path}`, "aria-label": `Move ${path} ${where}`, title: `Move ${where} (Alt+${sign})`,
+        "aria-disabled": String(inside.at(later ? -1 : 0) === path), onclick: () => this.#change({ path, later }) }, sign)
+    }) : []
+    return h("li", { onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      if (!event.altKey || (event.key !== "ArrowLeft" && event.key !== "ArrowRight")) return
+      event.preventDefault()
+      this.#change({ path, later: event.key === "ArrowRight" })
+    } }, h("span", { class: "name" }, path), ...moves,
+    h("button", { type: "button", class: "quiet tool", "data-key": `form unpick ${path}`, "aria-label": `Take ${path} out of the prompt`, title: "Take out", onclick: () => this.#change({ path, on: false }) }, "✕"))
   }
 
   /** @param {string} path @param {Api.Parameter} parameter */
@@ -202,10 +218,10 @@ export class FormView {
     for (const card of this.#cards) if (card.card.kind === "module") card.showSize(this.#sizes[card.card.path])
   }
 
-  /** @param {string} path @param {boolean} on */
-  async #pick(path, on) {
+  /** @param {Api.EditPrompt["edit"]} edit */
+  async #change(edit) {
     const before = this.#workspace.texts()
-    await this.#workspace.edit({ path, on })
+    await this.#workspace.edit(edit)
     this.#log(["prompt"], before)
   }
 
