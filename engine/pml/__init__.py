@@ -12,7 +12,7 @@ from engine.pml.diagnostics.errors import PromptError
 from engine.pml.diagnostics.folding import folded
 from engine.pml.diagnostics.quick_fixes import apply_edits, mended
 from engine.pml.edit.add_scaffold import add_scaffold
-from engine.pml.edit.edits import Picks, read_picks, set_argument, set_pick
+from engine.pml.edit.edits import Picks, move_pick, read_picks, set_argument, set_pick
 from engine.pml.edit.prompt_source import PromptEditError
 from engine.pml.parse.binding import Bound, bind
 from engine.pml.parse.documents import EarlierSchemas, parse_prompt, parse_schema, reads_files
@@ -77,6 +77,7 @@ __all__ = [
     "has_errors",
     "make",
     "mended",
+    "move_pick",
     "parse_prompt",
     "parse_schema",
     "read_picks",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -49,6 +51,12 @@ def test_the_form_writes_both_documents_and_undo_takes_it_back(author: Page, for
     becomes(author, TEXT, written, "schema")
     expect(text).to_be_focused()
     name = form.get_by_role("textbox", name="Name of module green")
+    name.fill("hot")
+    name.press("Tab")
+    expect(name).to_have_accessible_description(re.compile("'hot' is already defined"))
+    expect(name).to_have_value("hot")
+    name.press("Escape")
+    expect(name).to_have_value("green")
     name.fill("sencha")
     name.press("Tab")
     becomes(author, TEXT, written.replace('"green"', '"sencha"'), "schema")
@@ -91,3 +99,6 @@ def test_cards_move_and_go_by_keyboard_and_mouse(author: Page, form: Locator) ->
     assert violations(author, "a form of an invalid schema", ".form-view") == []
     form.get_by_role("button", name="Go to the error in the source").click()
     expect(author.get_by_role("textbox", name="Schema document")).to_be_focused()
+    author.get_by_role("tab", name="Form").click()
+    form.locator(".form-error:visible button").first.click()
+    becomes(author, TEXT, SCHEMA.replace("Facts.", "&amp;"), "schema")

@@ -17,6 +17,7 @@ from engine.pml import (
     Schema,
     Union,
     bind,
+    move_pick,
     parse_prompt,
     read_picks,
     set_argument,
@@ -133,10 +134,24 @@ def test_arguments(before: str, value: str | None, after: str) -> None:
     assert read_picks(result, SCHEMA).arguments.get("plan", {}).get("duration") == value
 
 
-def test_picks_are_read_in_the_order_of_the_schema() -> None:
+def test_picks_are_read_in_the_order_of_the_prompt() -> None:
     source = '<prompt><food/><rome/><plan duration="3"/></prompt>'
-    expected = Picks(("plan", "plan/overseas", "plan/overseas/rome", "food"), {"plan": {"duration": "3"}})
+    expected = Picks(("food", "plan", "plan/overseas", "plan/overseas/rome"), {"plan": {"duration": "3"}})
     assert read_picks(source, SCHEMA) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "later", "after"),
+    [
+        ("food", True, '<prompt>\n  <plan duration="3"/>\n  <food/> why\n</prompt>'),
+        ("plan", False, '<prompt>\n  <plan duration="3"/>\n  <food/> why\n</prompt>'),
+        ("food", False, None),
+        ("plan", True, None),
+    ],
+)
+def test_an_import_moves_by_one_place(path: str, later: bool, after: str | None) -> None:
+    source = '<prompt>\n  <food/>\n  <plan duration="3"/> why\n</prompt>'
+    assert move_pick(source, SCHEMA, path, later) == (after or source)
 
 
 @pytest.mark.parametrize("source", ["", "text", "<schema name='a'/>", "<prompt", "<other><plan/></other>"])

@@ -506,7 +506,7 @@ declare namespace Api {
   }
 
   interface EditPrompt extends Texts {
-    edit: Argument | Pick
+    edit: Argument | Pick | Move
   }
 
   interface EditedForm {
@@ -1172,6 +1172,11 @@ declare namespace Api {
     total: number
     bytes: number
     cached: "none" | "disk" | "memory"
+  }
+
+  interface Move {
+    path: string
+    later: boolean
   }
 
   interface NameBatch {

@@ -13,7 +13,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, EMPTY, preview
-from app.studio.documents.requests import Argument, Pick
+from app.studio.documents.requests import Argument, Move, Pick
 from app.studio.web.source_offsets import to_utf16
 from engine.base.errors import PromptCacheError
 from engine.exchange import export
@@ -34,6 +34,7 @@ from engine.pml import (
     bind,
     folded,
     mended,
+    move_pick,
     parse_prompt,
     parse_schema,
     read_picks,
@@ -359,8 +360,10 @@ def words_json(schema: Schema | None) -> WordsOfBoth:
     }
 
 
-def edited_prompt(schema: Schema, prompt: str, edit: Argument | Pick) -> str:
-    """Returns the prompt after one change in the picker."""
+def edited_prompt(schema: Schema, prompt: str, edit: Argument | Pick | Move) -> str:
+    """Returns the prompt after one change of its picks."""
+    if isinstance(edit, Move):
+        return move_pick(prompt, schema, edit.path, edit.later)
     if isinstance(edit, Pick):
         return set_pick(prompt, schema, edit.path, edit.on)
     return set_argument(prompt, schema, edit.path, edit.argument, edit.value or None)

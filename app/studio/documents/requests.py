@@ -112,6 +112,14 @@ class Pick:
 
 
 @request
+class Move:
+    """A picked module to move by one place."""
+
+    path: Words
+    later: Flag
+
+
+@request
 class Argument:
     """An argument of a picked module; an empty value removes it."""
 
@@ -129,9 +137,9 @@ class Find(Texts):
 
 @request
 class EditPrompt(Texts):
-    """One change in the picker."""
+    """One change of the picks."""
 
-    edit: Argument | Pick
+    edit: Argument | Pick | Move
 
 
 @request

@@ -8,7 +8,7 @@ const NEW = { text: "Text", module: "Module", union: "Choice", ...ROLES }
 /**
  * @typedef {keyof typeof NEW} New
  * @typedef {{
- *   edit: (request: Partial<Api.EditForm> & Pick<Api.EditForm, "act">, card: Card) => Promise<unknown>, remove: (card: Card) => unknown,
+ *   edit: (request: Partial<Api.EditForm> & Pick<Api.EditForm, "act">, card: Card) => Promise<string | void>, remove: (card: Card) => unknown,
  *   move: (card: Card, by: number) => unknown, pick: (path: string, on: boolean) => unknown, source: (at: number) => unknown, picked: () => Set<string>,
  * }} Desk what the cards do to the documents
  * @typedef {{drag: Card | null}} Dragging
@@ -19,6 +19,29 @@ export const small = title => `${title[0].toLowerCase()}${title.slice(1)}`
 
 /** What a tree of cards must share to be updated in place. @param {Api.FormCard[]} cards */
 export const shapeOf = cards => cards.map(({ depth, kind, why }) => `${depth} ${kind} ${why}`).join("\n")
+
+const isRefused = (/** @type {HTMLInputElement} */ input) => input.ariaInvalid === "true"
+
+/** Marks what was typed as refused, with the reason below it; "" removes the mark. @param {HTMLInputElement} input @param {string} reason */
+function refuse(input, reason) {
+  const id = `${input.dataset.key} refusal`.replaceAll(" ", "-")
+  document.getElementById(id)?.remove()
+  input.ariaInvalid = reason ? "true" : null
+  if (!reason) return input.removeAttribute("aria-describedby")
+  input.setAttribute("aria-describedby", id)
+  input.closest(".form-head, .form-param")?.after(h("p", { class: "form-refusal", role: "alert", id }, reason))
+}
+
+/** A field whose edits can be refused: typing removes the mark, and Escape also the text. @param {HTMLInputElement} input @param {() => string} known */
+function refusable(input, known) {
+  input.addEventListener("input", () => refuse(input, ""))
+  input.addEventListener("keydown", event => {
+    if (event.key !== "Escape" || !isRefused(input)) return
+    event.preventDefault()
+    refuse(input, "")
+    input.value = known()
+  })
+}
 
 export class Card {
   /** The cards inside it. @type {Card[]} */
@@ -56,7 +79,7 @@ export class Card {
     if (kind === "text") return this.#text(dragging)
     if (kind === "locked") {
       return h("div", { class: "form-card locked", role: "group", "aria-label": "Part that only the source can edit" },
-        h("p", {}, `${why} `, h("button", { type: "button", class: "quiet", "data-key": this.#key("source"), onclick: () => this.#desk.source(this.card.at) }, "Edit in the source")), this.#raw)
+        h("p", {}, `${why} `, h("button", { type: "button", class: "link", "data-key": this.#key("source"), onclick: () => this.#desk.source(this.card.at) }, "Edit in the source")), this.#raw)
     }
     const node = kind === "union"
       ? h("fieldset", { class: "form-card union" }, h("legend", {}, "Choice: at most one of these"), this.#head(dragging))
@@ -99,9 +122,12 @@ export class Card {
     if (kind === "turn") head.append(this.#title)
     if (kind === "module" || kind === "schema") {
       this.#name.dataset.key = this.#key("name")
+      refusable(this.#name, () => this.card.name)
       this.#name.addEventListener("change", async () => {
-        if (this.#name.value !== this.card.name) await this.#desk.edit({ act: "rename", text: this.#name.value.trim() }, this)
-        this.#name.value = this.card.name
+        const text = this.#name.value.trim(), reason = text === this.card.name ? "" : await this.#desk.edit({ act: "rename", text }, this)
+        if (this.#name.value.trim() !== text) return
+        if (reason) refuse(this.#name, reason)
+        else this.#name.value = this.card.name
       })
       head.append(this.#name)
     }
@@ -163,13 +189,17 @@ export class Card {
   #param(place) {
     const field = (/** @type {string} */ part, /** @type {string} */ type) => h("input", { type, min: type === "number" ? "1" : null, autocomplete: "off", spellcheck: "false", "data-key": this.#key(`${part} ${place}`) })
     const fields = { name: field("parameter", "text"), length: field("length", "number"), default: field("default", "text"), known: this.card.params[place] }
-    const send = async () => {
-      const { known } = fields, fallback = fields.default.value
-      const changed = fields.name.value !== known.name || Number(fields.length.value) !== known.length || fallback !== known.default
-      if (changed) await this.#desk.edit({ act: "parameter", what: known.name, text: fields.name.value.trim(), number: Math.max(0, Math.trunc(Number(fields.length.value))), default: fallback || null }, this)
+    const send = async (/** @type {HTMLInputElement} */ input) => {
+      const { known } = fields, [name, length, fallback] = /** @type {const} */ (["name", "length", "default"]).map(part => isRefused(fields[part]) ? String(known[part]) : fields[part].value)
+      const changed = name !== known.name || Number(length) !== known.length || fallback !== known.default
+      const reason = changed ? await this.#desk.edit({ act: "parameter", what: known.name, text: name.trim(), number: Math.max(0, Math.trunc(Number(length))), default: fallback || null }, this) : ""
+      if (reason) refuse(input, reason)
       this.#showParam(place)
     }
-    for (const input of [fields.name, fields.length, fields.default]) input.addEventListener("change", send)
+    for (const part of /** @type {const} */ (["name", "length", "default"])) {
+      refusable(fields[part], () => String(fields.known[part]))
+      fields[part].addEventListener("change", () => send(fields[part]))
+    }
     this.#params.push(fields)
     const label = (/** @type {string} */ words, /** @type {HTMLElement} */ input) => h("label", {}, h("span", {}, words), input)
     return h("div", { class: "form-param" }, label("Parameter", fields.name), label("Tokens", fields.length), label("Default", fields.default))
@@ -180,14 +210,14 @@ export class Card {
     const fields = this.#params[place], { name, length, default: fallback } = this.card.params[place]
     fields.known = this.card.params[place]
     for (const [input, value, words] of /** @type {[HTMLInputElement, string, string][]} */ ([[fields.name, name, "name"], [fields.length, String(length), "most tokens"], [fields.default, fallback, "default"]])) {
-      if (input.value !== value) input.value = value
+      if (input.value !== value && !isRefused(input)) input.value = value
       input.setAttribute("aria-label", `Parameter ${name} of ${this.card.name}: ${words}`)
     }
   }
 
   #adding() {
     const choices = h("span", { class: "form-choices" })
-    const button = (/** @type {New} */ what, /** @type {string} */ words) => h("button", { type: "button", class: "quiet", "data-key": this.#key(`add ${what}`), onclick: () => this.#desk.edit({ act: "add", what }, this) }, words)
+    const button = (/** @type {New} */ what, /** @type {string} */ words) => h("button", { type: "button", "data-key": this.#key(`add ${what}`), onclick: () => this.#desk.edit({ act: "add", what }, this) }, words)
     const add = this.card.kind === "union" ? button("module", "Add a module")
       : h("details", { ontoggle: () => choices.replaceChildren(...this.#additions().map(what => button(what, NEW[what]))) },
         h("summary", { "data-key": this.#key("add"), "data-tool": "add" }, "Add"), choices)
@@ -214,7 +244,7 @@ export class Card {
     else if (kind !== "text" && kind !== "union") this.node.setAttribute("aria-label", title)
     this.box?.show(text, own)
     this.box?.node.setAttribute("aria-label", title)
-    if (document.activeElement !== this.#name) this.#name.value = name
+    if (document.activeElement !== this.#name && !isRefused(this.#name)) this.#name.value = name
     this.#name.setAttribute("aria-label", kind === "schema" ? "Name of the schema" : `Name of module ${name}`)
     this.#pick.setAttribute("aria-label", `${name} in the prompt`)
     this.#none?.setAttribute("aria-label", "No module of this choice in the prompt")

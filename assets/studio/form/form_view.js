@@ -1,6 +1,6 @@
 // The form view: both documents as cards. The source stays the truth: each edit changes it, and the form shows it again.
 import { confirmed } from "../base/confirm.js"
-import { h, keepFocus } from "../base/dom.js"
+import { h, keepFocus, refill } from "../base/dom.js"
 import { ArgumentField } from "../prompt/argument_field.js"
 import { Card, shapeOf, small } from "./cards.js"
 import { TextBox } from "./text_box.js"
@@ -50,6 +50,8 @@ export class FormView {
   #further = h("div", { class: "form-list" })
   #question
   #asked
+  /** @type {Record<Kind, (Api.Mark & {counted?: boolean})[]>} */
+  #marks = { schema: [], prompt: [] }
   #faults = { schema: h("div", { class: "form-error" }), prompt: h("div", { class: "form-error" }) }
   #prompt
   #schema = h("section", { class: "form-schema", "aria-label": "Schema as a form" })
@@ -62,11 +64,12 @@ export class FormView {
     this.#asked = h("label", { class: "form-question" }, h("span", {}, "Question"), this.#question.node)
     this.#prompt = h("section", { class: "form-prompt", "aria-label": "Prompt as a form" })
     this.#prompt.append(h("h3", {}, "Prompt"), this.#faults.prompt, this.#picks, this.#given, this.#further, this.#asked)
-    this.node = h("section", { class: "panel form-view", "aria-label": "Form" },
+    this.node = h("section", { class: "panel form-view", "aria-label": "Form", tabindex: "-1" },
       h("div", { class: "form-body" }, this.#note, this.#prompt, h("h3", {}, "Schema"), this.#faults.schema, this.#schema))
     this.node.addEventListener("keydown", event => this.#key(event))
     workspace.on("checked", answer => this.#checked(answer))
     workspace.on("measured", ({ sizes }) => { this.#sizes = sizes; this.#showSizes() })
+    workspace.on("problems", ({ kind, list }) => { this.#marks[kind] = list; if (this.#shown && this.#form) this.#showFault(kind) })
     workspace.on("opened", () => { this.#edits = []; this.#say("") })
   }
 
@@ -112,10 +115,14 @@ export class FormView {
 
   /** @param {Kind} kind */
   #showFault(kind) {
-    const { error = "", at = 0 } = this.#form?.[kind] ?? {}, host = this.#faults[kind]
-    host.hidden = !error
-    host.replaceChildren(h("p", {}, `The ${kind} has an error, so the form cannot edit it. ${error[0]?.toUpperCase() ?? ""}${error.slice(1)}`),
-      h("button", { type: "button", onclick: () => this.#workspace.editors[kind].reveal(at) }, "Go to the error in the source"))
+    const { error = "", at = 0 } = this.#form?.[kind] ?? {}, host = this.#faults[kind], errors = this.#marks[kind].filter(({ severity }) => severity === "error")
+    const mark = error ? errors.find(({ from }) => from === at) : errors.find(({ counted }) => counted)
+    const message = error || (mark ? `Line ${mark.line}: ${mark.message}` : ""), fix = mark?.fixes[0]
+    host.hidden = !message
+    refill(host, h("p", {}, `${error ? `The ${kind} has an error, so the form cannot edit it. ` : ""}${message[0]?.toUpperCase() ?? ""}${message.slice(1)}`),
+      h("div", { class: "form-choices" },
+        mark && fix ? h("button", { type: "button", "data-key": `form fix ${kind}`, onclick: () => { this.node.focus(); return this.#workspace.fix(kind, mark, fix) } }, fix) : null,
+        h("button", { type: "button", "data-key": `form error ${kind}`, onclick: () => this.#workspace.editors[kind].reveal(mark?.from ?? at) }, "Go to the error in the source")))
     if (kind === "prompt") for (const part of [this.#picks, this.#given, this.#further, this.#asked]) part.hidden = Boolean(error)
   }
 
@@ -129,7 +136,7 @@ export class FormView {
         edit: (request, edited) => this.#edit(() => this.#cards[edited.index] === edited ? { ...request, card: edited.index } : null, edited),
         remove: removed => this.#remove(removed),
         move: (moved, by) => this.#move(moved, by),
-        pick: (path, on) => this.#pick(path, on),
+        pick: (path, on) => this.#change({ path, on }),
         source: at => this.#workspace.editors.schema.reveal(at),
         picked: () => this.#picked,
       }, this.#state.dragging)
@@ -156,7 +163,7 @@ export class FormView {
 
   /** @param {number} index @param {Api.FormCard} card */
   #furtherText(index, card) {
-    if (card.kind === "locked") return h("div", { class: "form-card locked" }, h("p", {}, `${card.why} `, h("button", { type: "button", class: "quiet", onclick: () => this.#workspace.editors.prompt.reveal(card.at) }, "Edit in the source")), h("pre", {}, card.text))
+    if (card.kind === "locked") return h("div", { class: "form-card locked" }, h("p", {}, `${card.why} `, h("button", { type: "button", class: "link", onclick: () => this.#workspace.editors.prompt.reveal(card.at) }, "Edit in the source")), h("pre", {}, card.text))
     const box = new TextBox({ label: "Further text of the prompt", key: `form prompt ${index}` }, text => this.#edit(() => ({ act: "write", card: index, text }), box))
     this.#others.set(index, box)
     return h("div", { class: "form-card text" }, box.node)
@@ -174,12 +181,28 @@ export class FormView {
     const leaves = [...this.#picked]
     keepFocus(this.node, () => {
       this.#picks.replaceChildren(...leaves.length
-        ? leaves.map(path => h("li", {}, h("span", { class: "name" }, path), h("button", { type: "button", class: "quiet tool", "data-key": `form unpick ${path}`, "aria-label": `Take ${path} out of the prompt`, title: "Take out", onclick: () => this.#pick(path, false) }, "✕")))
+        ? leaves.map(path => this.#chip(path))
         : [h("li", { class: "soft" }, "No modules yet. Tick modules below.")])
       const lines = leaves.flatMap(path => (this.#modules.get(path)?.params ?? []).map(parameter => this.#field(path, parameter)))
       if (lines.length !== this.#given.children.length || lines.some((line, at) => line !== this.#given.children[at])) this.#given.replaceChildren(...lines)
     })
     for (const card of this.#cards) card.showPick()
+  }
+
+  /** @param {string} path */
+  #chip(path) {
+    const host = path.slice(0, -(path.split("/").at(-1) ?? "").length), inside = [...this.#picked].filter(other => other.startsWith(host) && !other.slice(host.length).includes("/"))
+    const moves = inside.length > 1 ? [false, true].map(later => {
+      const where = later ? "right" : "left", sign = later ? "→" : "←"
+      return h("button", { type: "button", class: "quiet tool", "data-key": `form ${where} ${path}`, "aria-label": `Move ${path} ${where}`, title: `Move ${where} (Alt+${sign})`,
+        "aria-disabled": String(inside.at(later ? -1 : 0) === path), onclick: () => this.#change({ path, later }) }, sign)
+    }) : []
+    return h("li", { onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      if (!event.altKey || (event.key !== "ArrowLeft" && event.key !== "ArrowRight")) return
+      event.preventDefault()
+      this.#change({ path, later: event.key === "ArrowRight" })
+    } }, h("span", { class: "name" }, path), ...moves,
+    h("button", { type: "button", class: "quiet tool", "data-key": `form unpick ${path}`, "aria-label": `Take ${path} out of the prompt`, title: "Take out", onclick: () => this.#change({ path, on: false }) }, "✕"))
   }
 
   /** @param {string} path @param {Api.Parameter} parameter */
@@ -195,10 +218,10 @@ export class FormView {
     for (const card of this.#cards) if (card.card.kind === "module") card.showSize(this.#sizes[card.card.path])
   }
 
-  /** @param {string} path @param {boolean} on */
-  async #pick(path, on) {
+  /** @param {Api.EditPrompt["edit"]} edit */
+  async #change(edit) {
     const before = this.#workspace.texts()
-    await this.#workspace.edit({ path, on })
+    await this.#workspace.edit(edit)
     this.#log(["prompt"], before)
   }
 
@@ -238,10 +261,12 @@ export class FormView {
    * @param {() => (Partial<Api.EditForm> & Pick<Api.EditForm, "act">) | null} make
    * @param {Card | TextBox | null} own the part that is edited
    * @param {(card: Card) => unknown} [done] with the new or moved card
+   * @returns {Promise<string | void>} why it was refused
    */
   #edit(make, own, done = card => card.focus()) {
-    this.#queue = this.#queue.then(() => this.#send(make, own, done))
-    return this.#queue
+    const sent = this.#queue.then(() => this.#send(make, own, done))
+    this.#queue = sent
+    return sent
   }
 
   /**
@@ -258,13 +283,14 @@ export class FormView {
     const before = this.#workspace.texts(), marks = { schema: editors.schema.mark(), prompt: editors.prompt.mark() }
     const answer = await this.#server.ask("edit_form", { ...request, ...before, origin: this.#workspace.origin })
     for (const kind of KINDS) editors[kind].apply(marks[kind], answer[kind])
-    this.#say(answer.error ?? "")
+    this.#say(request.act === "rename" || request.act === "parameter" ? "" : answer.error ?? "")  // the field shows the others
     if (answer.form && alike(this.#workspace.texts(), { schema: answer.schema, prompt: answer.prompt })) {
       this.#log(KINDS.filter(kind => before[kind] !== answer[kind]), before)
       this.#take(answer.form, this.#workspace.texts(), own)
       const card = answer.card >= 0 ? this.#cards[answer.card] : null
       if (card) done(card)
     } else if (this.#form && this.#texts) this.#take(this.#form, this.#texts, null)
+    return answer.error
   }
 
   /** @param {Kind[]} kinds @param {TextsOfBoth} before */

@@ -38,10 +38,9 @@ const day = (/** @type {string} */ iso) => {
   return Number.isNaN(at.getTime()) ? "" : [at.getFullYear(), at.getMonth() + 1, at.getDate()].map(part => String(part).padStart(2, "0")).join("-")
 }
 
-// Lists the deepest modules first, because prompts of one schema differ in those.
 /** @param {Row} row */
 function asked({ prompt }) {
-  const cut = prompt.lastIndexOf(" · "), last = prompt.slice(cut < 0 ? 0 : cut + 3), names = last.split(" + "), picks = names.some(name => /\s/.test(name)) ? "" : names.reverse().join(" + ")
+  const cut = prompt.lastIndexOf(" · "), last = prompt.slice(cut < 0 ? 0 : cut + 3), picks = last.split(" + ").some(name => /\s/.test(name)) ? "" : last
   const words = picks ? prompt.slice(0, Math.max(0, cut)) : prompt
   return h("div", { class: "asked", title: prompt }, words || !picks ? h("span", { class: "clip" }, words || "–") : null, picks ? h("span", { class: "clip soft" }, picks) : null)
 }

@@ -44,6 +44,8 @@ export class Starts {
     this.#dialog.close()
     await this.#opener.open("new_workspace", chosen)
     this.#text.value = ""
-    this.#workspace.editors.schema.reveal(0)
+    const { view } = this.#workspace.editors.schema
+    view.dispatch({ selection: { anchor: 0 } })
+    view.focus()  // if its tab is open
   }
 }

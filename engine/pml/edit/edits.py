@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.pml.diagnostics.diagnostic import quote
+from engine.pml.diagnostics.diagnostic import Edit, quote
+from engine.pml.diagnostics.quick_fixes import apply_edits
 from engine.pml.edit.prompt_source import Page, Place, PromptEditError, require_module
 from engine.pml.tree.tree import Schema
 from engine.pml.whitespace.rules import normalise
@@ -25,7 +26,7 @@ class Picks:
     """The imports of a prompt.
 
     Attributes:
-        paths: the imported modules in schema order, including ancestors.
+        paths: the imported modules in prompt order, each after its ancestors.
         arguments: the arguments by path and name.
     """
 
@@ -39,8 +40,7 @@ def read_picks(prompt_source: str, schema: Schema) -> Picks:
         page = Page(prompt_source, schema)
     except PromptEditError:
         return Picks((), {})
-    order = schema.index.order
-    return Picks(tuple(sorted(page.picks, key=order.__getitem__)), page.arguments)
+    return Picks(tuple(page.picks), page.arguments)
 
 
 def set_pick(prompt_source: str, schema: Schema, path: str, on: bool) -> str:
@@ -63,6 +63,28 @@ def set_pick(prompt_source: str, schema: Schema, path: str, on: bool) -> str:
             f"The prompt has an error that hides {quote(path)}. Fix it in the editor first."
         )
     return result
+
+
+def move_pick(prompt_source: str, schema: Schema, path: str, later: bool) -> str:
+    """Returns the source of a prompt after a module's import and the one next to it change places.
+
+    Raises:
+        PromptEditError: the import has several places, or the source is too broken to edit.
+    """
+    require_module(schema, path)
+    page = Page(prompt_source, schema)
+    written = page.under(path)
+    if len(written) != 1:
+        raise PromptEditError(f"The prompt imports {quote(path)} in several places. Move it in the source.")
+    element = written[0].element
+    inside = [place.element for place in page.places if place.element.parent is element.parent]
+    at = inside.index(element) + (1 if later else -1)
+    if not 0 <= at < len(inside):
+        return prompt_source
+    one, other = page.sound(element), page.sound(inside[at])
+    texts = [prompt_source[each.span.start : each.span.end] for each in (other, one)]
+    edits = [Edit(each.span, text) for each, text in zip((one, other), texts, strict=True)]
+    return apply_edits(prompt_source, edits)
 
 
 def set_argument(prompt_source: str, schema: Schema, path: str, name: str, value: str | None) -> str:
