@@ -273,7 +273,7 @@ def test_an_address_needs_no_scheme_and_no_path() -> None:
 
 
 class Odd(Fake):
-    """Answers every request with `body`."""
+    """Answers every request with `body`, which is an event of a stream if it is no error."""
 
     body = b""
 
@@ -281,7 +281,7 @@ class Odd(Fake):
         self.reply(self.body)
 
     def do_POST(self) -> None:
-        self.reply(self.body)
+        self.reply(b"data: " + self.body + b"\n\n" if self.status == 200 else self.body)
 
 
 NESTED = b"[" * 200_000
@@ -303,12 +303,10 @@ NO_API = "The server's answer is not that of an OpenAI-compatible API ("
 def test_an_odd_answer_gets_a_sentence_without_pythons_words_and_the_key(
     status: int, body: bytes, words: str
 ) -> None:
-    with fake_server(type("Own", (Odd,), {"status": status, "body": body})) as (url, own):
+    with fake_server(type("Own", (Odd,), {"status": status, "body": body})) as (url, _):
         server = server_at(url, "one", KEY)
         with pytest.raises(PromptCacheError) as looked:
             models_of(server)
-        if status == 200:
-            own.body = b"data: " + body + b"\n\n"
         with pytest.raises(PromptCacheError) as streamed:
             list(stream(server, [], RunSettings(), lambda: False))
     for told in (str(looked.value), str(streamed.value)):
@@ -318,7 +316,7 @@ def test_an_odd_answer_gets_a_sentence_without_pythons_words_and_the_key(
 
 
 def test_a_stream_that_reports_an_error_shows_no_key() -> None:
-    body = b"data: " + json.dumps({"error": {"message": f"bad key {KEY}"}}).encode() + b"\n\n"
+    body = json.dumps({"error": {"message": f"bad key {KEY}"}}).encode()
     refused = pytest.raises(PromptCacheError, match=r"bad key \(the key\)\.$")
     with fake_server(type("Own", (Odd,), {"body": body})) as (url, _), refused:
         list(stream(server_at(url, "one", KEY), [], RunSettings(), lambda: False))
