@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from app.studio.batches.batch import Batch, Grade
+from app.studio.model.local_server import ask, server_at
 from app.studio.web.jobs import Job
 from engine.base.errors import ClosedError, PromptCacheError
 from engine.inference.run_settings import RunSettings
@@ -28,14 +26,11 @@ Answer: {answer}
 
 Grade:"""
 BEST = 10  # the number of a perfect answer
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 REPLY = RunSettings(max_new_tokens=400)  # models that reason need room before the number
 REPLY_SECONDS = 600.0
-MOST_BYTES = 1 << 20
 _FIELD = re.compile(r"\{(question|prompt|answer)\}")
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
-_SHOWN = 200  # characters of a server's error
 
 Replies = Generator[tuple[int, str | Exception], None, None]
 Judge = Callable[[Sequence[str], Job], Replies]
@@ -116,61 +111,25 @@ def server_judge(url: str, model: str) -> Judge:
     """Returns a server with OpenAI's API on this machine as a judge; model "" is its first one.
 
     Raises:
-        PromptCacheError: the address is not one of this machine.
+        PromptCacheError: the URL is not valid, or names another machine.
     """
-    try:
-        parts = urlsplit(url.strip())
-        host, port = parts.hostname or "", parts.port or 80
-    except ValueError:
-        parts, host, port = urlsplit(""), "", 0
-    if parts.scheme != "http" or host not in LOOPBACK or parts.username or parts.query or parts.fragment:
-        raise PromptCacheError(
-            "The judge must be a server on this machine. Write its base URL, such as http://127.0.0.1:8000/v1."
-        )
-    path = parts.path.rstrip("/")
+    server = server_at(url)
 
     def replies(texts: Sequence[str], job: Job) -> Replies:
-        def sent(place: str, body: Mapping[str, Any] | None, read: Callable[[Any], object]) -> str:
-            return _sent(host, port, path + place, body, read)
-
-        name = model or sent("/models", None, lambda told: told["data"][0]["id"])
+        name = model or ask(server, "/models", lambda told: str(told["data"][0]["id"]), None, REPLY_SECONDS)
         for index, text in enumerate(texts):
             if job.stopping:
                 return
-            message = {"role": "user", "content": text}
             body = {
                 "model": name,
-                "messages": [message],
+                "messages": [{"role": "user", "content": text}],
                 "max_tokens": REPLY.max_new_tokens,
                 "temperature": 0,
             }
-            read = "/chat/completions", body, lambda told: told["choices"][0]["message"]["content"]
-            yield index, sent(*read)
+            yield index, ask(server, "/chat/completions", _reply, body, REPLY_SECONDS)
 
     return replies
 
 
-def _sent(
-    host: str, port: int, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], object]
-) -> str:
-    """Sends a request, and returns a text of the response; raises PromptCacheError if there is none."""
-    where = f"The judge at http://{host}:{port}{path}"
-    connection = http.client.HTTPConnection(host, port, timeout=REPLY_SECONDS)
-    try:
-        text = None if body is None else json.dumps(body)
-        connection.request(
-            "GET" if body is None else "POST", path, text, {"content-type": "application/json"}
-        )
-        answer = connection.getresponse()
-        content = answer.read(MOST_BYTES)
-    except (OSError, http.client.HTTPException) as error:
-        raise PromptCacheError(f"{where} does not answer ({error}). Start it, or correct its URL.") from None
-    finally:
-        connection.close()
-    if answer.status != 200:
-        shown = content.decode("utf-8", "replace")[:_SHOWN]
-        raise PromptCacheError(f"{where} answers with status {answer.status}: {shown}")
-    try:
-        return str(read(json.loads(content)) or "")
-    except (ValueError, LookupError, TypeError, RecursionError):
-        raise PromptCacheError(f"{where} does not answer as OpenAI's API does.") from None
+def _reply(told: Any) -> str:
+    return str(told["choices"][0]["message"]["content"] or "")

@@ -145,11 +145,18 @@ class Folder:
         Raises:
             PromptCacheError: the path is not complete, or the folder cannot be made.
         """
-        path = Path(place.strip()).expanduser()
-        if not path.is_absolute():
-            raise PromptCacheError("Write the whole path of the folder, such as ~/prompts.")
         try:
+            place.encode("utf-8")
+            path = Path(place.strip()).expanduser()
+            if not path.is_absolute():
+                raise PromptCacheError("Write the whole path of the folder, such as ~/prompts.")
             path.mkdir(parents=True, exist_ok=True)
+        except RuntimeError:
+            raise PromptCacheError(
+                "The home folder of this path is unknown. Write the whole path of the folder."
+            ) from None
+        except ValueError:
+            raise PromptCacheError("The path has a character that folders cannot have. Remove it.") from None
         except OSError as error:
             raise PromptCacheError(f"The folder cannot be used: {error.strerror or error}.") from error
         self.path = path.resolve()

@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from app.studio.runs.run_frame import Ended
@@ -22,7 +22,9 @@ LOOK_SECONDS = 5.0
 STEP_SECONDS = 0.1
 LONGEST_LINE = 1 << 20
 LONGEST_ANSWER = 16 << 20
+_WRITE_URL: Final = "Write one such as http://127.0.0.1:8080/v1."
 _ENDED: Final[dict[str, Ended]] = {"stop": "eos", "length": "length"}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -63,37 +65,60 @@ class Piece:
 
 
 def server_at(base_url: str, model: str = "", key: str = "") -> LocalServer:
-    """Returns the server at a base URL.
+    """Returns the server at a base URL; `http://` and `/v1` may be left out.
 
     Raises:
         PromptCacheError: the URL is not valid, or names another machine.
     """
     text = base_url.strip()
+    if any(not 32 < ord(char) < 127 for char in text + key):
+        raise PromptCacheError("Use only printable ASCII characters, without spaces, in the URL and the key.")
     try:
         url = urlsplit(text if "://" in text else f"http://{text}")
-        port = url.port or 80
+        port = 80 if url.port is None else url.port
     except ValueError:
-        raise PromptCacheError("This is not a URL. Write one such as http://127.0.0.1:8080/v1.") from None
-    if url.scheme != "http" or url.hostname not in LOCAL or url.username is not None:
-        raise PromptCacheError(
-            "Only servers on this machine can be compared. Write a URL such as http://127.0.0.1:8080/v1."
-        )
-    if any(ord(char) < 33 or ord(char) > 126 for char in url.path + key):
-        raise PromptCacheError("The URL and the key must consist of printable ASCII characters.")
+        raise PromptCacheError(f"This is not a URL. {_WRITE_URL}") from None
+    if url.scheme != "http" or url.hostname not in LOCAL:
+        raise PromptCacheError(f"Only servers on this machine can be used. {_WRITE_URL}")
+    if "@" in url.netloc or "?" in text or "#" in text or not port:
+        raise PromptCacheError(f"The URL must have no user, query, fragment or port 0. {_WRITE_URL}")
     return LocalServer(url.hostname, port, url.path.rstrip("/") or "/v1", model.strip(), key)
+
+
+def ask(
+    server: LocalServer,
+    place: str,
+    read: Callable[[Any], T],
+    body: dict[str, Any] | None = None,
+    seconds: float = LOOK_SECONDS,
+) -> T:
+    """Returns what `read` finds in a server's answer.
+
+    Args:
+        server: the server.
+        place: the path below the one of its API, such as /models.
+        read: gets the answer's JSON; its errors mean that the answer is not valid.
+        body: the JSON to send; None sends a GET.
+        seconds: the longest silence.
+
+    Raises:
+        PromptCacheError: the server does not answer, or its answer is not valid.
+    """
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=seconds)
+    with _in_words(server), contextlib.closing(connection):
+        method, text = ("GET", None) if body is None else ("POST", json.dumps(body))
+        connection.request(method, server.path + place, text, _headers(server))
+        with connection.getresponse() as answer:
+            return read(_read(answer, server))
 
 
 def models_of(server: LocalServer) -> list[str]:
     """Returns the names of a server's models.
 
     Raises:
-        PromptCacheError: the server does not answer.
+        PromptCacheError: the server does not answer, or its answer is not valid.
     """
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=LOOK_SECONDS)
-    with _in_words(server), contextlib.closing(connection):
-        connection.request("GET", f"{server.path}/models", headers=_headers(server))
-        content = _read(connection.getresponse(), server)
-        return [str(model["id"]) for model in content["data"]]
+    return ask(server, "/models", lambda content: [str(model["id"]) for model in content["data"]])
 
 
 def stream(
@@ -126,23 +151,23 @@ def stream(
                     "POST",
                     f"{server.path}/chat/completions",
                     json.dumps(body),
-                    {**_headers(server), "Content-Type": "application/json"},
+                    _headers(server),
                 )
-                answer = connection.getresponse()
-                if answer.status != 200:
-                    _read(answer, server)
-                yield from _pieces(answer)
+                with connection.getresponse() as answer:
+                    if answer.status != 200:
+                        _read(answer, server)
+                    yield from _pieces(answer, server)
         except PromptCacheError:
             if not stopping():
                 raise
 
 
-def _pieces(answer: http.client.HTTPResponse) -> Iterator[Piece]:
+def _pieces(answer: http.client.HTTPResponse, server: LocalServer) -> Iterator[Piece]:
     left = LONGEST_ANSWER
     while line := answer.readline(LONGEST_LINE):
         left -= len(line)
         if left < 0:
-            raise ValueError("its answer does not end")
+            raise _invalid(server, "its answer does not end")
         if not line.startswith(b"data:"):
             continue
         data = line[5:].strip()
@@ -150,13 +175,13 @@ def _pieces(answer: http.client.HTTPResponse) -> Iterator[Piece]:
             return
         chunk = json.loads(data)
         if error := chunk.get("error"):
-            raise ValueError(_message(error))
+            raise _invalid(server, _message(error, server))
         choice = (chunk.get("choices") or [{}])[0]
         text = (choice.get("delta") or {}).get("content") or ""
         if not isinstance(text, str):
-            raise ValueError("its answer is no text")
+            raise TypeError
         yield Piece(text, _tokens(chunk), _ENDED.get(choice.get("finish_reason") or "", ""))
-    raise ValueError("its answer ended early")
+    raise _invalid(server, "its answer ended early")
 
 
 def _tokens(chunk: dict[str, Any]) -> dict[str, int]:
@@ -175,7 +200,8 @@ def _tokens(chunk: dict[str, Any]) -> dict[str, int]:
 
 
 def _headers(server: LocalServer) -> dict[str, str]:
-    return {"Accept": "application/json", **({"Authorization": f"Bearer {server.key}"} if server.key else {})}
+    key = {"Authorization": f"Bearer {server.key}"} if server.key else {}
+    return {"Accept": "application/json", "Content-Type": "application/json", **key}
 
 
 def _read(answer: http.client.HTTPResponse, server: LocalServer) -> Any:
@@ -187,8 +213,8 @@ def _read(answer: http.client.HTTPResponse, server: LocalServer) -> Any:
     text = answer.read(LONGEST_LINE).decode("utf-8", "replace")
     if answer.status != 200:
         try:
-            why = _message(json.loads(text).get("error"))
-        except (ValueError, AttributeError):
+            why = _message(json.loads(text).get("error"), server)
+        except (ValueError, AttributeError, RecursionError):
             why = ""
         raise PromptCacheError(
             f"The server at {server.address} answers with status {answer.status}{f': {why}' if why else ''}."
@@ -196,10 +222,17 @@ def _read(answer: http.client.HTTPResponse, server: LocalServer) -> Any:
     return json.loads(text)
 
 
-def _message(error: object) -> str:
-    """Returns the message of an error in OpenAI's form, in one line."""
+def _message(error: object, server: LocalServer) -> str:
+    """Returns the message of an error in OpenAI's form, in one line and without the key."""
     words = error.get("message") if isinstance(error, dict) else error
-    return " ".join(str(words or "it reports an error").split())[:300].rstrip(".")
+    text = words if words and isinstance(words, str) else "it reports an error"
+    if server.key:
+        text = text.replace(server.key, "(the key)")
+    return " ".join(text.split())[:300].rstrip(".")
+
+
+def _invalid(server: LocalServer, why: str) -> PromptCacheError:
+    return PromptCacheError(f"The server at {server.address} gave no valid answer: {why}.")
 
 
 @contextlib.contextmanager
@@ -231,6 +264,11 @@ def _in_words(server: LocalServer) -> Iterator[None]:
         raise
     except ConnectionRefusedError:
         raise PromptCacheError(f"No server answers at {server.address}. Start it, then try again.") from None
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError) as error:
-        words = str(error) or type(error).__name__
-        raise PromptCacheError(f"The server at {server.address} gave no valid answer: {words}.") from error
+    except http.client.IncompleteRead:
+        raise _invalid(server, "its answer ended early") from None
+    except OSError as error:
+        raise _invalid(server, error.strerror or str(error) or type(error).__name__) from None
+    except (http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise PromptCacheError(
+            f"The server's answer is not that of an OpenAI-compatible API ({server.base_url})."
+        ) from None

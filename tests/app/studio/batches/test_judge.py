@@ -114,13 +114,19 @@ def test_a_judge_that_fails_is_named(asked: Asked, server: Server) -> None:
     assert row["cached"]["grade"] == {"score": None, "reply": "Very good."}
     for url in ("https://127.0.0.1/v1", "http://example.com/v1", "http://127.0.0.1@example.com", "x"):
         refused = asked.ask("batch_grade", {"key": "b", "job": "no", "template": TEMPLATE, "url": url})
-        assert "must be a server on this machine" in refused["error"]
+        assert "Only servers on this machine" in refused["error"]
     refused = asked.ask("batch_grade", {"key": "b", "job": "no", "template": "Grade."})
     assert "no {answer}" in refused["error"]
 
 
 def test_a_judge_that_does_not_answer_ends_the_work(asked: Asked) -> None:
-    assert "does not answer" in grade(asked, "off", url="http://127.0.0.1:9/v1")["fault"]
+    assert "No server answers" in grade(asked, "off", url="http://127.0.0.1:9/v1")["fault"]
+
+
+def test_a_judge_is_named_as_a_second_model_is(asked: Asked) -> None:
+    assert "No server answers at 127.0.0.1:9." in grade(asked, "short", url="127.0.0.1:9")["fault"]
+    wanted = {"key": "b", "job": "no", "template": TEMPLATE, "url": "http://127.0.0.1:9/é"}
+    assert "printable ASCII" in asked.ask("batch_grade", wanted)["error"]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from app.models import model_fit
 from app.models.model_choice import ModelChoice
 from app.studio.history import Record
 from app.studio.history.exchange import answers_of, promptfoo_config
-from app.studio.model.local_server import server_at
+from app.studio.model.local_server import models_of, server_at, stream
 from engine import Engine
 from engine.base.errors import ModelError, PromptCacheError
+from engine.inference.run_settings import RunSettings
 from engine.quantize.memory_fit import Free
 from tests.app.studio.asked import Asked
 from tests.app.studio.history.test_kept_runs import frame, record
@@ -163,9 +164,9 @@ class Fake(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def fake_server() -> Iterator[tuple[str, type[Fake]]]:
+def fake_server(handler: type[Fake] = Fake) -> Iterator[tuple[str, type[Fake]]]:
     """A running server with its base URL."""
-    own_handler = type("Own", (Fake,), {"seen": [], "hangs": threading.Event()})
+    own_handler = type("Own", (handler,), {"seen": [], "hangs": threading.Event()})
     own = ThreadingHTTPServer(("127.0.0.1", 0), own_handler)
     own.daemon_threads = True
     threading.Thread(target=own.serve_forever, daemon=True).start()
@@ -246,7 +247,19 @@ def test_a_server_that_fails_or_is_stopped_says_so_and_nothing_is_lost(
 
 @pytest.mark.parametrize(
     "url",
-    ["https://127.0.0.1/v1", "http://example.org/v1", "http://127.0.0.1@evil/v1", "http://[", "file:///x"],
+    [
+        *(
+            "https://127.0.0.1/v1",
+            "http://example.org/v1",
+            "http://127.0.0.1@evil/v1",
+            "http://[",
+            "file:///x",
+        ),
+        *("http://@127.0.0.1", "http://u:p@localhost/v1", "http://127.0.0.1/a b", "http://[::1%lo]/v1", ""),
+        *("http://127.0.0.1/v1\r\nX: y", "http://127.0.0.1/v1\r\nX:y", "http://127.0.0.1:9/\u00e9"),
+        *("http://127.0.0.1?x=1", "http://127.0.0.1/v1?", "http://127.0.0.1/v1#", "http://127.0.0.1/#x"),
+        *("127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:x", "127.0.0.1:\uff18"),
+    ],
 )
 def test_only_servers_of_this_machine_are_asked(url: str) -> None:
     with pytest.raises(PromptCacheError):
@@ -256,3 +269,54 @@ def test_only_servers_of_this_machine_are_asked(url: str) -> None:
 def test_an_address_needs_no_scheme_and_no_path() -> None:
     assert server_at("localhost:8080") == server_at("http://localhost:8080/v1/")
     assert KEY not in repr(server_at("127.0.0.1:1", "one", KEY))
+    assert server_at("http://[::1]:65535").base_url == "http://[::1]:65535/v1"
+
+
+class Odd(Fake):
+    """Answers every request with `body`, which is an event of a stream if it is no error."""
+
+    body = b""
+
+    def do_GET(self) -> None:
+        self.reply(self.body)
+
+    def do_POST(self) -> None:
+        self.reply(b"data: " + self.body + b"\n\n" if self.status == 200 else self.body)
+
+
+NESTED = b"[" * 200_000
+NO_API = "The server's answer is not that of an OpenAI-compatible API ("
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        *((200, body, NO_API) for body in (NESTED, b"[]", b'{"data": null, "choices": 1}', b"9" * 5000)),
+        (200, b'{"data": [[1]], "choices": [[1]]}', NO_API),
+        (200, b"<html>", NO_API),
+        (500, NESTED, "answers with status 500."),
+        (401, json.dumps({"error": {"message": f"bad key {KEY}!"}}).encode(), "bad key (the key)!"),
+        (401, json.dumps({"error": "x" * 290 + KEY}).encode(), "x(the key)"),
+        (401, json.dumps({"error": {"message": [KEY]}}).encode(), "it reports an error"),
+    ],
+)
+def test_an_odd_answer_gets_a_sentence_without_pythons_words_and_the_key(
+    status: int, body: bytes, words: str
+) -> None:
+    with fake_server(type("Own", (Odd,), {"status": status, "body": body})) as (url, _):
+        server = server_at(url, "one", KEY)
+        with pytest.raises(PromptCacheError) as looked:
+            models_of(server)
+        with pytest.raises(PromptCacheError) as streamed:
+            list(stream(server, [], RunSettings(), lambda: False))
+    for told in (str(looked.value), str(streamed.value)):
+        assert words in told
+        assert KEY[:12] not in told
+        assert words != NO_API or url in told
+
+
+def test_a_stream_that_reports_an_error_shows_no_key() -> None:
+    body = json.dumps({"error": {"message": f"bad key {KEY}"}}).encode()
+    refused = pytest.raises(PromptCacheError, match=r"bad key \(the key\)\.$")
+    with fake_server(type("Own", (Odd,), {"body": body})) as (url, _), refused:
+        list(stream(server_at(url, "one", KEY), [], RunSettings(), lambda: False))

@@ -153,6 +153,14 @@ def test_a_chosen_folder_is_made_and_is_there_at_the_next_start(tmp_path: Path) 
     studio = Asked(tmp_path)
     assert not studio.ask("list_files")["folder"]
     assert "whole path" in studio.ask("choose_folder", {"path": "prompts"})["error"]
+    for path, words in (
+        ("~no-such-user/x", "The home folder of this path is unknown. Write the whole path"),
+        (f"{tmp_path}/a\0b", "The path has a character that folders cannot have. Remove it"),
+        (f"{tmp_path}/x\ud800", "The path has a character that folders cannot have. Remove it"),
+        (f"{tmp_path}/x\udc80", "The path has a character that folders cannot have. Remove it"),
+        ("~x\0y/z", "The path has a character that folders cannot have. Remove it"),
+    ):
+        assert studio.ask("choose_folder", {"path": path})["error"].startswith(words)
     chosen = tmp_path / "new" / "prompts"
     assert studio.ask("choose_folder", {"path": f" {chosen} "})["root"] == chosen.as_posix()
     studio.ask("save_as", {"name": "trip.pml", "text": TRIP})
