@@ -184,6 +184,8 @@ def _is_json(answer: str, value: str) -> str:
         missing = _short(str(getattr(cause, "anchor", error.ref)))
         where = ", which is not in it" if inside else " outside of it; nothing is fetched"
         return f"The JSON Schema refers to {missing!r}{where}."
+    except (AttributeError, TypeError, ArithmeticError):  # the library checks no rules under unknown names
+        return "The JSON Schema refers to a part of it that is no JSON Schema. Correct that part."
     except _LateError:
         return f"Checking it against the JSON Schema took more than {JUDGED_SECONDS:g} s and was stopped."
     except RecursionError:
@@ -291,7 +293,9 @@ class _Schema:
         rules = {name: self._bounded(rule) for name, rule in known.VALIDATORS.items()}
         rules |= {name: self._bounded(rule) for name, rule in _OWN_RULES.items() if name in rules}
         checked = _sound(document)  # a schema named below would add unlimited rules
-        self._validator = validators.extend(known, rules)(checked, registry=Registry())
+        limited = validators.extend(known, rules)
+        limited.met = staticmethod(self._met)  # for the rules with patterns
+        self._validator = limited(checked, registry=Registry())
 
     def faults(self, found: Any) -> Iterator[str]:
         """The errors of a value, one sentence each."""
@@ -299,10 +303,22 @@ class _Schema:
             path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path)
             yield f"The JSON Schema rejects {path.lstrip('.') or 'it'}: {_short(error.message)}."
 
+    def _left(self) -> float:
+        """Seconds until the deadline."""
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise _LateError
+        return left
+
+    def _met(self, pattern: str, text: str) -> bool:
+        try:
+            return _pattern(pattern).search(text, timeout=self._left()) is not None
+        except TimeoutError:
+            raise _LateError from None
+
     def _bounded(self, rule: Any) -> Any:
         def judged(*given: Any) -> Iterator[Any]:
-            if time.monotonic() > self.until:
-                raise _LateError
+            self._left()
             if self._depth >= _DEEPEST:
                 raise RecursionError
             self._depth += 1
@@ -329,27 +345,20 @@ def _sound(node: Any) -> Any:
     return {key: _sound(child) for key, child in rules.items()}
 
 
-def _met(pattern: str, text: str) -> bool:
-    try:
-        return _pattern(pattern).search(text, timeout=JUDGED_SECONDS) is not None
-    except TimeoutError:
-        raise _LateError from None
-
-
 # The library runs rules with patterns without a limit, and judges multiples after rounding.
 
 
-def _pattern_rule(_validator: Any, pattern: str, found: Any, _schema: Any) -> Iterator[Any]:
+def _pattern_rule(validator: Any, pattern: str, found: Any, _schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
-    if isinstance(found, str) and not _met(pattern, found):
+    if isinstance(found, str) and not validator.met(pattern, found):
         yield ValidationError(f"{found!r} does not match {pattern!r}")
 
 
 def _named_by_pattern(validator: Any, patterns: Any, found: Any, _schema: Any) -> Iterator[Any]:
     for pattern, below in patterns.items() if isinstance(found, dict) else ():
         for name, value in found.items():
-            if _met(pattern, name):
+            if validator.met(pattern, name):
                 yield from validator.descend(value, below, path=name, schema_path=pattern)
 
 
@@ -358,7 +367,7 @@ def _other_names(validator: Any, below: Any, found: Any, schema: Any) -> Iterato
 
     patterns = schema.get("patternProperties", {})
     for name, value in found.items() if isinstance(found, dict) else ():
-        if name in schema.get("properties", {}) or any(_met(pattern, name) for pattern in patterns):
+        if name in schema.get("properties", {}) or any(validator.met(pattern, name) for pattern in patterns):
             continue
         if below is False:
             yield ValidationError(f"the property {name!r} is not allowed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from typing import Any
 
 import pytest
 
@@ -167,6 +168,21 @@ def test_what_is_no_json_is_told_in_words_of_json(answer: str) -> None:
     told = expected("json", "{}").fault(answer)
     assert told.startswith("It is not JSON: ")
     assert not re.search("sys|unicode|recursion", told)
+
+
+def test_names_and_patterns_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expectations, "JUDGED_SECONDS", 0.2)
+    names = json.dumps({"x" * 22 + f"!{i}": 1 for i in range(400)})
+    for rules in ({}, {"additionalProperties": {}}):
+        one = expected("json", json.dumps({"patternProperties": {SLOW: {}}, **rules}))
+        began = time.process_time()
+        assert "was stopped" in one.fault(names)
+        assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("part", [5, {"$schema": 5}, {"$ref": 5}, {"type": 5}, {"multipleOf": 0}])
+def test_a_reference_to_a_part_that_is_no_schema_is_an_error_in_words(part: Any) -> None:
+    assert "is no JSON Schema" in expected("json", json.dumps({"$ref": "#/x", "x": part})).fault("1")
 
 
 def test_a_json_schema_without_end_or_from_elsewhere_is_no_crash() -> None:
