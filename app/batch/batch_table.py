@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,6 @@ from engine.rows.rows import Row
 
 SIDES = ("cached", "uncached")
 GUARDED = "Texts that a spreadsheet would run as formulas start with an apostrophe."
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def verdicts(expect: Sequence[Expectation], judged: Mapping[str, Judged | None]) -> dict[str, Any]:
@@ -68,13 +68,26 @@ def table_text(rows: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
     columns = list(dict.fromkeys(name for row in listed for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\r\n", restval="")
-    writer.writerow({name: _safe(name) for name in columns})
+    writer.writerow({name: safe_cell(name) for name in columns})
     guarded = False
     for row in listed:
-        safe = {name: _safe(value) for name, value in row.items()}
+        safe = {name: safe_cell(value) for name, value in row.items()}
         guarded |= any(isinstance(row[name], str) and row[name] != safe[name] for name in row)
         writer.writerow(safe)
     return f"\ufeff{out.getvalue()}", guarded  # the mark tells spreadsheets that this is UTF-8
+
+
+def safe_cell(value: Any) -> Any:
+    """Returns a value of a cell, with an apostrophe before a text that a spreadsheet would run as a formula.
+
+    White space and invisible characters before a formula are ignored, and a full-width sign also begins one.
+    The import of rows keeps apostrophes, so an exported =1 is not distinct from the text '=1 of an author.
+    """
+    if not isinstance(value, str):
+        return value
+    first = next((sign for sign in value if unicodedata.category(sign)[0] not in "ZCM"), "")
+    formula = value.startswith(("\t", "\r")) or unicodedata.normalize("NFKC", first) in ("=", "+", "-", "@")
+    return f"'{value}" if formula else value
 
 
 def arguments_of(row: Row) -> dict[str, str]:
@@ -115,7 +128,3 @@ def _side(side: str, told: Mapping[str, Any]) -> dict[str, Any]:
     if side in told.get("scores", {}):
         columns[f"{side} score"] = told["scores"][side]
     return columns
-
-
-def _safe(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

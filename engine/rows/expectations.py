@@ -6,6 +6,8 @@ limit. Nothing in them is executed as a program.
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -53,6 +55,8 @@ KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
 
 JUDGED_SECONDS: Final = 1.0  # time limit for one expectation
 _SHOWN: Final = 120  # characters of an answer or a value in a message
+_CALLS: Final = re.compile(r"\\.|(\(\?(?:[R&0-9]|[+-][0-9]|P(?:\s|#[^\n]*\n)*[>&]))", re.DOTALL)
+"""Escaped characters, and as a group the start of calls such as `(?R)`."""
 _FENCE: Final = "```"
 _DEEPEST: Final = 150  # nesting of rules in a JSON Schema
 
@@ -164,7 +168,7 @@ def _search(answer: str, value: str) -> tuple[str | None, str]:
 
 
 def _is_json(answer: str, value: str) -> str:
-    from referencing.exceptions import Unresolvable
+    from referencing.exceptions import InvalidAnchor, NoSuchAnchor, PointerToNowhere, Unresolvable
 
     try:
         value_read = read_json(_unfenced(answer))
@@ -175,7 +179,13 @@ def _is_json(answer: str, value: str) -> str:
     try:
         fault = next(iter(schema.faults(value_read)), None)
     except Unresolvable as error:
-        return f"The JSON Schema refers to {_short(str(error.ref))!r}outside of it; nothing is fetched."
+        cause = error.__cause__
+        inside = isinstance(cause, PointerToNowhere | NoSuchAnchor | InvalidAnchor)
+        missing = _short(str(getattr(cause, "anchor", error.ref)))
+        where = ", which is not in it" if inside else " outside of it; nothing is fetched"
+        return f"The JSON Schema refers to {missing!r}{where}."
+    except (AttributeError, TypeError, ArithmeticError):  # the library checks no rules under unknown names
+        return "The JSON Schema refers to a part of it that is no JSON Schema. Correct that part."
     except _LateError:
         return f"Checking it against the JSON Schema took more than {JUDGED_SECONDS:g} s and was stopped."
     except RecursionError:
@@ -242,6 +252,11 @@ _JUDGES: Final[Mapping[Kind, Callable[[str, str], str]]] = MappingProxyType(
 def _pattern(value: str) -> Any:
     import regex
 
+    if any(found[1] for found in _CALLS.finditer(value)):
+        raise ExchangeError(
+            f"{_short(value)!r} calls a group, as (?R), (?1) and (?&name) do, which no time limit stops. "
+            "Write it without the call."
+        )
     try:
         return regex.compile(value)
     except regex.error as error:
@@ -278,7 +293,9 @@ class _Schema:
         rules = {name: self._bounded(rule) for name, rule in known.VALIDATORS.items()}
         rules |= {name: self._bounded(rule) for name, rule in _OWN_RULES.items() if name in rules}
         checked = _sound(document)  # a schema named below would add unlimited rules
-        self._validator = validators.extend(known, rules)(checked, registry=Registry())
+        limited = validators.extend(known, rules)
+        limited.met = staticmethod(self._met)  # for the rules with patterns
+        self._validator = limited(checked, registry=Registry())
 
     def faults(self, found: Any) -> Iterator[str]:
         """The errors of a value, one sentence each."""
@@ -286,10 +303,22 @@ class _Schema:
             path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path)
             yield f"The JSON Schema rejects {path.lstrip('.') or 'it'}: {_short(error.message)}."
 
+    def _left(self) -> float:
+        """Seconds until the deadline."""
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise _LateError
+        return left
+
+    def _met(self, pattern: str, text: str) -> bool:
+        try:
+            return _pattern(pattern).search(text, timeout=self._left()) is not None
+        except TimeoutError:
+            raise _LateError from None
+
     def _bounded(self, rule: Any) -> Any:
         def judged(*given: Any) -> Iterator[Any]:
-            if time.monotonic() > self.until:
-                raise _LateError
+            self._left()
             if self._depth >= _DEEPEST:
                 raise RecursionError
             self._depth += 1
@@ -316,27 +345,20 @@ def _sound(node: Any) -> Any:
     return {key: _sound(child) for key, child in rules.items()}
 
 
-def _met(pattern: str, text: str) -> bool:
-    try:
-        return _pattern(pattern).search(text, timeout=JUDGED_SECONDS) is not None
-    except TimeoutError:
-        raise _LateError from None
-
-
 # The library runs rules with patterns without a limit, and judges multiples after rounding.
 
 
-def _pattern_rule(_validator: Any, pattern: str, found: Any, _schema: Any) -> Iterator[Any]:
+def _pattern_rule(validator: Any, pattern: str, found: Any, _schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
-    if isinstance(found, str) and not _met(pattern, found):
+    if isinstance(found, str) and not validator.met(pattern, found):
         yield ValidationError(f"{found!r} does not match {pattern!r}")
 
 
 def _named_by_pattern(validator: Any, patterns: Any, found: Any, _schema: Any) -> Iterator[Any]:
     for pattern, below in patterns.items() if isinstance(found, dict) else ():
         for name, value in found.items():
-            if _met(pattern, name):
+            if validator.met(pattern, name):
                 yield from validator.descend(value, below, path=name, schema_path=pattern)
 
 
@@ -345,7 +367,7 @@ def _other_names(validator: Any, below: Any, found: Any, schema: Any) -> Iterato
 
     patterns = schema.get("patternProperties", {})
     for name, value in found.items() if isinstance(found, dict) else ():
-        if name in schema.get("properties", {}) or any(_met(pattern, name) for pattern in patterns):
+        if name in schema.get("properties", {}) or any(validator.met(pattern, name) for pattern in patterns):
             continue
         if below is False:
             yield ValidationError(f"the property {name!r} is not allowed")
@@ -363,7 +385,30 @@ def _multiple_rule(validator: Any, divisor: Any, found: Any, _schema: Any) -> It
         yield ValidationError(f"{found!r} is not a multiple of {divisor!r}")
 
 
+def _unique_rule(validator: Any, unique: Any, found: Any, _schema: Any) -> Iterator[Any]:
+    """The library compares each pair of items that cannot be sorted."""
+    from jsonschema import ValidationError
+
+    if not (unique and validator.is_type(found, "array")):
+        return
+    if len({json.dumps(_canonical(item), sort_keys=True) for item in found}) < len(found):
+        yield ValidationError(f"{found!r} has non-unique elements")
+
+
+def _canonical(value: Any) -> Any:
+    """A JSON value with 1.0 as 1: JSON Schema treats them as equal."""
+    match value:
+        case list():
+            return [_canonical(item) for item in value]
+        case dict():
+            return {key: _canonical(item) for key, item in value.items()}
+        case float() if value.is_integer():
+            return int(value)
+    return value
+
+
 _OWN_RULES: Final = {
+    "uniqueItems": _unique_rule,
     "multipleOf": _multiple_rule,
     "divisibleBy": _multiple_rule,  # its name in early drafts
     "pattern": _pattern_rule,
@@ -382,6 +427,10 @@ def _schema(value: str) -> _Schema:
         raise ExchangeError(f"The JSON Schema is not JSON: {error}.") from None
     if not isinstance(document, dict | bool):
         raise ExchangeError('The JSON Schema is not an object. Write one such as {"type": "object"}.')
+    if isinstance(document, dict) and not isinstance(document.get("$schema", ""), str):
+        raise ExchangeError(
+            '"$schema" of the JSON Schema is not a text. Write the address of a draft, or no "$schema".'
+        )
     if '"patternProperties"' in value and '"unevaluatedProperties"' in value:
         raise ExchangeError(
             "The JSON Schema has patternProperties and unevaluatedProperties, which cannot be combined. "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from typing import Any
 
 import pytest
 
@@ -40,6 +42,17 @@ def test_every_kind_is_tried_above() -> None:
     assert {one[0] for one in TOLD_APART} == set(KINDS)
 
 
+RECURSIVE = (
+    "a(?R)?",
+    "a(?0)?",
+    "(a(?1)?)",
+    "(a(?-1)?)",
+    "(?P<a>(?&a))",
+    "(?P<a>b(?P>a)?)",
+    "(?x)(?P<a>b(?P >a)?)",
+)
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
@@ -53,11 +66,19 @@ def test_every_kind_is_tried_above() -> None:
         ("json", '{"type": "text"}', "is invalid"),
         ("json", '{"pattern": "("}', "is invalid"),
         ("json", '{"patternProperties": {}, "unevaluatedProperties": false}', "cannot be combined"),
+        ("json", '{"$schema": 5}', '"$schema" of the JSON Schema is not a text'),
+        ("json", '{"$schema": []}', '"$schema" of the JSON Schema is not a text'),
+        *(("regex", value, "calls a group") for value in RECURSIVE),
     ],
 )
 def test_what_cannot_be_expected_is_refused_in_words(kind: str, value: str, words: str) -> None:
     with pytest.raises(ExchangeError, match=re.escape(words)):
         expected(kind, value)
+
+
+def test_patterns_that_only_look_recursive_are_valid() -> None:
+    assert expected("regex", r"\(?R").fault("(R") == ""
+    assert expected("regex", r"(?P<a>x)(?P=a)(?-i)\1").fault("xxx") == ""
 
 
 def test_a_kind_may_be_written_with_capitals_and_blanks() -> None:
@@ -73,6 +94,18 @@ def test_all_are_to_hold_or_any_is_enough() -> None:
     either = judge("a", both, "any")
     assert either is not None
     assert either.passed
+
+
+def test_unique_items_take_linear_time_and_compare_as_json() -> None:
+    one = expected("json", '{"uniqueItems": true}')
+    began = time.process_time()
+    assert one.fault(json.dumps([{"a": i} for i in range(8000)])) == ""
+    assert time.process_time() - began < 1
+    for good in ("[1, true]", "[0, false, null, []]", '["1", 1]', "[[1], [true]]", '{"a": [1, 1]}'):
+        assert one.fault(good) == ""
+    for bad in ("[1, 1.0]", '[{"a": 1, "b": [0]}, {"b": [-0.0], "a": 1e0}]', "[[], []]"):
+        assert "has non-unique elements" in one.fault(bad)
+    assert expected("json", '{"uniqueItems": false}').fault("[1, 1]") == ""
 
 
 SLOW = "^(x|xx)+$"
@@ -137,9 +170,28 @@ def test_what_is_no_json_is_told_in_words_of_json(answer: str) -> None:
     assert not re.search("sys|unicode|recursion", told)
 
 
+def test_names_and_patterns_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expectations, "JUDGED_SECONDS", 0.2)
+    names = json.dumps({"x" * 22 + f"!{i}": 1 for i in range(400)})
+    for rules in ({}, {"additionalProperties": {}}):
+        one = expected("json", json.dumps({"patternProperties": {SLOW: {}}, **rules}))
+        began = time.process_time()
+        assert "was stopped" in one.fault(names)
+        assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("part", [5, {"$schema": 5}, {"$ref": 5}, {"type": 5}, {"multipleOf": 0}])
+def test_a_reference_to_a_part_that_is_no_schema_is_an_error_in_words(part: Any) -> None:
+    assert "is no JSON Schema" in expected("json", json.dumps({"$ref": "#/x", "x": part})).fault("1")
+
+
 def test_a_json_schema_without_end_or_from_elsewhere_is_no_crash() -> None:
     assert "without an end" in expected("json", '{"$ref": "#"}').fault("1")
-    assert "nothing is fetched" in expected("json", '{"$ref": "http://127.0.0.1:9/x"}').fault("1")
+    elsewhere = expected("json", '{"$ref": "http://127.0.0.1:9/x"}').fault("1")
+    assert elsewhere.endswith("refers to 'http://127.0.0.1:9/x' outside of it; nothing is fetched.")
+    for missing in ("#/definitions/nope", "#nope"):
+        told = expected("json", json.dumps({"$id": "http://a.example/b", "$ref": missing})).fault("1")
+        assert told.endswith("nope', which is not in it.")
     for deep in ("[" * 600 + "]" * 600, '{"a":' * 300 + "1" + "}" * 300):
         tree = {"items": {"$ref": "#"}, "additionalProperties": {"$ref": "#"}}
         assert "nests more than" in expected("json", json.dumps(tree)).fault(deep)

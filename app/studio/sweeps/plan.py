@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
+from app.batch.batch_table import safe_cell
 from engine.base.choices import SCOPES, TIMELINE_PARTS
 from engine.base.errors import PromptCacheError
 
@@ -175,7 +176,7 @@ def as_csv(report: Mapping[str, Any]) -> str:
                 **{f"{part}_ms": f"{ms:.3f}" for part, ms in one.get("timeline_ms", {}).items()},
                 **{name: report["model"][name] for name in ("dtype", "device")},
                 "encode_once_ms": f"{one['encode_ms']:.3f}" if "encode_ms" in one else "",
-                "model": report["model"]["name"],
+                "model": safe_cell(report["model"]["name"]),
             }
         )
     return out.getvalue()

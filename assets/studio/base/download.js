@@ -29,7 +29,7 @@ export function csv(lines) {
 /** @param {Cell} cell */
 function quoted(cell) {
   if (cell == null) return ""
-  const text = typeof cell === "string" && /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : String(cell)
+  const text = typeof cell === "string" && /^(?:[\t\r]|[\p{Z}\p{C}\p{M}]*[=+\-@＝＋－＠﹢﹣﹦﹫])/u.test(cell) ? `'${cell}` : String(cell)
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 
