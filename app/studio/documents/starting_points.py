@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 from app.studio.documents.drafts import Workspace
 from engine.base.errors import PromptCacheError
 from engine.exchange.folder.from_text import from_text as sections_of
-from engine.pml import NAME, Module, Param, Text
+from engine.pml import NAME, Module, Param, Role, Text
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.edit.writer import write_schema
 
@@ -140,7 +140,7 @@ def from_text(text: str) -> Workspace:
         PromptCacheError: the text has a character that a document forbids.
     """
     found = sections_of(text.strip(), "text", least=0).schema
-    (turn,) = found.children
+    (turn,) = cast("tuple[Role, ...]", found.children)
     children = tuple(_with_parameters(one) if isinstance(one, Module) else one for one in turn.children)
     schema = write_schema(replace(found, name="my-text", children=(replace(turn, children=children),)))
     imports = "".join(f"  <{one.name}/>\n" for one in found.modules())
@@ -150,7 +150,7 @@ def from_text(text: str) -> Workspace:
 def _with_parameters(module: Module) -> Module:
     """The module with a parameter instead of each {{name}} outside code."""
     children: list[Text | Param] = []
-    text, *seam = module.children
+    text, *seam = cast("tuple[Text, ...]", module.children)
     at = 0
     for found in _CODE_OR_NAME.finditer(text.text):
         name = found["name"]
