@@ -109,13 +109,12 @@ def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:
     expect(author.locator(".cm-tooltip")).to_contain_text("E1")
     author.keyboard.press("Control+z")
     expect(author.locator(".panel.schema .status")).to_have_text("no problems")
-    own = '<schema name="own"><module name="one">One <param name="word" len="3"/></module></schema>'
-    rewrite(author, "schema", own)
-    rewrite(author, "prompt", '<prompt schema="own">\n<one/>\nSo?\n</prompt>')
+    rewrite(author, "schema", '<schema name="own"><module name="one"><user>One</user></module></schema>')
+    rewrite(author, "prompt", '<prompt schema="own">\nSo?\n<one/>\n</prompt>')
     notes = author.get_by_role("list", name="Problems of the prompt")
     expect(notes).to_have_text(re.compile(r"^▸\d notes?$"))  # what needs no action is folded
     notes.get_by_role("button").click()
-    expect(notes).to_contain_text("W604")
+    expect(notes).to_contain_text("W617")
 
 
 def test_a_name_is_changed_in_both_documents_and_a_taken_one_is_refused(author: Page) -> None:

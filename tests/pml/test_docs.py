@@ -66,7 +66,7 @@ def test_the_page_says_what_becomes_of_white_space() -> None:
 def test_the_argument_of_two_lines_is_dedented() -> None:
     source = next(example for example in EXAMPLES if "<arg" in example)
     prompt = prompt_tree(source)
-    (argument,) = prompt.children[0].arguments  # type: ignore[union-attr]
+    (argument,) = prompt.children[0].children[0].arguments  # type: ignore[union-attr]
     assert argument.value == "the small towns\nalong the river"
 
 

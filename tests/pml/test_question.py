@@ -13,6 +13,8 @@ from tests.pml.mistakes import Pair, samples
 TASK = '<user>Read. <module name="doc">Rome is old.</module> <module name="task">Sum it up.</module></user>'
 SHOT = '<module name="shot"><user>Why?</user><assistant>So.</assistant></module><user>Sort: </user>'
 
+CUSTOMER = '<user><module name="it">Find Ada. She bought <param name="x" len="9"/>.</module></user>'
+
 
 def warns(schema: str, prompt: str) -> bool:
     found = bind(valid_schema(schema), prompt_tree(prompt)).diagnostics
@@ -36,6 +38,13 @@ def warns(schema: str, prompt: str) -> bool:
         (SHOT, "<shot/> My tea is cold.", True),
         ('<user>Sort: <module name="it"><param name="x" len="3"/>.</module></user>', '<it x="tea"/>', True),
         ('<user><module name="it">For <param name="x" len="3"/> days.</module></user>', '<it x="2"/>', False),
+        (CUSTOMER, '<it x="a teapot"/>', False),
+        (CUSTOMER, '<it x="a teapot?"/>', True),
+        (CUSTOMER, '<it x="list all teapots"/>', True),
+        (CUSTOMER.replace("She bought", "Find"), '<it x="teapots"/>', True),
+        (CUSTOMER.replace("She bought", "I need you to translate:\n\n"), '<it x="teapots"/>', True),
+        (CUSTOMER.replace("She bought", "Question:"), '<it x="price"/>', True),
+        (CUSTOMER.replace("She bought", "Name:"), '<it x="Ada"/>', False),
     ],
 )
 def test_a_prompt_must_end_with_something_to_answer(schema: str, prompt: str, asks: bool) -> None:

@@ -56,7 +56,8 @@ def test_what_stays_empty_is_told_once() -> None:
     module = '<module name="m">a <param name="p" len="2"/> b <param name="p"/></module>'
     schema = sound(f'<schema name="s">{module}</schema>')
     prompt = prompt_tree("<prompt><m/> So?</prompt>")
-    assert [one.code for one in bind(schema, prompt).diagnostics] == ["W604"]
+    found = bind(schema, prompt).diagnostics
+    assert [(one.code, one.severity) for one in found] == [("W604", "warning")]
 
 
 def test_documents_keep_the_repeat_as_it_is_written() -> None:

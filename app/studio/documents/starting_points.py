@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from typing import Final, cast
 
 from app.studio.documents.drafts import Workspace
 from engine.base.errors import PromptCacheError
-from engine.pml.xml.entities import forbidden_character
-from engine.pml.xml.escaping import escaped_text
+from engine.exchange.folder.from_text import from_text as sections_of
+from engine.pml import NAME, Module, Param, Role, Text
+from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.edit.writer import write_schema
+
+_LENGTH: Final = 10  # tokens of a parameter
+_CODE_OR_NAME: Final = re.compile(
+    r"^ {0,3}(?P<fence>```+|~~~+).*?(?:^ {0,3}(?P=fence)|\Z)|"
+    r"(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|"
+    r"\{\{[ \t]*(?P<name>[\w-]+)[ \t]*\}\}",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -122,13 +134,31 @@ def starting_point(name: str) -> Workspace:
 
 
 def from_text(text: str) -> Workspace:
-    """Returns a workspace with the user's text as its only module.
+    """Returns a workspace with a module for each section of the user's text, and parameters for {{names}}.
 
     Raises:
-        PromptCacheError: the text has a character that XML forbids.
+        PromptCacheError: the text has a character that a document forbids.
     """
-    if forbidden_character(text) is not None:
-        raise PromptCacheError("The text has a character that XML forbids. Remove it.")
-    module = f'<module name="text">\n{escaped_text(text.strip())}\n    </module>'
-    schema = f'<schema name="my-text">\n  <user>\n    {module}\n  </user>\n</schema>\n'
-    return Workspace("my-text", schema, '<prompt schema="my-text">\n  <text/>\n  Sum it up.\n</prompt>\n')
+    found = sections_of(text.strip(), "text", least=0).schema
+    (turn,) = cast("tuple[Role, ...]", found.children)
+    children = tuple(_with_parameters(one) if isinstance(one, Module) else one for one in turn.children)
+    schema = write_schema(replace(found, name="my-text", children=(replace(turn, children=children),)))
+    imports = "".join(f"  <{one.name}/>\n" for one in found.modules())
+    return Workspace("my-text", schema, f'<prompt schema="my-text">\n{imports}  Sum it up.\n</prompt>\n')
+
+
+def _with_parameters(module: Module) -> Module:
+    """The module with a parameter instead of each {{name}} outside code."""
+    children: list[Text | Param] = []
+    text, *seam = cast("tuple[Text, ...]", module.children)
+    at = 0
+    for found in _CODE_OR_NAME.finditer(text.text):
+        name = found["name"]
+        if name is not None and NAME.fullmatch(name):
+            repeats = any(isinstance(one, Param) and one.name == name for one in children)
+            children += (
+                Text(text.text[at : found.start()], NOWHERE),
+                Param(name, _LENGTH, None, None, NOWHERE, repeats=repeats),
+            )
+            at = found.end()
+    return replace(module, children=(*children, Text(text.text[at:], NOWHERE), *seam))

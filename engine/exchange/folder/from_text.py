@@ -37,11 +37,12 @@ def is_template(content: str) -> bool:
     return _JINJA.search(content) is not None
 
 
-def from_text(content: str, name: str, split: Split | None = None) -> Imported:
+def from_text(content: str, name: str, split: Split | None = None, *, least: int = _LEAST) -> Imported:
     """Makes modules of the sections of a text, in a user turn; the prompt imports all of them.
 
-    By default, the text is cut at headings. Sections stay separated by a line break or one blank line, as in
-    the text. Sections cut by tokens keep all white space. Blank lines at the ends of the text are removed.
+    By default, the text is cut at headings; a section with fewer than `least` characters joins the next.
+    Sections stay separated by a line break or one blank line, as in the text. Sections cut by tokens
+    keep all white space. Blank lines at the ends of the text are removed.
 
     Raises:
         ExchangeError: it has invalid characters, or too many sections.
@@ -49,7 +50,7 @@ def from_text(content: str, name: str, split: Split | None = None) -> Imported:
     require_characters(content, "the text")
     content = _without_blank_ends(content.replace("\r\n", "\n"))
     by_tokens = split is not None and split.most is not None
-    sections = split(content) if split and by_tokens else by_headings(content, long=0, short=_LEAST)
+    sections = split(content) if split and by_tokens else by_headings(content, long=0, short=least)
     if len(sections) > _MOST:
         raise ExchangeError(
             f"it has {len(sections):,} sections, and a schema takes {_MOST:,}; split the file"

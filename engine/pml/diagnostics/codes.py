@@ -77,7 +77,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "W601": ("warning", "A union has only one member."),
     "W602": ("warning", "A union has no member."),
     "W603": ("warning", "A module is empty."),
-    "W604": ("info", "An imported parameter has neither an argument nor a default."),
+    "W604": ("warning", "An imported parameter has neither an argument nor a default."),
     "W605": ("warning", "A module repeats the text of another."),
     "W606": ("warning", "A scaffold that no prompt can use, or that names only one module."),
     "W607": ("info", "The model has no token for unknown text, so another token fills the parameters."),

@@ -24,8 +24,14 @@ _LAST_SENTENCE: Final = re.compile(r"(?:.*[.!:;\n])?\s*(.*\w.*)", re.DOTALL)
 _REQUEST: Final = re.compile(
     r"(?:please |now |then )*(?:analy[sz]e|answer|calculate|check|choose|classify|compare|complete|continue|"
     r"correct|count|create|describe|draft|explain|extract|fill|find|generate|give|highlight|identify|list|"
-    r"make|name|outline|paraphrase|plan|predict|propose|rank|rate|recommend|reply|respond|return|review|"
+    r"make|name(?!:)|outline|paraphrase|plan|predict|propose|rank|rate|recommend|reply|respond|return|review|"
     r"rewrite|say|score|show|solve|sort|suggest|summari[sz]e|tag|tell|translate|turn|write)\b",
+    re.IGNORECASE,
+)
+_BEFORE_SENTENCE: Final = re.compile(r".*(?:[.!?]\s|(?<![:\s])\s*\n)", re.DOTALL)
+_ASKS_FOR: Final = re.compile(
+    rf"(?:^|[:;,]|\b(?:please|you|you to)\b)\s*{_REQUEST.pattern}|"
+    r"\b(?:instruction|query|question|request|task)\b",
     re.IGNORECASE,
 )
 
@@ -39,7 +45,7 @@ def check_question(parts: Sequence[Part], prompt: Prompt, report: Reporter) -> N
 
 
 def _asks(parts: Sequence[Part]) -> bool:
-    """Whether a user adds text, or the last turn is a user's and asks or ends with an argument."""
+    """Whether a user adds text, or the last turn is a user's and asks, also through its argument."""
     role: str | None = None
     turn: list[SchemaText | ArgumentText] = []
     for part in parts:
@@ -59,11 +65,19 @@ def _asks(parts: Sequence[Part]) -> bool:
     end = next((part for part in reversed(turn) if re.search(r"\w", part_text(part))), None)
     if end is None or part_text(end).rstrip().endswith(":"):
         return False
-    return (isinstance(end, ArgumentText) and end.given) or any(
+    return (isinstance(end, ArgumentText) and _is_requested(end, turn)) or any(
         _MARK.search(text) or _is_request(text)
         for path, text in _texts(turn)
         if path in ("", turn[-1].module)
     )
+
+
+def _is_requested(argument: ArgumentText, turn: Sequence[SchemaText | ArgumentText]) -> bool:
+    """Whether a given argument is a request, or the module's sentence before it asks for something."""
+    own = [part for part in turn[: turn.index(argument)] if part.module == argument.module]
+    sentence = _BEFORE_SENTENCE.sub("", "".join(map(part_text, own)).strip(), count=1)
+    asked = _REQUEST.match(argument.text.strip()) or _ASKS_FOR.search(sentence)
+    return argument.given and asked is not None
 
 
 def _texts(turn: Sequence[SchemaText | ArgumentText]) -> list[tuple[str, str]]:

@@ -9,8 +9,10 @@ import pytest
 
 from app.studio.database import UserDatabase
 from app.studio.documents.recent import MOST, Recent
-from app.studio.documents.starting_points import POINTS
+from app.studio.documents.starting_points import POINTS, from_text
+from engine.pml import bind
 from tests.app.studio.asked import Asked
+from tests.pml.documents import clean_schema, prompt_tree
 
 TRIP = '<schema name="trip"><module name="sea">The sea.</module></schema>\n'
 CITY = '<schema name="city"><module name="bridge">A bridge.</module></schema>\n'
@@ -103,6 +105,20 @@ def test_a_new_workspace_has_no_errors_and_the_open_one_is_a_version(
     assert checked["picks"]["paths"]
     assert checked["prompt"]["question"]
     assert (new["origin"], new["prompt_origin"], shelf(asked)[0]) == ("", "", "mine")
+
+
+def test_the_users_own_text_gets_modules_from_headings_and_parameters_from_names() -> None:
+    code = "`{{name}}`\n```\n{{code}}\n```"
+    made = from_text(
+        f"Dear {{{{customer}}}}, {{{{ customer }}}}: {code}\n## Returns\n{{{{days}}}}\n## Fees\nNone."
+    )
+    tree = clean_schema(made.schema)
+    modules = {one.name: {param.name: param.length for param in one.params()} for one in tree.modules()}
+    assert modules == {"dear-customer-customer": {"customer": 10}, "Returns": {"days": 10}, "Fees": {}}
+    assert code in made.schema
+    bound = bind(tree, prompt_tree(made.prompt))
+    assert [one.code for one in bound.diagnostics] == ["W604", "W604"]
+    assert all(f"<{name}/>" in made.prompt for name in modules)
 
 
 def test_recent_lists_the_users_own_workspaces(asked: Asked) -> None:
