@@ -1586,6 +1586,7 @@ declare namespace Api {
     kept: string
     number: number
     mode: "both" | "cached" | "uncached"
+    question: string
     schema: string
     of: Belongs
     started: string

@@ -57,6 +57,7 @@ def read_frame(sent: object) -> RunFrame:
         "kept": "",
         "number": 0,
         "mode": "both" if len(order) > 1 else order[0],
+        "question": as_words(frame.get("question")),
         "schema": as_words(frame.get("schema")),
         "of": _belongs(frame.get("of"), model),
         "started": _moment(frame.get("started")),

@@ -18,6 +18,8 @@ from app.studio.runs.payback import apart
 from app.studio.runs.run_frame import ModelOfRun, RunFrame
 from engine.base.errors import PromptCacheError
 from engine.pml import Schema
+from engine.pml.edit.prompt_source import PromptEditError
+from engine.pml.edit.question_text import question_of
 from engine.pml.edit.writer import WriteError, self_contained, write_schema
 
 LONGEST_NAME = 200
@@ -172,6 +174,14 @@ def contained(schema: Schema) -> str:
     try:
         return "" if whole is schema else write_schema(whole)
     except WriteError:  # the run can then only be shown with the files' later content
+        return ""
+
+
+def asked(prompt: str, schema: Schema | None) -> str:
+    """Returns the question of a prompt; "" if it has none or is too broken to read."""
+    try:
+        return question_of(prompt, schema) if schema is not None else ""
+    except PromptEditError:
         return ""
 
 

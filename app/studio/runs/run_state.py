@@ -159,6 +159,7 @@ class Run:
         warnings: warnings that do not affect the answers.
         reuse: the reuse settings that the promise chose, if any.
         kept: the id of the stored run; "" until it is stored.
+        question: the prompt's last text; "" if it has none.
     """
 
     schema: str
@@ -179,6 +180,7 @@ class Run:
     timings: int = 1
     reuse: ReuseTaken | None = None
     kept: str = ""
+    question: str = ""
 
     @property
     def mode(self) -> Mode:
@@ -233,6 +235,7 @@ class Run:
             "kept": self.kept,
             "number": self.number,
             "mode": self.mode,
+            "question": self.question,
             "schema": self.schema,
             "of": belongs(self.texts, self.settings, self.model),
             "started": self.started,

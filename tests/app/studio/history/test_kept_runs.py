@@ -14,6 +14,7 @@ from app.studio.history import Record, RunStore, read_frame
 from app.studio.history.compare import beside
 from app.studio.history.frames import LEAST_MS, MOST_MS
 from app.studio.history.sharing import from_text, to_json
+from app.studio.history.shown import shown
 from engine.base.errors import PromptCacheError
 
 SCHEMA = '<schema name="s"><module name="m">one two</module></schema>'
@@ -194,6 +195,12 @@ def test_a_frame_of_anybody_has_its_types(tmp_path: Path) -> None:
     assert read_frame(told) == told, "reading once more changes nothing"
     RunStore(UserDatabase(tmp_path)).keep(record(frame=odd))
     assert RunStore(UserDatabase(tmp_path)).summaries()[0]["cached_ms"] is None
+
+
+def test_a_stored_run_shows_the_question_of_its_own_prompt() -> None:
+    assert shown(record())["question"] == "Go on."
+    assert shown(record(frame=frame(question="Why?")))["question"] == "Why?"
+    assert shown(record(prompt="<prompt"))["question"] == ""
 
 
 def test_what_follows_from_the_times_is_not_believed() -> None:
