@@ -150,7 +150,8 @@ def _payback(
         first = None
     encode_ms = None if first is None else first - cached
     clear = apart(compared) and as_mapping(frame.get("reuse")).get("scope") != ""
-    return payback(encode_ms, cached, sides["uncached"]["ttft_ms"], clear=clear)
+    uncached, repeated = sides["uncached"]["ttft_ms"], "least_speedup" in compared
+    return payback(encode_ms, cached, uncached, clear=clear, repeated=repeated)
 
 
 def _side(sent: object) -> SideFrame:

@@ -33,7 +33,7 @@ class StagesOfSides(TypedDict):
 
 
 class RunSummary(TypedDict):
-    """A run in a list. Times in milliseconds; `clear` if the timings of both sides do not overlap.
+    """A run in a list. Times in milliseconds; `clear` if the timings of both sides differ clearly.
 
     `scope` and `repair` are the cached side's; `reuse` is why the promise chose them. `kl` is the mean per
     token in nats, from a measurement or else from a check. `linked` is the run whose prompt another model

@@ -262,8 +262,10 @@ class Run:
         if not cached.warm or cached.ttft_ms is None:
             return None
         unread = self.reuse is not None and not self.reuse.scope
-        clear = apart(speedup(cached, uncached)) and not unread
-        return payback(self.encoding.whole_ms, cached.ttft_ms, uncached.ttft_ms, clear=clear)
+        ratios = speedup(cached, uncached)
+        clear, repeated = apart(ratios) and not unread, "least_speedup" in ratios
+        encode_ms, uncached_ms = self.encoding.whole_ms, uncached.ttft_ms
+        return payback(encode_ms, cached.ttft_ms, uncached_ms, clear=clear, repeated=repeated)
 
 
 def belongs(texts: tuple[str, str], settings: PageSettings, model: ModelOfRun) -> Belongs:

@@ -102,7 +102,7 @@ class Pane {
     ]
     const whole = side ? wholeAnswer(side) : null
     if (whole !== null) facts.push(["total time", milliseconds(whole), `Time of the whole answer, ${count(tokens.generated)} tokens`])
-    if (tokens.drafted) facts.push(["guesses accepted", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
+    if (tokens.drafted) facts.push(["guessed tokens accepted", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
     if (side && side.waited_ms > WORTH_SAYING_MS) facts.push(["waited for other runs", milliseconds(side.waited_ms), WAITED])
     if (side?.cold_ms.length) facts.push(["including encoding", side.cold_ms.map(milliseconds).join(", "), COLD])
     this.#facts.replaceChildren(...facts.map(([name, value, about]) => h("div", { title: about }, h("dt", {}, name), h("dd", {}, value))))
