@@ -6,9 +6,9 @@ import math
 
 from app.studio.runs.run_frame import ComparedSoFar, Payback
 
-NEVER = "Never pays off here: reading these modules is not faster than computing them."
+NEVER = "Never pays off here."
 CLOSE = 1.25  # a smaller ratio of one timing each may be chance
-UNKNOWN = "the modules were encoded earlier, and that time was not recorded"
+UNKNOWN = "Unknown payback: encoded earlier."
 
 
 def apart(ratios: ComparedSoFar) -> bool:
@@ -45,7 +45,7 @@ def payback(
     if saved <= 0:
         return {"first_ms": first, "runs": None, "words": NEVER if repeated else ""}
     if encode_ms is None:
-        return {"first_ms": None, "runs": None, "words": f"Unknown when the cache pays off: {UNKNOWN}."}
+        return {"first_ms": None, "runs": None, "words": UNKNOWN}
     runs = math.floor(encode_ms / saved) + 1
     words = "Faster from the first run on." if runs == 1 else f"Pays off after about {runs:,} runs."
     return {"first_ms": first, "runs": runs, "words": words}

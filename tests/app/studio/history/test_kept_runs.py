@@ -213,7 +213,7 @@ def test_what_follows_from_the_times_is_not_believed() -> None:
     assert told["comparison"] == {"ttft_speedup": 4.0}
     assert told["payback"] is not None
     assert (told["payback"]["first_ms"], told["payback"]["runs"]) == (None, None)
-    assert "Unknown" in told["payback"]["words"]
+    assert "Unknown payback" in told["payback"]["words"]
     sound = read_frame(frame())["payback"]
     assert sound == {"first_ms": 92.5, "runs": 3, "words": "Pays off after about 3 runs."}
     side = {"state": "done", "ttft_ms": 100.0, "timeline_ms": {"prefill": 7.0}}
