@@ -262,7 +262,6 @@ export class Panes extends Emitter {
     this.#reuse.dataset.mood = reuse?.broken ? "warn" : ""
     this.#scale.show(run, run?.number ? [`Run ${run.number}`, ...how].join(" · ") : "")
     this.#showRatio(run)
-    /** @type {Api.ComparedSoFar} */
     const agrees = run?.comparison.first_token_agrees
     this.#verdict(this.#agrees, agrees ?? null, agrees == null ? "" : agrees ? "the same" : "differs")
     this.#showDivergence()
