@@ -273,8 +273,8 @@ export class Panes extends Emitter {
   #showDivergence() {
     const run = this.#run, measured = run && this.#measured && JSON.stringify(originOf(this.#measured)) === JSON.stringify(originOf(run)) ? this.#measured.found : run?.fidelity?.found
     const mean = measured?.kl_mean ?? (run?.reuse?.checked ? run.reuse.kl : null), shown = mean ?? run?.comparison.kl_first_token
-    this.#divergenceName.textContent = mean == null ? "KL of the first token" : "Mean KL per token"
-    this.#divergence.textContent = shown == null ? "" : `${nats(shown)} nats`
+    this.#divergenceName.replaceChildren(...mean == null ? ["First-token KL"] : ["Mean KL", h("span", { class: "wide" }, " per token")])
+    this.#divergence.textContent = shown == null ? "" : nats(shown)
   }
 
   /** @param {Api.RunFrame | null} run */
