@@ -57,7 +57,7 @@ RANDOM: Final = "random:"
 Weights = Literal["auto", "packed", "plain"]
 WEIGHTS: Final[Mapping[Weights, str]] = MappingProxyType(
     {
-        "auto": "packed if a measurement favours it, else plain",
+        "auto": "packed if that is faster on this machine, else plain",
         "packed": "packed for the processor",
         "plain": "as in the files",
     }

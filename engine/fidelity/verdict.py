@@ -26,9 +26,9 @@ def advice(found: Fidelity, *, scope: str) -> str:
 def _difference(found: Fidelity) -> str:
     if not found.flips:
         return (
-            "No token flips, so the likeliest answer is the same, but the distributions differ by a KL of "
-            f"{nats(found.kl_worst)} at token {found.worst_position + 1} and {nats(found.kl_mean)} per "
-            "token: a sampled answer may differ."
+            "Without sampling, both answers have the same words. The probabilities of their tokens differ: "
+            f"the KL is {nats(found.kl_mean)} nats per token, and {nats(found.kl_worst)} at worst, at token "
+            f"{found.worst_position + 1}. A sampled answer may differ."
         )
     first, count = found.flips[0], len(found.flips)
     where = f"the cached side finds {first.cached!r} likelier than {first.uncached!r}"

@@ -79,14 +79,10 @@ class Probe:
     @property
     def summary(self) -> str:
         """The result in two or three sentences."""
-        how = (
-            "Attention over segments reproduces"
-            if self.path == "segments"
-            else "Segments copied into a dense cache reproduce"
-        )
+        how = "" if self.path == "segments" else " Each prompt copies its segments into one cache."
         worst = max(self.checks.values(), default=0.0)
         where = (
-            "segments can move"
+            "a stored segment fits at any place in a prompt"
             if self.relocatable
             else "segments cannot be moved, so prompts use the schema's own positions"
         )
@@ -102,8 +98,9 @@ class Probe:
         )
         batching = f" Prompts are answered one by one: {self.alone}." if self.alone else ""
         return (
-            f"{how} this model up to the rounding of {_SHORT.get(self.form.dtype, 'its format')}: logits "
-            f"differ by at most {worst:.1e} of their spread. Its positions are {self.positions}; {where}."
+            "This model computes the same from stored segments as from the whole text, up to "
+            f"{_SHORT.get(self.form.dtype, 'its')} rounding. Its logits (scores of the next token) differ by "
+            f"at most {worst:.1e} of their spread.{how} Its positions are {self.positions}: {where}."
             f"{limit}{packing}{batching}"
         )
 

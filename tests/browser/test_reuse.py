@@ -133,7 +133,7 @@ def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Pa
         rows.nth(number).get_by_role("checkbox").check()
     author.get_by_role("button", name="Compare 2 side by side").click()
     table = author.locator(".beside-scroll table")
-    for title in ("KL per token", "Harm by module", "Advice"):
+    for title in ("Mean KL per token", "Harm by module", "Advice"):
         expect(table.locator("tr").filter(has_text=title)).to_have_count(1)
     expect(table).to_contain_text(advice)
 

@@ -1600,6 +1600,7 @@ declare namespace Api {
     kept: string
     number: number
     mode: "both" | "cached" | "uncached"
+    question: string
     schema: string
     of: Belongs
     started: string

@@ -57,6 +57,7 @@ def read_frame(sent: object) -> RunFrame:
         "kept": "",
         "number": 0,
         "mode": "both" if len(order) > 1 else order[0],
+        "question": as_words(frame.get("question")),
         "schema": as_words(frame.get("schema")),
         "of": _belongs(frame.get("of"), model),
         "started": _moment(frame.get("started")),
@@ -149,7 +150,8 @@ def _payback(
         first = None
     encode_ms = None if first is None else first - cached
     clear = apart(compared) and as_mapping(frame.get("reuse")).get("scope") != ""
-    return payback(encode_ms, cached, sides["uncached"]["ttft_ms"], clear=clear)
+    uncached, repeated = sides["uncached"]["ttft_ms"], "least_speedup" in compared
+    return payback(encode_ms, cached, uncached, clear=clear, repeated=repeated)
 
 
 def _side(sent: object) -> SideFrame:

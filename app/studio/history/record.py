@@ -18,6 +18,8 @@ from app.studio.runs.payback import apart
 from app.studio.runs.run_frame import ModelOfRun, RunFrame
 from engine.base.errors import PromptCacheError
 from engine.pml import Schema
+from engine.pml.edit.prompt_source import PromptEditError
+from engine.pml.edit.question_text import question_of
 from engine.pml.edit.writer import WriteError, self_contained, write_schema
 
 LONGEST_NAME = 200
@@ -31,7 +33,7 @@ class StagesOfSides(TypedDict):
 
 
 class RunSummary(TypedDict):
-    """A run in a list. Times in milliseconds; `clear` if the timings of both sides do not overlap.
+    """A run in a list. Times in milliseconds; `clear` if the timings of both sides differ clearly.
 
     `scope` and `repair` are the cached side's; `reuse` is why the promise chose them. `kl` is the mean per
     token in nats, from a measurement or else from a check. `linked` is the run whose prompt another model
@@ -172,6 +174,14 @@ def contained(schema: Schema) -> str:
     try:
         return "" if whole is schema else write_schema(whole)
     except WriteError:  # the run can then only be shown with the files' later content
+        return ""
+
+
+def asked(prompt: str, schema: Schema | None) -> str:
+    """Returns the question of a prompt; "" if it has none or is too broken to read."""
+    try:
+        return question_of(prompt, schema) if schema is not None else ""
+    except PromptEditError:
         return ""
 
 

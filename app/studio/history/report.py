@@ -91,7 +91,7 @@ def _ratio(told: RunFrame) -> str:
     if not ratio:
         return "–"
     if not apart(told["comparison"]):
-        return "no clear difference: the timings of both sides overlap"
+        return "no clear difference"
     return f"{ratio:.1f}× faster" if ratio >= 1 else f"{1 / ratio:.1f}× slower"
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from app.studio.history import Record, RunStore
-from app.studio.history.record import contained
+from app.studio.history.record import asked, contained
 from app.studio.runs.run_frame import SIDES, Mode, ModelOfRun, Side
 from app.studio.runs.run_state import Clock, Run, apply, belongs, told_of, with_warnings
 from app.studio.runs.settings import AUTOMATIC, PageSettings
@@ -96,6 +96,7 @@ class Runs:
             model_of(engine),
             placement=engine.placement(request.settings.placement),
             texts=request.texts,
+            question=asked(request.prompt, request.schema.tree),
         )
         run.started = datetime.now().astimezone().isoformat(timespec="seconds")
         if "cached" in run.order:

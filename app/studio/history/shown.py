@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.studio.history.compare import with_difference
-from app.studio.history.record import Record
+from app.studio.history.record import Record, asked
 from app.studio.runs.run_frame import RunFrame
 from app.studio.web.digests import digest, digest_of_schema
 from engine.pml import parse_schema, reads_files
@@ -41,6 +41,7 @@ def shown(record: Record, open_schema: str = "") -> RunFrame:
     return {
         **frame,
         "kept": record.id,
+        "question": frame["question"] or asked(record.prompt, parse_schema(record.whole).tree),
         "of": {**of, "schema": schema, "prompt": of["prompt"] or digest(record.prompt)},
     }
 

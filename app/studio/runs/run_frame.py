@@ -163,13 +163,14 @@ class RunFrame(TypedDict):
 
     It times the first token `timings` times; `repeat` is the current one. `fidelity` is set once it was
     measured for a stored run's texts, settings and model. `kept` is the id of the stored run; "" until it is
-    stored.
+    stored. `question` is the prompt's last text, "" if it has none.
     """
 
     format: int
     kept: str
     number: int
     mode: Mode
+    question: str
     schema: str
     of: Belongs
     started: str

@@ -159,6 +159,7 @@ class Run:
         warnings: warnings that do not affect the answers.
         reuse: the reuse settings that the promise chose, if any.
         kept: the id of the stored run; "" until it is stored.
+        question: the prompt's last text; "" if it has none.
     """
 
     schema: str
@@ -179,6 +180,7 @@ class Run:
     timings: int = 1
     reuse: ReuseTaken | None = None
     kept: str = ""
+    question: str = ""
 
     @property
     def mode(self) -> Mode:
@@ -233,6 +235,7 @@ class Run:
             "kept": self.kept,
             "number": self.number,
             "mode": self.mode,
+            "question": self.question,
             "schema": self.schema,
             "of": belongs(self.texts, self.settings, self.model),
             "started": self.started,
@@ -259,8 +262,10 @@ class Run:
         if not cached.warm or cached.ttft_ms is None:
             return None
         unread = self.reuse is not None and not self.reuse.scope
-        clear = apart(speedup(cached, uncached)) and not unread
-        return payback(self.encoding.whole_ms, cached.ttft_ms, uncached.ttft_ms, clear=clear)
+        ratios = speedup(cached, uncached)
+        clear, repeated = apart(ratios) and not unread, "least_speedup" in ratios
+        encode_ms, uncached_ms = self.encoding.whole_ms, uncached.ttft_ms
+        return payback(encode_ms, cached.ttft_ms, uncached_ms, clear=clear, repeated=repeated)
 
 
 def belongs(texts: tuple[str, str], settings: PageSettings, model: ModelOfRun) -> Belongs:

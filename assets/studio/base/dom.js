@@ -93,8 +93,10 @@ export function timesRange(least, most) {
   return `from ${times(least).join(" ")} to ${times(most).join(" ")}`
 }
 
-/** Whether the timings of both sides overlap. @param {{least_speedup?: number | null, most_speedup?: number | null}} comparison */
-export const overlapping = ({ least_speedup: least, most_speedup: most }) => least != null && most != null && least < 1 && most > 1
+const CLOSE = 1.25  // a smaller ratio of one timing each may be chance
+
+/** Whether the timings of both sides overlap, or one timing of each is close to the other. @param {{ttft_speedup?: number | null, least_speedup?: number | null, most_speedup?: number | null}} comparison */
+export const overlapping = ({ ttft_speedup: ratio, least_speedup: least, most_speedup: most }) => least != null && most != null ? least < 1 && most > 1 : ratio != null && ratio > 1 / CLOSE && ratio < CLOSE
 
 /** @param {number} wait @returns {Promise<void>} */
 export const pause = wait => new Promise(resolve => { setTimeout(resolve, wait) })

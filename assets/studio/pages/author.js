@@ -168,7 +168,7 @@ export function mount(studio) {
       let current = 0
       const show = (/** @type {Api.RunFrame} */ run) => {
         current = run.number
-        question.of(run.number, run.state === "working")
+        question.of(run)
         shown.show(run)
         chat.note(run)
         history.show("")
@@ -183,7 +183,7 @@ export function mount(studio) {
         if (!run || runBar.running) return
         shell.dismiss("kept")
         current = 0
-        question.of(0, false)
+        question.of(run)
         shown.show(run, `${which}, ${when(run.started)}.`)
         chat.note(run)
         explanation.showStored(run)

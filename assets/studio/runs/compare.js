@@ -17,8 +17,8 @@ const ABOUT = {
   "From the cache": "Median time to first token, cached",
   "Without the cache": "Median time to first token, uncached",
   "Speed-up": "Uncached time over cached time, with its range",
-  "KL, first token": "How much caching changed the probabilities of the first token; 0 means no change",
-  "KL per token": "How much caching changed the probabilities of the answer's tokens; 0 means no change",
+  "First-token KL": "How much caching changed the probabilities of the first token; 0 means no change",
+  "Mean KL per token": "How much caching changed the probabilities of the answer's tokens; 0 means no change",
   "Flipped tokens": "Answer tokens for which the cached side prefers another token",
   "Harm by module": "Part of the KL per token that each module causes",
 }
@@ -119,7 +119,7 @@ function results(runs) {
     row("Answers", ({ told }) => sameness(told).slice(0, 2).join(": ")),
     row("Encoded first", ({ told }) => told.encoding.ms, ({ told }) => told.encoding.ms == null ? "nothing" : `${plural(told.encoding.tokens, "token")} in ${milliseconds(told.encoding.ms)}`),
     row("First token", ({ told }) => told.comparison.first_token_agrees, ({ told }) => told.comparison.first_token_agrees == null ? "–" : told.comparison.first_token_agrees ? "the same on both sides" : "differs between the sides"),
-    row("KL, first token", ({ told }) => told.comparison.kl_first_token == null ? "–" : `${nats(told.comparison.kl_first_token)} nats`),
+    row("First-token KL", ({ told }) => told.comparison.kl_first_token == null ? "–" : `${nats(told.comparison.kl_first_token)} nats`),
   ]
 }
 
@@ -130,7 +130,7 @@ function fidelity(runs) {
   const row = (title, value, cell) => rowOf(runs)(title, ({ told }) => told.fidelity && value(told.fidelity.found), ({ told }) => told.fidelity ? cell(told.fidelity.found) : "–")
   return [
     rowOf(runs)("Reuse measured", ({ told }) => told.fidelity?.measured, ({ told }) => told.fidelity ? when(told.fidelity.measured) : "–"),
-    row("KL per token", found => found.kl_mean, found => `${nats(found.kl_mean)} nats, ${nats(found.kl_worst)} nats at worst`),
+    row("Mean KL per token", found => found.kl_mean, found => `${nats(found.kl_mean)} nats, ${nats(found.kl_worst)} nats at worst`),
     row("First token, measured", found => found.kl_first_token, found => `${found.first_token_agrees ? "the same" : "different"} (KL ${nats(found.kl_first_token)} nats)`),
     row("Flipped tokens", found => found.flips.length, found => `${count(found.flips.length)} of ${count(found.tokens_read)}`),
     row("Harm by module", found => JSON.stringify(found.modules), found => pairs(found.modules.map(one => [one.path || "fixed text", `${nats(one.harm)} nats`]))),

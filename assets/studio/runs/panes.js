@@ -51,7 +51,7 @@ function wholeWords(run) {
 }
 
 class Pane {
-  #ttft = h("strong", { class: "ttft" }, "–")
+  #ttft = h("strong", { class: "ttft" })
   #state = h("span", { class: "state" })
   #facts = h("dl", { class: "facts", tabindex: "0" })
   #bar = h("div", { class: "timeline", role: "img" })
@@ -83,7 +83,7 @@ class Pane {
   show(side, longest, difference, run) {
     this.node.dataset.state = side?.state ?? "empty"
     this.#state.textContent = this.#state.title = side ? (side.waits ? WAITS : (run && endingWords(side, run.settings, run.message)) || STATES[side.state]) : ""
-    this.#ttft.textContent = milliseconds(side?.ttft_ms)
+    this.#ttft.textContent = side?.ttft_ms == null ? "" : milliseconds(side.ttft_ms)
     this.#showFacts(side)
     this.#showTimeline(side, longest)
     this.#showAnswer(side, difference, run)
@@ -96,13 +96,13 @@ class Pane {
     const tokens = side?.tokens ?? {}
     const rate = side?.tokens_per_second
     const facts = [
-      ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache), "Prompt tokens that were read from the cache"],
-      ["computed", tokens.computed == null ? "–" : count(tokens.computed), "Prompt tokens that the model computed for this answer"],
-      ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–", "Answer tokens per second after the first one"],
-    ]
+      ["from cache", tokens.from_cache == null ? "" : count(tokens.from_cache), "Prompt tokens that were read from the cache"],
+      ["computed", tokens.computed == null ? "" : count(tokens.computed), "Prompt tokens that the model computed for this answer"],
+      ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "", "Answer tokens per second after the first one"],
+    ].filter(([, value]) => value)
     const whole = side ? wholeAnswer(side) : null
     if (whole !== null) facts.push(["total time", milliseconds(whole), `Time of the whole answer, ${count(tokens.generated)} tokens`])
-    if (tokens.drafted) facts.push(["guesses accepted", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
+    if (tokens.drafted) facts.push(["guessed tokens accepted", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
     if (side && side.waited_ms > WORTH_SAYING_MS) facts.push(["waited for other runs", milliseconds(side.waited_ms), WAITED])
     if (side?.cold_ms.length) facts.push(["including encoding", side.cold_ms.map(milliseconds).join(", "), COLD])
     this.#facts.replaceChildren(...facts.map(([name, value, about]) => h("div", { title: about }, h("dt", {}, name), h("dd", {}, value))))
@@ -169,15 +169,18 @@ class Pane {
 export class Panes extends Emitter {
   #cached
   #uncached
-  #ratio = h("strong", { class: "ratio" }, "–")
+  #ratio = h("strong", { class: "ratio", hidden: true })
   #ratioWords = h("span", { class: "soft" })
   #range = h("span", { class: "soft ratio-range" })
   #again = h("button", { type: "button", class: "link", hidden: true, onclick: () => this.emit("again", this.#run?.number ?? 0) }, "Time again")
   #whole = h("p", { class: "soft whole" })
-  #payback = h("p", { class: "payback one-line" })
+  #payback = h("p", { class: "payback" })
   #scale = new Scale()
-  #agrees = h("dd", {}, "–")
-  #divergence = h("dd", {}, "–")
+  #agrees = h("dd", {})
+  #divergence = h("dd", {})
+  #divergenceName = h("dt", {})
+  /** @type {Api.MeasuredFidelity | null} */
+  #measured = null
   #mark = h("input", { type: "checkbox", checked: true })
   #age = h("p", { class: "age", role: "status" })
   #panes
@@ -196,9 +199,10 @@ export class Panes extends Emitter {
     this.#belonging = belonging
     this.verdict = new Verdict(belonging, explanation)
     belonging.on("changed", () => this.#showAge())
+    explanation.on("found", measured => { this.#measured = measured; this.#showDivergence() })
     this.#cached = new Pane("Cached", "Run the prompt: modules that are not stored yet are computed first, and this answer reads them instead of computing them again.", stages)
     this.#uncached = new Pane("Uncached", "The same tokens, all computed afresh, for comparison.", stages)
-    const meaning = "How much caching changed the probabilities of the first token (Kullback-Leibler divergence, in nats); 0 means no change"
+    const meaning = "How much caching changed the probabilities of the answer's tokens (Kullback-Leibler divergence, in nats); 0 means no change"
     const comparison = h("section", { class: "comparison", "aria-label": "Comparison" },
       h("div", { class: "headline" },
         h("div", { class: "outcome", tabindex: "0", role: "group", "aria-label": "Speed" }, this.#ratio, h("p", { class: "ratio-words" }, this.#ratioWords, this.#range), this.#whole, this.#payback),
@@ -207,7 +211,7 @@ export class Panes extends Emitter {
       h("div", { class: "verdict" },
         h("dl", { class: "verdicts", tabindex: "0" },
           h("div", { title: "The most probable token after the prompt, cached and uncached" }, h("dt", {}, "First token"), this.#agrees),
-          h("div", { title: meaning }, h("dt", {}, "KL"), this.#divergence)),
+          h("div", { title: meaning }, this.#divergenceName, this.#divergence)),
         this.#again, h("label", { class: "check" }, this.#mark, "Mark differences")))
     this.#panes = h("div", { class: "panes" }, comparison, this.#cached.node, this.#uncached.node)
     host.append(this.#panes)
@@ -251,25 +255,35 @@ export class Panes extends Emitter {
     this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run)
     const { scope, repair, reuse: chosen } = run?.settings ?? {}, reuse = run?.reuse, own = !reuse && chosen !== "auto"
     const how = [own && scope, own && repair !== "none" && repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
+    const checks = reuse?.follows && reuse.kl == null
     this.#reuse.hidden = !reuse
-    this.#reuse.textContent = this.#reuse.title = reuse ? `${reuse.why}${reuse.follows && reuse.kl == null ? "; a check follows" : ""}.` : ""
+    this.#reuse.textContent = this.#reuse.title = reuse ? `${reuse.why}${checks ? "; the check runs" : ""}.` : ""
+    if (checks) this.#reuse.append(h("progress", { "aria-label": "The check runs" }))
     this.#reuse.dataset.mood = reuse?.broken ? "warn" : ""
     this.#scale.show(run, run?.number ? [`Run ${run.number}`, ...how].join(" · ") : "")
     this.#showRatio(run)
-    /** @type {Api.ComparedSoFar} */
-    const { first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
-    this.#verdict(this.#agrees, agrees ?? null, agrees == null ? "–" : agrees ? "the same" : "differs")
-    this.#divergence.textContent = divergence == null ? "–" : `${nats(divergence)} nats`
+    const agrees = run?.comparison.first_token_agrees
+    this.#verdict(this.#agrees, agrees ?? null, agrees == null ? "" : agrees ? "the same" : "differs")
+    this.#showDivergence()
     this.#mark.disabled = drawn
     this.verdict.show(run)
+  }
+
+  // The mean of the answer if it is measured, as on the Runs page, else of the first token.
+  #showDivergence() {
+    const run = this.#run, measured = run && this.#measured && JSON.stringify(originOf(this.#measured)) === JSON.stringify(originOf(run)) ? this.#measured.found : run?.fidelity?.found
+    const mean = measured?.kl_mean ?? (run?.reuse?.checked ? run.reuse.kl : null), shown = mean ?? run?.comparison.kl_first_token
+    this.#divergenceName.replaceChildren(...mean == null ? ["First-token KL"] : ["Mean KL", h("span", { class: "wide" }, " per token")])
+    this.#divergence.textContent = shown == null ? "" : nats(shown)
   }
 
   /** @param {Api.RunFrame | null} run */
   #showRatio(run) {
     const { ttft_speedup: ratio, least_speedup: least, most_speedup: most } = /** @type {Api.ComparedSoFar} */ (run?.comparison ?? {})
     const alone = run && run.mode !== "both", unclear = overlapping(run?.comparison ?? {}), computed = run?.reuse?.scope === ""
-    const [figure, way] = ratio == null ? ["–", ""] : unclear || computed ? ["≈ 1×", ""] : times(ratio)
+    const [figure, way] = ratio == null ? ["", ""] : unclear || computed ? ["≈ 1×", ""] : times(ratio)
     this.#ratio.textContent = [figure, way].filter(Boolean).join(" ")
+    this.#ratio.hidden = !figure
     this.#ratioWords.textContent = ratio == null ? alone ? `${run.mode} side only` : "not timed yet" : computed ? "first token: not read from the cache" : unclear ? "first token: no clear difference" : "to the first token"
     this.#ratio.dataset.verdict = ratio == null || unclear || computed ? "" : ratio >= 1 ? "good" : "warn"
     this.#range.textContent = ratio == null ? "" : least == null || most == null ? ", one timing each" : ` (${timesRange(least, most)})`

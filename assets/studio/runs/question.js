@@ -7,12 +7,11 @@ const NOTE = "Reused modules save time, but they can change the answer. The resu
 
 export class Question {
   #text = h("p", { class: "question-text", tabindex: "0" })
-  #own = h("section", { class: "question", "aria-label": "Question", hidden: true }, h("h2", {}, "Question"), this.#text)
+  #title = h("h2", {}, "Question")
+  #own = h("section", { class: "question", "aria-label": "Question", hidden: true }, this.#title, this.#text)
   #first
   #now = ""
-  /** Questions of this page's runs, by number. @type {Map<number, string>} */
-  #asked = new Map()
-  #number = 0
+  #asked = ""
   node = h("div", { class: "asked" })
 
   /** @param {import("../documents/workspace.js").Workspace} workspace @param {import("./run_bar.js").RunBar} runBar */
@@ -24,18 +23,17 @@ export class Question {
     workspace.on("checked", ({ prompt }) => { this.#now = prompt.question; this.#show() })
   }
 
-  /** Shows the question of a run. @param {number} number of this session's run, else 0 @param {boolean} begun whether it begins now */
-  of(number, begun) {
+  /** Shows the question of a run. @param {Api.RunFrame} run */
+  of({ question }) {
     this.#first.hidden = true
-    if (begun && !this.#asked.has(number)) this.#asked.set(number, this.#now)
-    this.#number = number
+    this.#asked = question
     this.#show()
   }
 
   #show() {
-    const asked = this.#asked.get(this.#number), words = asked ?? this.#now
+    const words = this.#asked || this.#now
     this.#own.hidden = !words
-    this.#own.toggleAttribute("data-now", asked === undefined)
+    this.#title.textContent = this.#asked ? "Question" : "Question now:"
     this.#text.textContent = words
   }
 }

@@ -62,6 +62,6 @@ export class History extends Emitter {
     return h("li", {}, h("button", {
       type: "button", "data-key": run.id, "aria-current": run.id === this.#current || null, title: `${called(run)}: ${run.prompt}`,
       onclick: () => this.emit("chosen", run.id),
-    }, h("strong", {}, run.name || when(run.started)), h("span", { class: "soft" }, run.state === "measured" ? "measured" : `${milliseconds(run.cached_ms)} / ${milliseconds(run.uncached_ms)}${ratio}`, run.fidelity ? ` · KL ${nats(run.fidelity.kl_mean)}` : "")))
+    }, h("strong", {}, run.name || when(run.started)), h("span", { class: "soft" }, run.state === "measured" ? "measured" : `${milliseconds(run.cached_ms)} / ${milliseconds(run.uncached_ms)}${ratio}`, run.fidelity ? ` · mean KL ${nats(run.fidelity.kl_mean)}` : "")))
   }
 }

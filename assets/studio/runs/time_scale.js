@@ -111,7 +111,7 @@ export class Scale {
     return h("div", { class: "scale-row", role: "listitem", title: words || null },
       h("span", { class: "scale-name" }, name),
       h("span", { class: "scale-track" }, ...bars, spread, note ? h("span", { class: "soft scale-note" }, note) : null),
-      h("span", { class: "scale-value" }, ms == null ? "–" : milliseconds(ms)),
+      h("span", { class: "scale-value" }, ms == null ? "" : milliseconds(ms)),
       h("span", { class: "sr" }, words))
   }
 }

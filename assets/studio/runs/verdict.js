@@ -38,7 +38,7 @@ export function sameness({ mode, difference, settings }) {
  * @extends {Emitter<{fix: Fix}>}
  */
 export class Verdict extends Emitter {
-  #head = h("strong", { class: "sameness" }, "–")
+  #head = h("strong", { class: "sameness" })
   #words = h("p", { class: "soft one-line" })
   #fix = h("button", { type: "button", hidden: true, onclick: () => this.#take() })
   #cost = h("span", { class: "soft" })
@@ -64,7 +64,7 @@ export class Verdict extends Emitter {
   /** @param {Api.RunFrame | null} run */
   show(run) {
     this.#run = run
-    const [head, words, mood] = run && run.state !== "working" ? sameness(run) : ["–", "", ""]
+    const [head, words, mood] = run && run.state !== "working" ? sameness(run) : ["", "", ""]
     this.#head.textContent = head
     this.#head.dataset.verdict = mood
     this.#words.textContent = this.#words.title = words

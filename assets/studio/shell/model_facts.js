@@ -49,7 +49,7 @@ export function loadedFacts(model) {
     model.why_larger ? h("p", { class: "soft" }, model.why_larger) : null,
     h("p", { class: "model-summary" },
       h("span", { class: "pill", "data-mood": model.exact_up_to ? "warn" : "good" }, model.exact_up_to ? `exact up to ${plural(model.exact_up_to, "token")}` : `exact up to ${model.dtype} rounding`),
-      h("span", { class: "pill" }, model.path === "segments" ? "segments read in place" : "segments copied"), model.summary),
+      h("span", { class: "pill" }, model.path === "segments" ? "segments used without a copy" : "segments copied for each prompt"), model.summary),
     ...model.notes.map(note => h("p", { "data-mood": "warn" }, `${note.charAt(0).toUpperCase()}${note.slice(1)}.`)),
     model.apart ? h("p", { class: "soft" }, `This GPU reads shared segments one by one: ${model.apart}.`) : null,
     h("details", {}, h("summary", {}, "Comparisons of the probe"),

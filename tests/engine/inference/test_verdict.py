@@ -132,8 +132,11 @@ def test_what_a_module_mends_is_what_flips_without_it(tmp_path: Path) -> None:
         ),
         (replace(LATE, remedies=(PAIR, LINK)), ["Encoded together, 'a' and 'b' leave no flip"]),
         (replace(LATE, flips=(FLIP, FLIP)), ["2 tokens flip, the first of them token 100"]),
-        (replace(GOOD, kl_worst=0.3), ["No token flips", "0.3 at token 4", "sampled answer may differ"]),
-        (replace(GOOD, kl_mean=0.009, kl_worst=0.01), ["No token flips", "0.009 per token"]),
+        (
+            replace(GOOD, kl_worst=0.3),
+            ["have the same words", "0.3 at worst, at token 4", "sampled answer may differ"],
+        ),
+        (replace(GOOD, kl_mean=0.009, kl_worst=0.01), ["have the same words", "0.009 nats per token"]),
         (replace(GOOD, kl_worst=0.3, remedies=(BLEND,)), ["halves the worst KL"]),
         (replace(LATE, modules=()), ["reads no module"]),
     ],

@@ -14,6 +14,7 @@ from app.studio.history import Record, RunStore, read_frame
 from app.studio.history.compare import beside
 from app.studio.history.frames import LEAST_MS, MOST_MS
 from app.studio.history.sharing import from_text, to_json
+from app.studio.history.shown import shown
 from engine.base.errors import PromptCacheError
 
 SCHEMA = '<schema name="s"><module name="m">one two</module></schema>'
@@ -196,6 +197,12 @@ def test_a_frame_of_anybody_has_its_types(tmp_path: Path) -> None:
     assert RunStore(UserDatabase(tmp_path)).summaries()[0]["cached_ms"] is None
 
 
+def test_a_stored_run_shows_the_question_of_its_own_prompt() -> None:
+    assert shown(record())["question"] == "Go on."
+    assert shown(record(frame=frame(question="Why?")))["question"] == "Why?"
+    assert shown(record(prompt="<prompt"))["question"] == ""
+
+
 def test_what_follows_from_the_times_is_not_believed() -> None:
     told = read_frame(
         frame(
@@ -206,7 +213,7 @@ def test_what_follows_from_the_times_is_not_believed() -> None:
     assert told["comparison"] == {"ttft_speedup": 4.0}
     assert told["payback"] is not None
     assert (told["payback"]["first_ms"], told["payback"]["runs"]) == (None, None)
-    assert "Unknown" in told["payback"]["words"]
+    assert "Unknown payback" in told["payback"]["words"]
     sound = read_frame(frame())["payback"]
     assert sound == {"first_ms": 92.5, "runs": 3, "words": "Pays off after about 3 runs."}
     side = {"state": "done", "ttft_ms": 100.0, "timeline_ms": {"prefill": 7.0}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.studio.runs.differences import word_difference
+from app.studio.runs.payback import apart
 from app.studio.runs.run_frame import ModelOfRun
 from app.studio.runs.run_state import Clock, Run, apply, payback
 from app.studio.runs.settings import PageSettings
@@ -33,6 +34,13 @@ def test_payback_is_the_smallest_number_of_runs_that_is_quicker(
     if runs is not None and encode is not None and uncached is not None:
         assert encode + runs * cached < runs * uncached
         assert runs == 1 or encode + (runs - 1) * cached >= (runs - 1) * uncached
+
+
+def test_one_timing_each_proves_no_small_difference() -> None:
+    assert [apart({"ttft_speedup": ratio}) for ratio in (0.5, 0.9, 1.2, 1.3)] == [True, False, False, True]
+    assert apart({"ttft_speedup": 1.1, "least_speedup": 1.05, "most_speedup": 1.2})
+    assert not apart({"ttft_speedup": 2.0, "least_speedup": 0.9, "most_speedup": 3.0})
+    assert payback(500.0, 40.0, 20.0, repeated=False)["words"] == ""
 
 
 def test_the_rate_of_a_run_that_shares_the_machine_is_of_its_own_steps() -> None:

@@ -196,6 +196,7 @@ def test_what_is_missing_is_encoded_first_and_is_in_no_time_of_a_side() -> None:
     assert run is not None
     assert run["encoding"]["state"] == "done"
     assert (run["encoding"]["modules"], run["encoding"]["tokens"]) == (["m"], 8)
+    assert run["question"] == "Go on."
     assert (run["encoding"]["ms"], run["encoding"]["others_ms"]) == (400.0, 100.0)
     assert run["sides"]["cached"]["ttft_ms"] == 12.0
     saved = 220 - 12
