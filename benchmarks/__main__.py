@@ -15,6 +15,8 @@ _MODULES = {
     **dict.fromkeys(("reorder", "crowd"), "speed.serve"),
     "store": "speed.store",
     "quality": "quality.quality",
+    "decide": "quality.decide",
+    "maps": "maps.maps",
     **{name: f"suite.{name}" for name in ("regress", "suite", "results")},
 }
 

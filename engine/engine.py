@@ -24,7 +24,7 @@ from cachetools import LRUCache
 from engine.arguments import document_text, prompt_series, require_mode, settings_with
 from engine.base.choices import PlacementPolicy, Quantize, Scope, Weights
 from engine.base.errors import SettingsError
-from engine.base.events import SIDES, Answer, Side
+from engine.base.events import SIDES, Answer, Listener, Side
 from engine.batch.cache_lookup import Outlook, outlook
 from engine.batch.idle import Idle
 from engine.batch.loop import BatchLoop
@@ -33,7 +33,10 @@ from engine.batch.series import BothAnswers, answered, answered_apart
 from engine.batch.ticket import Ticket
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
+from engine.embeddings.embedder import Embedder, Pooling, Vectors
+from engine.embeddings.templates import BUILT_IN, PLAIN, template_of
 from engine.files.places import from_home
+from engine.inference.continuation import Continuation, continuing
 from engine.inference.model_settings import without_effect
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import Computing, Progress
@@ -98,9 +101,8 @@ class Engine:
             log.warning("%s", note)
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
-        self.computing = Computing(
-            model.network
-        )  # one step at a time: two would disturb each other's timings
+        # One step at a time: two would disturb each other's timings.
+        self.computing = Computing(model.network)
         most = MOST if parallel is None else parallel
         self.answerer = BatchLoop(self.segment_cache, self.computing, most, deterministic=deterministic)
         self.spec = ModelSpec(
@@ -190,7 +192,7 @@ class Engine:
         self.store.close()
 
     def check_when_idle(self) -> None:
-        """Starts to check answers with a quality promise while the engine is idle.
+        """Starts to check answers with a KL limit while the engine is idle.
 
         For long-running programs. A program that ends after its answer calls `PreparedPrompt.check_answer`.
         """
@@ -293,6 +295,7 @@ class Engine:
         mode: Side = "cached",
         marks: Sequence[Mark] = (),
         warm: bool = False,
+        logprobs: int | None = None,
         **changes: Any,
     ) -> Ticket:
         """Submits one side of a prompt and returns at once.
@@ -307,6 +310,7 @@ class Engine:
             marks: prefixes of a conversation to write to disk when the prompt is computed.
             warm: compute the prompt for later answers, without an answer. The ticket's answer has no text,
                 has the stop reason "length", and reports the tokens read and written.
+            logprobs: return the log-probability of each token with this many alternatives; None for none.
             changes: single settings by name.
 
         Raises:
@@ -319,7 +323,41 @@ class Engine:
         run = settings_with(settings, changes)
         self._require_own(prompt)
         (submission,) = prompt.submissions(run, mode=mode)
-        return self.answerer.submit(submission.marked_at(marks, warm=warm))
+        return self.answerer.submit(replace(submission.marked_at(marks, warm=warm), logprobs=logprobs))
+
+    def continue_tokens(
+        self,
+        tokens: Sequence[int],
+        settings: RunSettings | None = None,
+        *,
+        answer: bool = True,
+        scored: bool = False,
+        logprobs: int | None = None,
+        labels: Sequence[int] = (),
+        listener: Listener | None = None,
+        **changes: Any,
+    ) -> Continuation:
+        """Continues a prompt of tokens, which are read as they are and computed in full.
+
+        Args:
+            tokens: the prompt, at least one token.
+            settings: the settings of the run.
+            answer: whether to generate tokens after it.
+            scored: whether to return the log-probability of each token of the prompt but the first.
+            logprobs: return those of each new token, all with this many alternatives; None for none.
+            labels: tokens whose log-probabilities after the prompt are returned.
+            listener: asked during a step if the work is still wanted.
+            changes: single settings by name.
+
+        Raises:
+            CancelledError: the listener cancelled the work.
+            PromptError: the prompt does not fit the context window.
+            SettingsError: a setting is out of range, or a token is not of the vocabulary.
+        """
+        run = settings_with(settings, changes)
+        options: Any = {"answer": answer, "scored": scored, "top": logprobs, "labels": labels}
+        work = continuing(self.model, tokens, run, **options)
+        return self.computing.finish(work, "uncached", listener=listener)
 
     def answer_all(
         self,
@@ -330,6 +368,7 @@ class Engine:
         as_they_end: bool = False,
         apart: bool = False,
         stopped: Callable[[], bool] | None = None,
+        check: bool = True,
         **changes: Any,
     ) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
         """Answers many prompts. An error ends its own prompt only.
@@ -346,6 +385,7 @@ class Engine:
             as_they_end: return answers as they finish, not in the order of the prompts.
             apart: answer one side of one prompt at a time, and alternate the first side.
             stopped: polled during answers; the generator ends once it returns true.
+            check: whether answers with a KL limit are checked when the engine is idle.
             changes: single settings by name.
 
         Yields:
@@ -360,7 +400,11 @@ class Engine:
 
         def submit(one: tuple[PreparedPrompt, RunSettings], mode: Mode = mode) -> tuple[Ticket, ...]:
             prompt, own = one
-            return self._submitted(prompt, own, mode)
+            self._require_own(prompt)
+            sides = prompt.submissions(own, mode=mode)
+            if not check:
+                sides = tuple(replace(side, ended=lambda _: None) for side in sides)
+            return tuple(map(self.answerer.submit, sides))
 
         def submit_side(one: tuple[PreparedPrompt, RunSettings], side: Side) -> Ticket:
             return submit(one, side)[0]
@@ -369,12 +413,40 @@ class Engine:
             orders: list[tuple[Side, ...]] = [SIDES, SIDES[::-1]] if mode == "both" else [(mode,)]
             return answered_apart(series, submit_side, orders, stopped=stopped)
         return answered(
-            series,
-            submit,
-            ahead=self.answerer.appetite,
-            as_they_end=as_they_end,
-            stopped=stopped,
+            series, submit, ahead=self.answerer.appetite, as_they_end=as_they_end, stopped=stopped
         )
+
+    def embedder(
+        self,
+        pooling: Pooling = "last",
+        template: str | Path | Schema | PreparedSchema | None = None,
+        *,
+        dimensions: int | None = None,
+        normalize: bool = True,
+    ) -> Embedder:
+        """Returns an embedder of texts.
+
+        Args:
+            pooling: "last" for the last token's hidden state, or "mean" for the mean over the text.
+            template: "prompteol", "echo", a schema with a parameter `text`, or None for the text alone.
+            dimensions: the number of leading dimensions; None for all.
+            normalize: whether each embedding has the length 1.
+
+        Raises:
+            PromptError: the template has errors.
+            SettingsError: an argument is out of range, or the template has no parameter `text`.
+        """
+        source = PLAIN if template is None else template
+        if not isinstance(source, PreparedSchema):
+            source = self.schema(BUILT_IN.get(source, source) if isinstance(source, str) else source)
+        around = template_of(source.tokenized, plain=template is None)
+        return Embedder(self.segment_cache, self.computing, around, pooling, dimensions, normalize)
+
+    def embed(
+        self, texts: str | Sequence[str] | Sequence[Sequence[int]], *how: Any, **options: Any
+    ) -> Vectors:
+        """Returns the embeddings of texts, float32 [texts, dimensions]; arguments as in `embedder`."""
+        return self.embedder(*how, **options).embed([texts] if isinstance(texts, str) else texts).vectors
 
     def outlook(self, prompt: PreparedPrompt, settings: RunSettings | None = None, **changes: Any) -> Outlook:
         """Returns what an answer would read from which tier and compute and why, without computing anything.
@@ -402,10 +474,6 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine of {self.model.name!r} on {self.model.device}>"
-
-    def _submitted(self, prompt: PreparedPrompt, settings: RunSettings, mode: Mode) -> tuple[Ticket, ...]:
-        self._require_own(prompt)
-        return tuple(self.answerer.submit(side) for side in prompt.submissions(settings, mode=mode))
 
     def _require_own(self, prompt: PreparedPrompt) -> None:
         self.computing.require_open()

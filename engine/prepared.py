@@ -19,6 +19,9 @@ from engine.cache.fetched import Request
 from engine.cache.prompt_encoding import PromptEncoding, encode_prompt
 from engine.cache.schema_encoding import EncodeReport, encode_schema
 from engine.cache.segment_cache import wanted
+from engine.decisions.decide import deciding
+from engine.decisions.questions import Question
+from engine.decisions.readout import PLAIN, Decisions, Readout
 from engine.fidelity.check import checking
 from engine.fidelity.comparison import compare
 from engine.fidelity.findings import Fidelity
@@ -29,6 +32,7 @@ from engine.inference.generate import answering
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import Progress, returned
 from engine.inference.submission import Submission
+from engine.maps.reuse import MapReuse
 from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
 from engine.prompt.conversation.tools import NO_TOOLS, Tools
 from engine.prompt.passages import Passage, Reader
@@ -188,10 +192,10 @@ class PreparedPrompt:
 
         Args:
             settings: the settings of the run.
-            mode: one side, or "both" in turn.
-            order: the order of the sides in mode "both".
+            mode: one side, or "both" in `order`.
+            order: the order of the sides.
             listener: notified during a step.
-            check: whether an answer with a quality promise is checked when the engine is idle.
+            check: whether an answer with a KL limit is checked when the engine is idle.
             changes: single settings by name.
 
         Yields:
@@ -209,6 +213,47 @@ class PreparedPrompt:
         # Errors surface before either side computes. Both sides read the same prompt, even across midnight.
         submissions = [self._submission(run, side) for side in sides]
         return self._stream(submissions, listener, run if check else None)
+
+    def decide(
+        self,
+        questions: Sequence[Question],
+        readout: Readout = PLAIN,
+        settings: RunSettings | None = None,
+        *,
+        mode: Side = "cached",
+        maps: MapReuse | None = None,
+        keep_modules: bool = True,
+        progress: Progress | None = None,
+        listener: Listener | None = None,
+        **changes: Any,
+    ) -> Decisions:
+        """Answers questions with probabilities; each follows the prompt at the end of the user's last turn.
+
+        Args:
+            questions: 1 to 400 questions.
+            readout: how the probabilities are read.
+            settings: scope, repair and placement, or a reuse level.
+            mode: "cached", or "uncached" to compute every token of the prompt.
+            maps: stored attention maps for the cached side of a prompt without modules; None for none.
+            keep_modules: whether the calibration keeps the modules, if the prompt has new text.
+            progress: called with (done, total, label) before each pass.
+            listener: asked during a step if the work is still wanted.
+            changes: single settings by name.
+
+        Raises:
+            CancelledError: the listener cancelled the work.
+            PromptError: the prompt with a question does not fit the context window.
+            SettingsError: a setting is out of range, or the questions cannot be asked.
+        """
+        require_mode(mode, SIDES)
+        run, clock = settings_with(settings, changes), Stopwatch()
+
+        def submit(asked: TokenizedPrompt) -> Submission:
+            return PreparedPrompt(self.schema, asked, self.parse_ms, self._workshop)._submission(run, mode)
+
+        given = (self.tokenized, questions, readout, run, submit, clock, maps, keep_modules)
+        work = deciding(self._workshop.cache, self._workshop.calibrations, *given)
+        return self._workshop.computing.finish(work, mode, clock, progress, listener)
 
     def encode(
         self, settings: RunSettings | None = None, progress: Progress | None = None, **changes: Any
@@ -232,8 +277,7 @@ class PreparedPrompt:
 
         Raises:
             CancelledError: the listener cancelled the work.
-            PromptError: as for `encode`.
-            SettingsError: a setting is out of range.
+            PromptError, SettingsError: as for `encode`.
         """
         run, clock, cache = settings_with(settings, changes), Stopwatch(), self._workshop.cache
         request = Request(self.schema.tokenized.label, run.scope, store_turns=run.store_conversation)
@@ -286,8 +330,7 @@ class PreparedPrompt:
         """
         self._workshop.computing.require_open()
         planned = self._planned(settings_with(settings, changes), "cached")
-        cache = self._workshop.cache
-        reader = Reader(self.schema.tokenized.spec.chat, cache.model.bytes_per_token)
+        reader = Reader(self.schema.tokenized.spec.chat, self._workshop.cache.model.bytes_per_token)
         bound = self.tokenized.bound
         return reader.read(bound, planned.plan, planned.slices, self._tiers(planned), borders=borders)
 
@@ -324,10 +367,7 @@ class PreparedPrompt:
         return returned(self.measuring(settings, enough, **changes), progress)
 
     def measuring(
-        self,
-        settings: RunSettings | None = None,
-        enough: Callable[[], bool] = lambda: False,
-        **changes: Any,
+        self, settings: RunSettings | None = None, enough: Callable[[], bool] = lambda: False, **changes: Any
     ) -> Generator[Working, None, Fidelity]:
         """Measures like `fidelity`, step by step, and yields Working before each step.
 
@@ -353,7 +393,7 @@ class PreparedPrompt:
         every: bool = False,
         **changes: Any,
     ) -> ReuseTaken:
-        """Checks an answer with a quality promise if its turn has come, to choose fixes for later answers.
+        """Checks an answer with a KL limit if its turn has come, to choose fixes for later answers.
 
         Args:
             answer: the tokens of the answer, or of the uncached answer to the same prompt.
@@ -391,10 +431,9 @@ class PreparedPrompt:
         listener: Listener | None = None,
         read: Answer | None = None,
     ) -> None:
-        """Schedules the check of an answer with a quality promise for when the engine is idle.
+        """Schedules the check of an answer with a KL limit for when the engine is idle.
 
-        The listener receives the result. `read` is an uncached answer for both sides to read; a run with it
-        is always checked.
+        The listener receives the result. `read` is an uncached answer for both sides, always checked.
         """
         taken, tokens = answer.reuse, (read or answer).token_ids
         if taken is None:
@@ -420,6 +459,7 @@ class PreparedPrompt:
         return [tier(piece.recipe) if piece is not None else Tier.NONE for piece in planned.slices]
 
     def _submission(self, settings: RunSettings, side: Side) -> Submission:
+        self._workshop.cache.model.matcher(settings.grammar)  # raises before anything is computed
         if settings.reuse == "auto" and side == "cached":
             chosen = self._ladder(settings).choose()
             arguments = (chosen.planned, chosen.settings, side, self.parse_ms)

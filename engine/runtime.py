@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.batch.idle import Idle
 from engine.cache.segment_cache import SegmentCache
+from engine.decisions.calibrations import Calibrations
 from engine.inference.step_lock import Computing
 
 
@@ -17,8 +18,10 @@ class Workshop:
         cache: segments of one model, and the model.
         computing: schedules steps.
         idle: checks answers while the engine is idle.
+        calibrations: scores that decisions subtract.
     """
 
     cache: SegmentCache
     computing: Computing
     idle: Idle
+    calibrations: Calibrations = field(default_factory=Calibrations)

@@ -13,7 +13,7 @@ DESCRIPTIONS: tuple[tuple[str, str, str], ...] = (
         "travel",
         "Travel",
         "A trip plan with a duration, and ten places to go: pick one and ask for a plan. "
-        "Another place is another module, and the rest of the prompt comes from the cache.",
+        "A new place needs one other module; the rest of the prompt comes from the cache.",
     ),
     (
         "personalization",
@@ -24,7 +24,7 @@ DESCRIPTIONS: tuple[tuple[str, str, str], ...] = (
     (
         "code-generation",
         "Code generation",
-        "Five source files of a small game: pick those that a program needs and ask for a main. "
+        "Five source files of a small game: pick those that a program needs and ask for a main function. "
         "Each file is computed once, for every choice and order of files.",
     ),
     (

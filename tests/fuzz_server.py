@@ -56,7 +56,8 @@ def send(server: Served, described: Any, drawn: Drawn) -> int:
     if drawn.method == "HEAD":
         return status
     if status >= 400:
-        said = answer.json()["error"]["message"]
+        body = answer.json()
+        said = body["detail"][0]["msg"] if "detail" in body else body["error"]["message"]
         assert not re.search(FOREIGN_WORDS, said), (drawn, said)
     if status in (404, 405) or drawn.method.lower() not in ("get", "post", "put", "patch", "delete"):
         error = answer.json()["error"]

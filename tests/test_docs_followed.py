@@ -22,6 +22,9 @@ ORDER = (
     "docs/programs.md",
     "docs/exchange.md",
     "docs/batch.md",
+    "docs/decisions.md",
+    "docs/embeddings.md",
+    "docs/maps.md",
     "docs/editors.md",
     "docs/reuse.md",
     "docs/models.md",
@@ -38,12 +41,13 @@ FIRST_ANSWER = "In Tokyo, try ramen, tempura and grilled squid."
 LONG = (
     "quality\n",
     "quality --suite demo",
+    "embed stsb-test.csv",
     "models get",
     "serve",
     "studio",
     "watch",
 )
-"""Minutes long, without an end, or in need of a network: that these parse is another test's matter."""
+"""Minutes long, without an end, or in need of a network or data: another test parses them."""
 SHORTER = {"quality sample_schemas": ("--limit", "2")}
 """What is added to a command that would take a minute."""
 

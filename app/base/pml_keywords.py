@@ -28,8 +28,19 @@ IN_PROMPTS: Final[dict[str, str]] = {
     "prompt": "the root of a prompt",
     "arg": "an argument of several lines",
     **{role: ELEMENTS[role] for role in ROLES},
+    "decide": "a question, answered with probabilities",
 }
 """The elements of a prompt other than imports."""
+
+OPTION: Final = "a possible answer"
+
+PROMPT_ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
+    "prompt": {"schema": "the schema's name"},
+    "arg": {"name": "the name of the parameter"},
+    "decide": {"type": "predicate, choice or score", "name": "its name in results"},
+    "option": {"value": "the label that the model scores"},
+}
+"""The attributes of elements in prompts; the first one is required, except for a prompt."""
 
 ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
     "schema": {"name": "its name in prompts"},

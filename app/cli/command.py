@@ -30,6 +30,8 @@ _COMMANDS = {
     "ask": "app.cli.commands.ask:ask",
     "cache": "app.cli.commands.cache:cache",
     "check": "app.cli.commands.check:check",
+    "decide": "app.cli.decisions.decide:decide",
+    "embed": "app.cli.embeddings.embed:embed",
     "encode": "app.cli.commands.layout:encode",
     "export": "app.cli.commands.export:export_command",
     "fidelity": "app.cli.commands.fidelity:fidelity",
@@ -37,6 +39,7 @@ _COMMANDS = {
     "import": "app.cli.commands.import_:import_command",
     "layout": "app.cli.commands.layout:layout",
     "lsp": "app.cli.commands.lsp:lsp",
+    "maps": "app.cli.maps.maps:maps",
     "models": "app.cli.commands.models:models",
     "run": "app.cli.commands.run:run",
     "serve": "app.cli.commands.serve:serve",
@@ -70,21 +73,21 @@ class Root(click.Group):
 )
 @click.version_option(package_name="prompt-cache-studio", prog_name="pml")
 def pml() -> None:
-    """Answer prompts made of reusable modules, whose attention states are computed only once.
+    """Answer prompts made of reusable modules. The model reads each module only once.
 
-    A schema (PML, an XML dialect) defines modules; a prompt picks some of them and adds text. The keys and
-    values of modules are computed once and stored on disk, so the next prompt starts answering at once.
+    A schema (PML, an XML dialect) defines modules; a prompt picks some of them and adds text. The model's
+    results for a module, its segments, are stored on disk, so answers to later prompts start sooner.
 
     \b
     Start here:
       pml studio                                  author and compare in the browser
       pml check schema.pml                        find mistakes
-      pml run prompt.pml --schema schema.pml      answer, cached and uncached side by side
+      pml run prompt.pml --schema schema.pml      answer with and without the cache
       pml ask schema.pml "a question"             find the modules that answer it, and ask
 
-    Exit status: 0 fine, 1 the input has errors, a check failed, or a model or store cannot be used, 2 wrong
-    usage or a path that leads to nothing, 3 some rows of a batch failed, 130 interrupted, 129 and 143 the
-    same by SIGHUP and SIGTERM, 141 broken pipe.
+    Exit status: 0 success, 1 the input has errors, a check failed, or a model or store cannot be used,
+    2 wrong usage or a missing path, 3 some rows of a batch failed, 4 some answers of a batch are not as
+    expected, 130 interrupted, 129 and 143 the same by SIGHUP and SIGTERM, 141 broken pipe.
     """
 
 

@@ -9,11 +9,22 @@ from pathlib import Path
 from typing import Literal
 
 from app.base.document_index import ENDINGS, Document, Library, folder_of
-from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, EMPTY, HOLDS, IN_PROMPTS, REQUIRED, preview
+from app.base.pml_keywords import (
+    ATTRIBUTES,
+    ELEMENTS,
+    EMPTY,
+    HOLDS,
+    IN_PROMPTS,
+    OPTION,
+    PROMPT_ATTRIBUTES,
+    REQUIRED,
+    preview,
+)
 from app.lsp.targets import element_at
 from app.lsp.typing_place import TypingPlace, typing_place
 from app.lsp.view import View, defined_path, opened
 from engine.pml import ROLES, Module, Schema, Span, Union
+from engine.pml.parse.decide_parser import TYPES
 from engine.pml.xml.elements import Chars, Element
 from engine.pml.xml.names import CACHE, PATH, SPACE_MODES
 from engine.pml.xml.reader import read
@@ -21,6 +32,7 @@ from engine.pml.xml.reader import read
 Kind = Literal["element", "module", "attribute", "value", "file"]
 
 _CHOICES = {"cache": CACHE, "xml:space": SPACE_MODES}
+
 _MOST_FILES = 500
 
 
@@ -115,7 +127,7 @@ def _is_blank(node: Element | Chars) -> bool:
 def _element(name: str, detail: str, place: TypingPlace) -> Item:
     if place.goes_on:
         return Item(name, "element", detail, name)
-    needed = REQUIRED.get(name, ("schema",) if name == "prompt" else ())
+    needed = REQUIRED.get(name, tuple(PROMPT_ATTRIBUTES.get(name, ()))[:1])
     plain = name + "".join(f' {key}=""' for key in needed)
     snippet = name + "".join(f' {key}="${number}"' for number, key in enumerate(needed, 1))
     if name in EMPTY:
@@ -126,6 +138,8 @@ def _element(name: str, detail: str, place: TypingPlace) -> Item:
 def _in_prompt(view: View, place: TypingPlace) -> Iterator[Item]:
     schema = view.schema
     path = import_path(schema, place.chain)
+    if place.chain[-1].tag == "decide":
+        yield _element("option", OPTION, place)
     if path is None:
         return
     page = opened(_without(view, place), schema)
@@ -141,6 +155,8 @@ def _in_prompt(view: View, place: TypingPlace) -> Iterator[Item]:
     if not path and not any(use.element.span.start >= place.mark for use in (page.places if page else ())):
         for role in ROLES:
             yield _element(role, ELEMENTS[role], place)
+    if len(place.chain) == 1:
+        yield _element("decide", IN_PROMPTS["decide"], place)
 
 
 def _without(view: View, place: TypingPlace) -> str:
@@ -242,10 +258,9 @@ def _attributes(view: View, place: TypingPlace) -> Iterator[Item]:
 
 
 def _of_prompt(view: View, place: TypingPlace) -> dict[str, str]:
-    if not place.chain:
-        return {"schema": "the schema's name"}
-    if place.tag == "arg":
-        return {"name": "the name of the parameter"}
+    parent = place.chain[-1].tag if place.chain else ""
+    if not parent or place.tag in ("arg", "decide") or (place.tag, parent) == ("option", "decide"):
+        return dict(PROMPT_ATTRIBUTES[place.tag])
     module = _imported(view, place)
     return {param.name: f"at most {param.length} tokens" for param in module.params()} if module else {}
 
@@ -275,6 +290,8 @@ def _values(view: View, place: TypingPlace) -> Iterable[Item]:
             module = view.schema.module(path) if view.schema else None
             earlier = [param for param in module.params() if param.span.start < place.mark] if module else []
             return [Item(param.name, "value", "an earlier parameter", param.name) for param in earlier]
+        case ("decide", "type"):
+            return [Item(kind, "value", "", kind) for kind in TYPES]
         case ("union", "scaffold"):
             return [Item(name, "value", "a member", name) for name in _members(view, place)]
         case ("scaffold", "modules"):

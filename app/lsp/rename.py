@@ -28,7 +28,7 @@ from engine.pml import (
 )
 from engine.pml.diagnostics.diagnostic import quote
 from engine.pml.parse.schema_attributes import MAX_PATH
-from engine.pml.xml.names import NAME_RULE
+from engine.pml.xml.suggestions import name_advice
 
 Edits = dict[Path, list[Edit]]
 
@@ -79,7 +79,7 @@ def _rename(view: View, target: Target, new: str) -> Edits:
 
 def _require_name(target: Target, new: str) -> None:
     if not NAME.fullmatch(new):
-        raise RenameError(f"{quote(new)} cannot name a {_noun(target)}: {NAME_RULE}.")
+        raise RenameError(f"{quote(new)} cannot name a {_noun(target)}: {name_advice(new)}.")
     if target.kind == "module" and new in RESERVED:
         raise RenameError(f"{quote(new)} is an element of PML, so no module can have that name.")
 

@@ -18,6 +18,7 @@ from app.server import models, schemas
 from app.server.anthropic import cache_plan, messages
 from app.server.core.access_log import Noting
 from app.server.core.service import Service, State
+from app.server.decisions import decisions, relevance, system_one
 from app.server.http.absolute_urls import taking_urls
 from app.server.http.access import Access, Application, Door, Receive, Scope, Send, dialect_of
 from app.server.http.endpoints import Endpoints
@@ -26,11 +27,11 @@ from app.server.http.openapi_responses import OPERATORS, errors
 from app.server.http.shapes import Reply
 from app.server.http.truncate import cut
 from app.server.http.validation_errors import misfit
-from app.server.openai import chat, completions, responses
+from app.server.openai import chat, completions, embeddings, responses
 from app.server.openapi import description
 from engine.base.errors import PromptCacheError
 
-EXPOSED = ["x-request-id", "request-id", "retry-after"]
+EXPOSED = ["x-request-id", "request-id", "x-typesafe-request-id", "retry-after"]
 
 
 class Health(Reply):
@@ -50,7 +51,8 @@ def application(service: Service) -> FastAPI:
     )
     app.openapi = partial(description, app)  # type: ignore[method-assign]
     app.state.figures = service.figures
-    parts = (chat, completions, responses, messages, models, schemas, cache_plan)
+    questions = (decisions, system_one, relevance)
+    parts = (chat, completions, responses, embeddings, *questions, messages, models, schemas, cache_plan)
     routers = [part.routes(service) for part in parts]
     for router in routers:
         app.include_router(router)

@@ -24,11 +24,20 @@ class OpenAIModel(Reply):
     owned_by: str = "prompt-cache-studio"
 
 
+class TypeSafeModel(Reply):
+    """A model in the form of TypeSafe's API."""
+
+    name: str
+    description: str = "The model of this server."
+    release_date: str
+
+
 class OpenAIModels(Reply):
-    """The model under all its names."""
+    """The model under all its names. OpenAI's clients read `data`, TypeSafe's read `models`."""
 
     object: Literal["list"] = "list"
     data: list[OpenAIModel]
+    models: list[TypeSafeModel]
 
 
 class AnthropicModel(Reply):
@@ -74,7 +83,9 @@ def routes(service: Service) -> APIRouter:
         """Lists the model."""
         names = service.names()
         if dialect_of("", request.headers) == "openai":
-            return OpenAIModels(data=[in_openai(name) for name in names])
+            day = datetime.datetime.fromtimestamp(service.created, datetime.UTC).date().isoformat()
+            of_typesafe = [TypeSafeModel(name=name, release_date=day) for name in names]
+            return OpenAIModels(data=[in_openai(name) for name in names], models=of_typesafe)
         models = [in_anthropic(name) for name in names]
         return AnthropicModels(data=models, first_id=names[0], last_id=names[-1])
 

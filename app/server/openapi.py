@@ -10,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from app.server.anthropic.cache_plan import ChatPlanBody, MessagePlanBody
 from app.server.anthropic.shapes import MessageEvent
-from app.server.http.errors import AnthropicError, OpenAIError
+from app.server.http.errors import AnthropicError, OpenAIError, TypeSafeError
 from app.server.openai.response_shapes import ResponseEvent
 from app.server.openai.shapes import ChatCompletionChunk
 from app.server.schemas import PutBody
@@ -24,6 +24,7 @@ BODIES = (PutBody, ChatPlanBody, MessagePlanBody)
 REPLIES = (
     OpenAIError,
     AnthropicError,
+    TypeSafeError,
     ChatCompletionChunk,
     *get_args(ResponseEvent),
     *get_args(MessageEvent),
@@ -43,7 +44,8 @@ def description(app: FastAPI) -> dict[str, Any]:
         )
         shapes |= more["$defs"]
         for operation in (one for methods in document["paths"].values() for one in methods.values()):
-            operation["responses"].pop("422", None)  # the server answers 400
+            if "HTTPValidationError" in str(operation["responses"].get("422")):
+                del operation["responses"]["422"]  # the server answers 400
         document["components"]["securitySchemes"] = {
             "bearer": {"type": "http", "scheme": "bearer"},
             "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},

@@ -114,7 +114,10 @@ def routes(service: Service) -> APIRouter:
 
     @router.put(
         f"{PATH}/{{name}}",
-        responses={201: {"model": StoredSchema, "description": "It is new, or its text is."}, **errors()},
+        responses={
+            201: {"model": StoredSchema, "description": "The schema is new or its text has changed."},
+            **errors(),
+        },
         openapi_extra={"requestBody": {"required": True, "content": put_content}},
     )
     async def put_schema(name: str, request: Request, response: Response) -> StoredSchema:

@@ -67,6 +67,7 @@ def start(folder: Path, path: str) -> str:
         f"pages/{PAGES[0].name}.css",
         "styles/run.css",
         "chat/chat.css",
+        "decide/decide.css",
     ]
     titles = "".join(f"<span>{page.title}</span>" for page in PAGES)
     links = "".join(f'<link rel="stylesheet" href="{path}/{style}">' for style in styles)

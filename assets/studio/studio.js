@@ -142,7 +142,7 @@ async function begin(studio, views) {
 // The page loads before the model. Later another model may replace it, here or in another tab.
 /** @param {Studio} studio */
 async function awaitModel(studio) {
-  let waited = false, known = 0
+  let waited = false, known = 0, switched = false
   server.on("back", () => { known = 0; dispatchEvent(new Event("studio-model")) })  // a restarted studio may have another model
   for (;;) {
     const answer = server.away || (document.hidden && known) ? null : await server.ask("model", {})
@@ -155,7 +155,9 @@ async function awaitModel(studio) {
       if (waited || !first) studio.emit("stored")
     }
     waited ||= known === 0
-    if (answer?.loading) studio.shell.loading(answer.loading)
+    if (answer?.loading || answer?.switching) studio.shell.loading(answer.loading || answer.switching)
+    else if (switched && answer?.model) studio.shell.model(answer.model)
+    switched = Boolean(answer?.switching)
     await (server.away || known && !answer?.switching && !answer?.loading ? news() : pause(ASK_MODEL_MS))
   }
 }

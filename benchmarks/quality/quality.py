@@ -382,8 +382,8 @@ def _report(
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=DOCUMENT)
-@setting_option("scope", multiple=True, help="May be given again. Default: all, some with repairs.")
-@setting_option("repair", multiple=True, help="May be given again; each is run with each scope.")
+@setting_option("scope", multiple=True, help="Repeatable. Default: all, some with repairs.")
+@setting_option("repair", multiple=True, help="Repeatable; each is run with each scope.")
 @click.option("--metric", type=Name([*METRICS]), help="Instead of the file's own metric.")
 @click.option("--suite", type=Name([*SUITES]), help="Random prompts for the bundled model, of four kinds.")
 @click.option("--limit", type=Whole(1), help="Most prompts of each file.")

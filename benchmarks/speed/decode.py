@@ -115,12 +115,13 @@ class _Replaying(Network):
         token_ids: Items[int],
         positions: Items[int],
         kv: KVCache,
-        keep: int = 1,
+        keep: int | Tensor = 1,
         *,
         rowwise: Rowwise | None = None,
     ) -> Tensor:
         logits = super().forward(token_ids, positions, kv, keep, rowwise=rowwise).clone()
-        for row, place in zip(logits, list(positions)[-keep:], strict=True):
+        rows = range(len(positions))[-keep:] if isinstance(keep, int) else keep.tolist()
+        for row, place in zip(logits, (positions[index] for index in rows), strict=True):
             at = place - self._start + 1
             if at < len(self._answer):  # an idle row may follow the last token
                 row[self._answer[at]] = row.max() + _ABOVE * row.float().std().to(row.dtype)

@@ -106,6 +106,7 @@ class Masks:
         rows: the number of rows of the pass.
         ascending: whether the positions of the whole tail ascend.
         gathered: int64 [tokens], ascending positions of keys that are read as one run; None for none.
+        unseen: bool [rows, rows], true where a row does not see another; None if it sees all before it.
     """
 
     def __init__(
@@ -116,8 +117,9 @@ class Masks:
         *,
         ascending: bool,
         gathered: Tensor | None = None,
+        unseen: Tensor | None = None,
     ) -> None:
-        self.rows, self._gathered = rows, gathered
+        self.rows, self._gathered, self._unseen = rows, gathered, unseen
         self._placements, self._positions, self._ascending = placements, positions, ascending
         self._earlier = len(positions) - rows
         self._at_rows = positions[self._earlier :]
@@ -228,6 +230,8 @@ class Masks:
     ) -> Hidden:
         rows, triangle = end - first, later.mask
         assert triangle is not None
+        if self._unseen is not None:
+            return self._chosen(first, end, tail, window, places)
         if window is not None:
             furthest = int(self._at_rows[end - 1]) - int(self._positions[tail].min())
             if furthest >= window:
@@ -238,3 +242,14 @@ class Masks:
         if rows == 1:
             return Hidden()
         return later if rows == len(triangle) else Hidden(0, triangle[:rows, :rows], kept=self._kept)
+
+    def _chosen(self, first: int, end: int, tail: slice, window: int | None, places: Tensor) -> Hidden:
+        """The hidden keys of the tail for rows that do not see all rows before them."""
+        assert self._unseen is not None
+        mask = self._unseen[first:end, max(0, tail.start - self._earlier) : end].to(places.device)
+        at_rows = places[self._earlier + first : self._earlier + end, None]
+        if window is not None and int(self._at_rows[end - 1]) - int(self._positions[tail].min()) >= window:
+            far = at_rows - places[tail] >= window
+            far[:, -mask.shape[1] :] |= mask
+            mask = far
+        return Hidden(0, mask, kept=self._kept)

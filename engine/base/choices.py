@@ -28,14 +28,14 @@ Reuse = Literal["off", "auto"]
 REUSES: Final[Mapping[Reuse, str]] = MappingProxyType(
     {
         "off": "scope and repair as set",
-        "auto": "the cheapest method with a measured mean KL within the promise",
+        "auto": "the cheapest method with a measured mean KL within the limit",
     }
 )
 
 Speculate = Literal["auto", "on", "off"]
 SPECULATIONS: Final[Mapping[Speculate, str]] = MappingProxyType(
     {
-        "auto": "only at temperature 0, without a change of the text",
+        "auto": "only at temperature 0, so the text stays the same",
         "on": "at any temperature",
         "off": "one token a pass",
     }
@@ -72,7 +72,9 @@ QUANTIZATIONS: Final[Mapping[Quantize, str]] = MappingProxyType(
     }
 )
 
-TimelinePart = Literal["parse", "plan", "encode", "load", "repair", "prefill", "sample"]
+TimelinePart = Literal[
+    "parse", "plan", "encode", "load", "repair", "prefill", "sample", "questions", "calibration"
+]
 TIMELINE_PARTS: Final[Mapping[TimelinePart, str]] = MappingProxyType(
     {
         "parse": "reading the prompt's text",
@@ -82,5 +84,7 @@ TIMELINE_PARTS: Final[Mapping[TimelinePart, str]] = MappingProxyType(
         "repair": "choosing cached tokens to recompute",
         "prefill": "computing the new tokens over the cached ones",
         "sample": "choosing the first token",
+        "questions": "computing questions and labels after the prompt",
+        "calibration": "computing the same questions without new text",
     }
 )

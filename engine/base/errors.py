@@ -15,6 +15,10 @@ class StoreError(PromptCacheError):
     """The segment store cannot be opened or written."""
 
 
+class MapsError(PromptCacheError):
+    """A folder of attention maps cannot be used or written."""
+
+
 class ClosedError(PromptCacheError):
     """The engine is closed."""
 

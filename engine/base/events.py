@@ -43,6 +43,21 @@ class SegmentUse:
         return fields
 
 
+@dataclass(frozen=True)
+class TokenLogprob:
+    """The log-probability of a token, at temperature 1.
+
+    Attributes:
+        token: the token.
+        logprob: its log-probability, in nats.
+        top: the likeliest tokens with theirs, as many as were requested.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
 _NOT_IN_JSON = (
     "first_logits",
     "segments",
@@ -53,12 +68,13 @@ _NOT_IN_JSON = (
     "written_for",
     "read_ms",
     "reuse",
+    "logprobs",
 )
 
 
 @dataclass(frozen=True)
 class ReuseTaken:
-    """The reuse level of an answer with a quality promise.
+    """The reuse level of an answer with a KL limit.
 
     Attributes:
         rung: the level, from 0, the segments as stored.
@@ -85,7 +101,7 @@ class ReuseTaken:
 
     @property
     def broken(self) -> bool:
-        """Whether this answer was checked and breaks the promise."""
+        """Whether this answer was checked and exceeds the limit."""
         return self.checked and self.kl is not None and self.kl > self.promise
 
     def to_json(self) -> dict[str, Any]:
@@ -119,8 +135,10 @@ class Answer:
             choosing: the cost of choosing repair tokens, in tokens through the whole network;
             drafted: generated tokens that were guessed;
             accepted: guesses that the model confirmed;
-            repeated: generated tokens computed again, because rounding might have decided them.
-        stopped: the reason of the end: "eos", "length", or "stop" for a stop string.
+            repeated: generated tokens computed again, because rounding might have decided them;
+            forced: generated tokens that the grammar left no choice about; absent without a grammar.
+        stopped: the reason of the end: "eos" (the model ended it, or it is complete by its grammar),
+            "length", or "stop" for a stop string.
         stop: the stop string that ended it, if any; not part of the JSON.
         cut_short: whether the context window ended it before `max_new_tokens` did; not part of the JSON.
         marked: the end of the marked prefix that is written to disk, as a position; not part of the JSON.
@@ -132,7 +150,8 @@ class Answer:
         passes: passes after the first token; fewer than tokens if guesses are accepted.
         waited_ms: milliseconds of waiting for other answers and other programs; in no other figure.
         first_logits: [vocabulary] fp32, of the first token; not part of the JSON.
-        reuse: the reuse level of an answer with a quality promise; not part of the JSON.
+        reuse: the reuse level of an answer with a KL limit; not part of the JSON.
+        logprobs: of its tokens, if requested; not part of the JSON.
     """
 
     text: str
@@ -154,6 +173,7 @@ class Answer:
     written_for: Mapping[float, int] = field(default_factory=dict)
     read_ms: float | None = 0.0
     reuse: ReuseTaken | None = None
+    logprobs: tuple[TokenLogprob, ...] = field(default=(), repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that `pml run --json` prints for a side."""
@@ -187,7 +207,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Working:
-    """A task before the first token, or a wait, is in progress."""
+    """A task before the first token, or a wait, is in progress. Encoding counts tokens."""
 
     side: Side
     what: str
@@ -228,12 +248,14 @@ class FirstToken:
 class Delta:
     """More text of an answer; "" after a pass that recomputed one of its tokens.
 
-    `waited_ms` is the time spent so far waiting for other answers' steps.
+    `waited_ms` is the time spent so far waiting for other answers' steps. `logprobs` has the tokens of this
+    step, if requested; then a step may have no text.
     """
 
     side: Side
     text: str
     waited_ms: float = field(default=0.0, compare=False)
+    logprobs: tuple[TokenLogprob, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the event as a line of a run."""

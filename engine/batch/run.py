@@ -174,7 +174,7 @@ class Run:
             took = self._lease.seconds()
             self._work.read_ms = None if took is None else took * 1000
         self._mark()
-        self.sequence = Sequence(self._cache.model, prefill, self.submission.settings, self._clock)
+        self.sequence = self._work.sequence(prefill, self._clock)
         self._clock.lap("prefill")
 
     def _mark(self) -> None:

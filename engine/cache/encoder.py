@@ -25,7 +25,7 @@ def encode(model: Model, recipes: Sequence[Recipe], segments: Mapping[str, Segme
 
 def encode_in_parts(
     model: Model, recipes: Sequence[Recipe], segments: Mapping[str, Segment], rows: Rows
-) -> Generator[None, None, list[Segment]]:
+) -> Generator[int, None, list[Segment]]:
     """Computes the keys and values of recipes (paper, section 3.3, for recipes without context).
 
     The context of a recipe precedes its `start`, for most models at negative positions. Its tokens begin at
@@ -38,7 +38,7 @@ def encode_in_parts(
         rows: called before each pass. Models that do not pack or relocate use one pass in any case.
 
     Yields:
-        None, between two passes.
+        The tokens computed so far, between two passes.
 
     Returns:
         Their segments, in order; keys and values [layers, kv_heads, tokens, head_dim].
@@ -56,11 +56,12 @@ def encode_in_parts(
     if not model.packs or not model.relocatable:
         model.network.encode(texts)
     else:
-        left = _Left(texts)
+        left, done = _Left(texts), 0
         while piece := left.take(rows()):
             model.network.encode(piece)
+            done += sum(text.segment.tokens for text in piece)
             if left:
-                yield
+                yield done
     return [made[item.key] for item in recipes]
 
 

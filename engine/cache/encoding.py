@@ -27,7 +27,8 @@ from engine.store.index.eviction import ClearedError
 
 log = logging.getLogger(__name__)
 
-PASS_TOKENS = 2048  # in one pass, except for a longer text
+PASS_TOKENS = 2048  # in one pass; a GPU reads a longer text whole
+CPU_PASS_TOKENS = 512  # a processor gains little from more, and each pass shows progress
 PASS_TEXTS = 64  # each has a lock, and so an open file
 PATIENCE_SECONDS = 60.0  # of waiting for another process; after that, two compute the same segment
 Find = Callable[[Recipe], tuple[Handle | None, Tier]]
@@ -54,12 +55,12 @@ class Encoding:
         if batch:
             yield list(batch.values())
 
-    def make(self, recipes: Sequence[Recipe], fetched: Fetched) -> Iterator[Recipe | None]:
+    def make(self, recipes: Sequence[Recipe], fetched: Fetched) -> Iterator[Recipe | int]:
         """Makes the segments of one pass, or finds those that another process makes meanwhile.
 
         Yields:
-            A recipe that another process encodes, at each check; meanwhile no lock is taken. None between two
-            parts of a pass, if the request limits them.
+            A recipe that another process encodes, at each check; meanwhile no lock is taken. Or the tokens
+            computed so far, between two parts of a pass.
         """
         rest, again = list(recipes), False
         while rest:
@@ -105,14 +106,17 @@ class Encoding:
         """Whether a recipe can join the pass."""
         if not self.model.packs or len(batch) >= PASS_TEXTS:
             return False
-        if sum(other.tokens for other in batch.values()) + recipe.tokens > min(
-            PASS_TOKENS, rows or PASS_TOKENS
-        ):
+        most = self._cpu_rows() or PASS_TOKENS
+        if sum(other.tokens for other in batch.values()) + recipe.tokens > min(most, rows or most):
             return False
         # Segments see rounded contexts, as read back from the store, so those are made in an earlier pass.
         return self._scheme == "plain" or not any(seen.recipe.key in batch for seen in recipe.context)
 
-    def _make_free(self, recipes: Sequence[Recipe], fetched: Fetched, *, again: bool) -> Iterator[None]:
+    def _cpu_rows(self) -> int | None:
+        """Returns the most tokens of a pass on a CPU; None on a GPU."""
+        return CPU_PASS_TOKENS if self.model.network.device.type == "cpu" else None
+
+    def _make_free(self, recipes: Sequence[Recipe], fetched: Fetched, *, again: bool) -> Iterator[int]:
         """Makes the recipes that no other process encodes, if none of their contexts is barred.
 
         Each recipe follows its contexts. With `again`, other recipes were waited for, so these may exist by
@@ -141,7 +145,7 @@ class Encoding:
             if ready:
                 yield from self._compute(ready, fetched, claims)
 
-    def _make_barred(self, recipe: Recipe, fetched: Fetched) -> Iterator[Recipe | None]:
+    def _make_barred(self, recipe: Recipe, fetched: Fetched) -> Iterator[Recipe | int]:
         """Waits for the lock of a segment, to find or compute it; computes it anyway after the timeout."""
         self.store.write_now()  # processes that wait for each other finish sooner
         until = time.monotonic() + PATIENCE_SECONDS
@@ -170,12 +174,14 @@ class Encoding:
 
     def _compute(
         self, recipes: Sequence[Recipe], fetched: Fetched, claims: dict[str, ExitStack]
-    ) -> Iterator[None]:
+    ) -> Iterator[int]:
         """Computes segments, and stores those with a claim."""
         segments = {key: handle.segment for key, handle in fetched.handles.items()}
-        seconds, made = yield from _timed(
-            encode_in_parts(self.model, recipes, segments, fetched.request.rows)
-        )
+
+        def rows() -> int | None:
+            return min(filter(None, (fetched.request.rows(), self._cpu_rows())), default=None)
+
+        seconds, made = yield from _timed(encode_in_parts(self.model, recipes, segments, rows))
         each = seconds / sum(recipe.tokens for recipe in recipes)
         for recipe, raw in zip(recipes, made, strict=True):
             # Attention reads what the store will return: values rounded by its scheme.
@@ -224,14 +230,14 @@ class Encoding:
             ended(failed)
 
 
-def _timed(work: Generator[None, None, list[Segment]]) -> Generator[None, None, tuple[float, list[Segment]]]:
+def _timed(work: Generator[int, None, list[Segment]]) -> Generator[int, None, tuple[float, list[Segment]]]:
     """Returns the seconds of the work without its pauses, and the segments."""
     seconds = 0.0
     while True:
         started = time.perf_counter()
         try:
-            next(work)
+            done = next(work)
         except StopIteration as end:
             return seconds + time.perf_counter() - started, end.value
         seconds += time.perf_counter() - started
-        yield
+        yield done

@@ -157,22 +157,25 @@ class SegmentCache:
     def _encode(self, missing: Sequence[Recipe], fetched: Fetched, clock: Stopwatch) -> Iterator[Working]:
         reasons = {item.key: self.reason(item, fetched.request) for item in missing}  # before any is stored
         seen = Counter(item.recipe.key for recipe in missing for item in recipe.context)
-        encoding, done = self._encoding(), 0
+        encoding, done, tokens = self._encoding(), 0, 0
+        all_tokens = sum(recipe.tokens for recipe in missing)
         for batch in encoding.passes(missing, fetched):
             requested = [recipe for recipe in batch if recipe.key in reasons]
             clock.lap("encode")
-            label = f"encoding {_words(requested or batch)}"
-            yield Working("cached", label, done, len(missing))
+            counted = f" ({done} of {len(missing)} segments)" if len(missing) > 1 else ""
+            label = f"encoding {_words(requested or batch)}{counted}"
+            yield Working("cached", label, tokens, all_tokens)
             clock.restart()
             started = time.perf_counter()
-            for barred in encoding.make(batch, fetched):
+            behind = tokens + sum(recipe.tokens for recipe in requested)
+            for pause in encoding.make(batch, fetched):
                 clock.lap("encode")
                 paused = time.perf_counter()
-                if barred is None:
-                    yield Working("cached", label, done, len(missing))
+                if isinstance(pause, int):
+                    yield Working("cached", label, min(tokens + pause, behind), all_tokens)
                 else:
-                    barring = f"another program encodes {_words([barred])}"
-                    yield Barred("cached", barring, done, len(missing))
+                    barring = f"another program encodes {_words([pause])}"
+                    yield Barred("cached", barring, tokens, all_tokens)
                 clock.restart()
                 started += time.perf_counter() - paused
             for recipe in requested:
@@ -182,12 +185,12 @@ class SegmentCache:
                 segment = fetched.handles[recipe.key].segment
                 self._note(fetched, recipe, segment, Tier.NONE, started, reason, share)
                 log.info("encoded %s of %s (%s)", recipe.path or "text", fetched.request.schema, reason)
-            done += len(requested)
+            done, tokens = done + len(requested), behind
             if not fetched.request.hold:
                 seen.subtract(item.recipe.key for recipe in requested for item in recipe.context)
                 fetched.drop([key for key in fetched.handles if seen[key] <= 0])
         clock.lap("encode")
-        yield Working("cached", "encoded", len(missing), len(missing))
+        yield Working("cached", "encoded", tokens, all_tokens)
         clock.restart()
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The export forms of a schema or of one of its prompts."""
+"""The export formats of a schema or of one of its prompts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.exchange.base.errors import ExchangeError
+from engine.exchange.decisions import to_openai_decisions
 from engine.exchange.templates.to_jinja import to_jinja
 from engine.exchange.to_messages import to_anthropic, to_openai
 from engine.pml import Bound, Module, Prompt, PromptError, Role, Schema, Union, bind, has_errors
@@ -16,12 +17,13 @@ from engine.pml.edit.writer import write_schema
 from engine.pml.tree.conversation import conversation
 from engine.programs import PromptCallError, to_program
 
+_OF_PROMPTS: Final = ("openai", "decisions", "anthropic", "text")
 _HEADINGS: Final = {"system": "System: ", "user": "User: ", "assistant": "Assistant: "}
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A schema or prompt in another form; `notes` has losses and warnings, one sentence each."""
+    """A schema or prompt in another format; `notes` has losses and warnings, one sentence each."""
 
     text: str
     filename: str
@@ -35,25 +37,28 @@ def export(form: str, schema: Schema, prompt: Prompt | None = None, base: Path |
     Args:
         form: one of `FORMS`.
         schema: the schema, without errors.
-        prompt: the prompt; `openai`, `anthropic` and `text` require one, `jinja` adds its variables in a
-            comment.
+        prompt: the prompt; the forms of prompts require one, `jinja` adds its variables in a comment.
         base: the folder of the schema's `src` files, to check a program against them.
 
     Raises:
-        ExchangeError: the form is unknown, the prompt is missing, or the form does not support the content.
+        ExchangeError: the format is unknown or does not support the content, or the prompt is missing.
         PromptError: the prompt does not fit the schema.
-        PromptCacheError: the form does not support the schema.
+        PromptCacheError: the format does not support the schema.
     """
     if form not in _EXPORTERS:
-        raise ExchangeError(f"there is no form {form!r}; there are {', '.join(FORMS)}")
+        raise ExchangeError(f"there is no format {form!r}; use one of {', '.join(FORMS)}")
     bound = None
     if prompt is not None:
         bound = bind(schema, prompt)
         if has_errors(bound.diagnostics):
             raise PromptError(bound.diagnostics)
-    elif form in ("openai", "anthropic", "text"):
+    elif form in _OF_PROMPTS:
         raise ExchangeError(f"{form} exports one prompt; name it, for instance with --prompt")
-    return _EXPORTERS[form](schema, bound, base)
+    exported = _EXPORTERS[form](schema, bound, base)
+    if bound is None or not bound.questions or form in ("pml", "decisions"):
+        return exported
+    note = "the questions of the prompt are left out; the form decisions has them"
+    return replace(exported, notes=(*exported.notes, note))
 
 
 def _name(schema: Schema, ending: str) -> str:
@@ -116,6 +121,11 @@ def _openai(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported
     return Exported(_json(body), _name(schema, ".openai.json"), "application/json", notes)
 
 
+def _decisions(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
+    body, notes = to_openai_decisions(bound.parts if bound else (), bound.questions if bound else ())
+    return Exported(_json(body), _name(schema, ".decisions.json"), "application/json", notes)
+
+
 def _anthropic(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
     body, notes = to_anthropic(bound.parts if bound else ())
     return Exported(_json(body), _name(schema, ".anthropic.json"), "application/json", notes)
@@ -135,6 +145,7 @@ _EXPORTERS: Final[dict[str, Exporter]] = {
     "pml": _pml,
     "python": _python,
     "openai": _openai,
+    "decisions": _decisions,
     "anthropic": _anthropic,
     "jinja": _jinja,
     "text": _text,

@@ -11,12 +11,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
-from engine.exchange.base.bodies import rows, turns
+from engine.exchange.base.bodies import asks, rows, turns
 from engine.exchange.base.errors import ExchangeError
 from engine.exchange.base.imported import BLANK_LINE, Imported, first_words, imports, module, role, text
 from engine.exchange.base.json_files import parsed_json
 from engine.exchange.base.notes import Notes
 from engine.exchange.base.turns import Block, Turn
+from engine.exchange.decisions import read_questions
 from engine.pml import Module, Prompt, Schema, Text
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.whitespace.rules import SPACE, normalise
@@ -33,10 +34,10 @@ def picked(found: list[Any], row: int, noun: str, notes: Notes) -> Any:
         ExchangeError: there is no such row.
     """
     if not 1 <= row <= len(found):
-        available = f"it holds {len(found):,}; give --row 1 to {len(found)}"
+        available = f"it has {len(found):,}; give --row 1 to {len(found)}"
         raise ExchangeError(f"there is no {noun} {row}: {available}")
     if len(found) > 1:
-        notes.say(f"it holds {len(found):,} {noun}s, and number {row} is imported; --row gives another")
+        notes.say(f"it has {len(found):,} {noun}s, and number {row} is imported; --row gives another")
     return found[row - 1]
 
 
@@ -65,7 +66,12 @@ def from_conversation(value: Any, name: str, row: int = 1) -> Imported:
     if not turns_read:
         nothing = "the messages have no text for a schema"
         raise ExchangeError("; ".join([nothing, *notes.told()[:3]]))
-    return _build(turns_read, name, notes)
+    found = _build(turns_read, name, notes)
+    if asks(body) and (lost := notes.told("block", "document")):
+        raise ExchangeError(f"questions are about text and JSON; {'; '.join(lost)}")
+    if not asks(body) or found.prompt is None:
+        return found
+    return replace(found, prompt=replace(found.prompt, questions=read_questions(body)))
 
 
 def _joined(found: Iterable[Turn], notes: Notes) -> list[Turn]:
@@ -90,7 +96,7 @@ def _build(found: list[Turn], name: str, notes: Notes) -> Imported:
     tail: tuple[Any, ...] = ()
     if last.role != "user":
         earlier = found
-        notes.say("the last turn is no user turn, so the prompt adds no text")
+        notes.say("the last turn is not a user turn, so the prompt adds no text")
     elif len(last.blocks) == 1 and not last.blocks[0].alone:
         tail = (role("user", text(last.blocks[0].text)),)
     children.extend(role(turn.role, _contents(turn.blocks, taken, names)) for turn in earlier)

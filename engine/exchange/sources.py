@@ -166,14 +166,14 @@ def _row(source: Path, row: int) -> tuple[Any, int]:
     if not total:
         raise ExchangeError("it is empty; name another file")
     if row > total:
-        raise ExchangeError(f"there is no conversation {row}: it holds {total:,}; give --row 1 to {total}")
+        raise ExchangeError(f"there is no conversation {row}: it has {total:,}; give --row 1 to {total}")
     return parsed_json(text), total
 
 
 def _with_total(found: Imported, row: int, total: int) -> Imported:
     if total == 1:
         return found
-    note = f"it holds {total:,} conversations, and number {row} is imported; --row gives another"
+    note = f"it has {total:,} conversations, and number {row} is imported; --row gives another"
     return replace(found, notes=(note, *found.notes))
 
 

@@ -28,25 +28,25 @@ def is_due(run: int) -> bool:
 def checking(
     ladder: Ladder, taken: ReuseTaken, answer: Sequence[int], *, every: bool = False
 ) -> Generator[Working, None, ReuseTaken]:
-    """Counts an answer, and where its turn is measures it at the remedy taken and without one.
+    """Counts an answer, and measures its level and the uncached side if a check is due.
 
-    All sides read the same answer: a pass over the whole prompt for the uncached one, which costs most,
-    and one for each remedy. What the next run would take is encoded and measured here.
+    All sides read the same answer: the uncached side needs a pass over the whole prompt, each level
+    a short one. The level of the next run is encoded and measured here, too.
 
     Args:
-        ladder: the remedies of the prompt.
-        taken: the remedy that the answer took.
-        answer: its tokens, or the uncached answer's where there is one.
-        every: check it even where its turn is not, unless it read a prefix, which is exact.
+        ladder: the reuse levels of the prompt.
+        taken: the level of the answer.
+        answer: its tokens, or those of the uncached answer if there is one.
+        every: check it even if no check is due, unless it read a prefix, which is exact.
 
     Yields:
         Working, before each pass.
 
     Returns:
-        What is told of the answer from now on.
+        The level with the result of the check.
 
     Raises:
-        ModelError: what is computed is no number.
+        ModelError: a result is not a number.
     """
     if not taken.combination or not answer:
         return taken
@@ -78,17 +78,17 @@ def checking(
     checked = replace(taken, kl=kl, checked=True)
     does, _, _ = taken.why.partition(":")
     if checked.broken:
-        more = "; the next run tries a closer remedy" if ladder.choose().taken.rung > taken.rung else ""
+        more = "; the next run uses a more exact method" if ladder.choose().taken.rung > taken.rung else ""
         short = re.sub(r" of [0-9,]+ cached", "", does)
-        why = f"{short}: mean KL {nats(kl, taken.promise)} breaks the promise of {taken.promise:g}{more}"
+        why = f"{short}: mean KL {nats(kl, taken.promise)} exceeds the limit of {taken.promise:g}{more}"
         return replace(checked, why=why)
     if taken.rung != COMPUTED:
-        return replace(checked, why=f"{does}: mean KL {nats(kl, taken.promise)}, promise {taken.promise:g}")
+        return replace(checked, why=f"{does}: mean KL {nats(kl, taken.promise)}, limit {taken.promise:g}")
     return checked
 
 
 def _read(ladder: Ladder, rung: int, answer: Sequence[int]) -> Generator[Working, None, Reading]:
-    """Has a remedy read the answer."""
+    """Reads the answer with the segments of a rung."""
     cache, planned = ladder.cache, ladder.planned(rung)
     request = Request(ladder.prompt.schema.label, scope_of(rung) or "anchored")
     fetched = yield from cache.segments(wanted(planned.slices), request, Stopwatch())

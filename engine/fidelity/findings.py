@@ -9,11 +9,12 @@ from typing import Any
 # At most sqrt(KL / 2) of the probability lies on other tokens (Pinsker): 7% at worst, 2% on average.
 FAITHFUL_WORST = 1e-2  # nats
 FAITHFUL_MEAN = 1e-3  # nats per token; over an answer they add up
+CLEARLY_LESS = 0.9  # of the worst KL; a smaller gain is not worth a fix
 SHOWN_FROM = 1e-3  # nats; what is less has no digits worth reading
 
 
 def nats(value: float, promise: float = SHOWN_FROM) -> str:
-    """Returns a KL divergence for people, in nats; a smaller promise shows more digits."""
+    """Returns a KL divergence for people, in nats; a smaller limit shows more digits."""
     least = min(SHOWN_FROM, promise)
     return f"< {least:g}" if 0 < abs(value) < least else f"{value:.2g}"
 
@@ -125,9 +126,12 @@ class Fidelity:
         flips: every token where the cached side finds another one likeliest.
         modules: the prompt's modules, in its order.
         remedies: what was tried, the best first: fewest flips, then the smallest worst KL.
-        advice: what to do, in a sentence or two.
+        advice: the verdict, its figures, and what to do, in a few sentences.
         complete: false if the measurement was stopped before it had every module and every fix.
+        scope: the scope that was measured, chosen by `reuse` or set; "" in measurements of earlier versions.
+        repair: the repair that was measured, likewise.
         worst: path of the module that suffers most from reuse; None without modules.
+        improvements: the fixes that leave fewer flips or a clearly smaller worst KL, and more of neither.
         best: the fix to choose: no token flips, and at most half of the worst KL; the cheapest of those.
     """
 
@@ -144,14 +148,25 @@ class Fidelity:
     remedies: tuple[Remedy, ...] = field(default=())
     advice: str = ""
     complete: bool = True
+    scope: str = ""
+    repair: str = ""
     worst: str | None = field(init=False)
+    improvements: tuple[Remedy, ...] = field(init=False)
     best: Remedy | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Finds the module that suffers most, and the fix to choose."""
+        """Finds the module that suffers most, the fixes that help, and the one to choose."""
         object.__setattr__(self, "worst", worst_of(self.modules).path if self.modules else None)
-        helping = [r for r in self.remedies if not r.flips and r.kl_worst <= self.kl_worst / 2]
+        better = tuple(fix for fix in self.remedies if self._improves(fix))
+        object.__setattr__(self, "improvements", better)
+        helping = [r for r in better if not r.flips and r.kl_worst <= self.kl_worst / 2]
         object.__setattr__(self, "best", min(helping, key=_cost, default=None))
+
+    def _improves(self, fix: Remedy) -> bool:
+        flips, worst = len(self.flips), self.kl_worst
+        if fix.flips > flips or fix.kl_worst > worst:
+            return False
+        return fix.flips < flips or fix.kl_worst < worst * CLEARLY_LESS
 
     @property
     def faithful(self) -> bool:

@@ -79,7 +79,8 @@ class FidelityMeter:
                 break
             modules.append(_module(path, side, cached, plain))
         found = _compared(uncached, cached, tuple(modules))
-        found = replace(found, complete=len(modules) == len(paths))
+        used = self.settings
+        found = replace(found, complete=len(modules) == len(paths), scope=used.scope, repair=used.repair)
         if not found.faithful and found.complete:
             remedies = Remedies(side, self.cache, self.planned.layout, self.settings.scope)
             tried: list[Remedy] = []

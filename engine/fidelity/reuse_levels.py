@@ -16,7 +16,7 @@ from typing import Final
 from engine.base.choices import Scope
 from engine.base.events import ReuseTaken
 from engine.base.tiers import Tier
-from engine.cache.segment_cache import SegmentCache, wanted
+from engine.cache.segment_cache import SegmentCache
 from engine.fidelity.findings import nats
 from engine.fidelity.sides import cached_pieces
 from engine.inference.repair import cached_tokens, inexact, repaired
@@ -30,19 +30,19 @@ from engine.store.index.measurements import Known
 REPAIR: Final = "impact:0.15"
 STORED, REPAIRED, PRECEDED, SCAFFOLDED, PREFIXED, COMPUTED = RUNGS = range(6)
 ENCODED_BEHIND: Final = (PRECEDED, SCAFFOLDED, PREFIXED)  # rungs whose segments are encoded by the check
-EXACT: Final = "Reused as stored: what is read saw everything that stands before it"
+EXACT: Final = "Reused as stored: each segment already saw all text before it"
 AGAIN: Final = 2  # runs, from which on a repair is worth a prefix, which needs none
 START: Final = REPAIRED  # of what nobody has measured
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The remedy of one prompt.
+    """The chosen reuse level of one prompt.
 
     Attributes:
         taken: what is told of it.
         planned: the prompt, with what it reads under it.
-        settings: how it is run: with the remedy's scope and repair.
+        settings: the run settings, with the scope and repair of the level.
         wants: the rung that the next run would take, once its segments are encoded; None for this one.
     """
 
@@ -54,12 +54,12 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The remedies of one prompt, from the least to none that reuses anything.
+    """The reuse levels of one prompt, from the cheapest to the most exact.
 
     Args:
         cache: the segments of the model, and what was measured over them.
         prompt: the prompt.
-        settings: how to run it, under a promise.
+        settings: how to run it, with a limit of the KL.
     """
 
     cache: SegmentCache
@@ -67,7 +67,7 @@ class Ladder:
     settings: RunSettings
 
     def choose(self) -> Chosen:
-        """Chooses a remedy by what was measured before; computes nothing.
+        """Chooses a level by earlier measurements; computes nothing.
 
         Raises:
             PromptError: as for `TokenizedPrompt.planned`.
@@ -151,26 +151,26 @@ class Ladder:
         return repaired(Repair.parse(self.repair(rung)), planned.plan, planned.slices)
 
     def _why(self, rung: int, known: Known, wants: int | None, planned: Planned) -> str:
-        """The remedy, and why it is taken."""
-        promise = f"{self.settings.max_kl:g}"
+        """Returns the method and why it is chosen, for people."""
+        limit = f"{self.settings.max_kl:g}"
         if rung == COMPUTED and wants is not None:
-            return "Computed without reuse: what would keep the promise is not encoded yet"
+            return "Computed without reuse: the modules that would stay within the limit are not encoded yet"
         if rung == COMPUTED:
-            return f"Computed without reuse: every remedy tried had a KL above {promise}"
+            return f"Computed without reuse: every method tried had a KL above {limit}"
         again = self._repaired(rung, planned)
-        behind = "Modules encoded behind neighbours"
+        behind = "Modules encoded with earlier modules"
         does = {
             STORED: "Reused as stored",
-            REPAIRED: f"Repaired {again:,} of {cached_tokens(planned.slices):,} cached tokens",
-            PRECEDED: f"{behind}, {again:,} tokens repaired" if again else behind,
+            REPAIRED: f"Recomputed {again:,} of {cached_tokens(planned.slices):,} cached tokens",
+            PRECEDED: f"{behind}, {again:,} tokens recomputed" if again else behind,
             SCAFFOLDED: "Modules encoded together",
             PREFIXED: "Everything up to the last module read as one prefix",
         }[rung]
         if rung in known.kl:
             kl = nats(known.kl[rung], self.settings.max_kl)
-            return f"{does}: mean KL at most {kl} when last checked, promise {promise}"
+            return f"{does}: mean KL at most {kl} when last checked, limit {limit}"
         if known.kl:
-            return f"{does}: cheaper remedies came too close to the promise of {promise}"
+            return f"{does}: cheaper methods came too close to the limit of {limit}"
         return f"{does}: not measured yet"
 
     def _fitting(self, rung: int) -> Planned | None:
@@ -189,8 +189,11 @@ class Ladder:
         return planned if fits else None
 
     def is_encoded(self, planned: Planned) -> bool:
-        """Whether all segments that a plan reads are there."""
-        recipes = wanted(planned.slices)
+        """Whether all segments of the schema that a plan reads are there.
+
+        New turns of a conversation never are, and cost no more to encode than to compute.
+        """
+        recipes = [use.recipe for _, use in cached_pieces(planned.plan, planned.slices)]
         tier = self.cache.tiers(recipes)
         return all(tier(recipe) != Tier.NONE for recipe in recipes)
 
@@ -198,11 +201,11 @@ class Ladder:
 def chosen_rung(
     kl: Mapping[int, float], most: float, usable: Sequence[int], cost: Callable[[int], float] = float
 ) -> int:
-    """The cheapest rung whose measurements keep a promise; else the next one that is not measured.
+    """The cheapest rung whose measurements stay within the limit; else the next one that is not measured.
 
     Args:
         kl: the greatest mean KL of the last measurements, by rung.
-        most: the promise; what is stored has to keep half of it, as other answers differ from it more.
+        most: the limit; rung STORED must stay within half of it, because other answers differ from it more.
         usable: the rungs there are, ascending; the last one is always kept.
         cost: how many tokens a rung computes; the lower one is taken of two that compute as many.
     """

@@ -68,7 +68,7 @@ def read(model: Model, prefill: Prefill, answer: Sequence[int]) -> Reading:
         answer: the answer's tokens, at least one; the last one is never an input.
 
     Raises:
-        ModelError: what is computed is no number.
+        ModelError: a result is not a number.
     """
     tokens = [*prefill.token_ids, *answer[:-1]]
     positions = [*prefill.positions, *range(prefill.end, prefill.end + len(answer) - 1)]

@@ -1,4 +1,4 @@
-"""What a measurement of reuse means, and what to do about it, in a sentence or two."""
+"""What a measurement of reuse means, and what to do about it, in a few sentences."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from engine.fidelity.findings import Fidelity, nats
 
+_SMALL = 0.1  # nats; at most 22% of the probability lies on other tokens
+
 
 def advice(found: Fidelity, *, scope: str) -> str:
-    """What is wrong with an answer and what to do, in a sentence or two.
+    """Returns a verdict in plain words, then its figures, and what to do.
 
     Args:
         found: the measurement, without its advice.
@@ -17,29 +19,35 @@ def advice(found: Fidelity, *, scope: str) -> str:
     if found.faithful:
         far = "" if found.read_to_end else f" in its first {found.tokens_read} tokens, as far as it was read"
         return (
-            f"The cached answer is as good as the uncached one{far}: no token flips, and the KL is "
-            f"{nats(found.kl_worst)} at worst. There is nothing to fix."
+            f"The cached answer is as good as the uncached one{far}. No token flips, and the KL "
+            f"is {nats(found.kl_worst)} at worst. There is nothing to fix."
         )
-    return f"{_difference(found)} {_remedy(found, scope)}"
+    return f"{_summary(found)} {_difference(found)} {_remedy(found, scope)}"
+
+
+def _summary(found: Fidelity) -> str:
+    if found.flips:
+        return f"{len(found.flips)} of {found.tokens_read} tokens differ{'s' * (len(found.flips) == 1)}."
+    risk = "a small risk" if found.kl_worst <= _SMALL else "a risk"
+    return f"Same words; {risk} if you sample."
 
 
 def _difference(found: Fidelity) -> str:
     if not found.flips:
         return (
-            "Without sampling, both answers have the same words. The probabilities of their tokens differ: "
-            f"the KL is {nats(found.kl_mean)} nats per token, and {nats(found.kl_worst)} at worst, at token "
-            f"{found.worst_position + 1}. A sampled answer may differ."
+            f"The probabilities differ: the KL is {nats(found.kl_mean)} nats per token, and "
+            f"{nats(found.kl_worst)} at worst, at token {found.worst_position + 1}."
         )
     first, count = found.flips[0], len(found.flips)
-    where = f"the cached side finds {first.cached!r} likelier than {first.uncached!r}"
-    more = f"{count} tokens flip, the first of them token" if count > 1 else "One token flips, token"
-    return f"{more} {first.position + 1}: {where} (KL {nats(first.kl)})."
+    where = f"the cached side prefers {first.cached!r} to {first.uncached!r}"
+    begin = "The first flips at token" if count > 1 else "It flips at token"
+    return f"{begin} {first.position + 1}: {where} (KL {nats(first.kl)})."
 
 
 def _remedy(found: Fidelity, scope: str) -> str:
     if scope == "scaffold":
         return (
-            "Under the scope scaffold only rounding is left; where a token flips, the two are equally good."
+            "The scope scaffold leaves only rounding; if a token still flips, both tokens are equally likely."
         )
     if found.worst is None:
         return "The prompt reads no module; the difference is rounding."
@@ -64,7 +72,8 @@ def _remedy(found: Fidelity, scope: str) -> str:
         return f"{suffers}, as far as it was measured. The measurement was stopped before it tried every fix."
     goal = "removes every flip and halves" if found.flips else "halves"
     return (
-        f"{suffers}. Nothing that was tried {goal} the worst KL; the scope scaffold removes the difference."
+        f"{suffers}. Nothing that was tried {goal} the worst KL. "
+        "Encoding these modules together removes the difference (scope scaffold)."
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from engine.base.errors import ModelError
+from engine.base.events import TokenLogprob
 
 RULED_OUT = -1000.0  # nats, for a token that only one side rules out, so that the distance stays finite
 
@@ -38,6 +40,26 @@ def log_probabilities(logits: Tensor) -> Tensor:
     """
     require_numbers(logits)
     return torch.log_softmax(logits, -1)
+
+
+def token_logprobs(logits: Tensor, tokens: Sequence[int], top: int) -> list[TokenLogprob]:
+    """Returns the log-probability of one token for each row, with the `top` likeliest ones.
+
+    Args:
+        logits: [tokens, vocabulary].
+        tokens: the token that each row scores.
+        top: the number of alternatives.
+
+    Raises:
+        ModelError: as for `require_numbers`.
+    """
+    table = log_probabilities(logits.float())
+    of_token = table.gather(-1, torch.tensor(tokens, device=table.device)[:, None])[:, 0].tolist()
+    values, ids = (part.tolist() for part in table.topk(min(top, table.shape[-1])))
+    return [
+        TokenLogprob(token, logprob, tuple(zip(row, best, strict=True)))
+        for token, logprob, row, best in zip(tokens, of_token, ids, values, strict=True)
+    ]
 
 
 def divergence(of: Tensor, from_side: Tensor) -> Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
 from collections.abc import Sequence as Items
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from engine.base.errors import StoreError
-from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener
+from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener, SegmentUse
 from engine.base.stopwatch import Stopwatch
 from engine.cache.fetched import Fetched, Request
 from engine.cache.segment_cache import SegmentCache, wanted
@@ -16,7 +16,6 @@ from engine.inference.generation import Sequence, Step
 from engine.inference.prefill import Prefill, prefill, whole
 from engine.inference.step_lock import Computing
 from engine.inference.submission import Submission
-from engine.prompt.recipe import RecipeSlice
 from engine.prompt.tokenized import Planned, TokenizedPrompt
 
 
@@ -36,6 +35,15 @@ def answering(
     answer = yield from computing.steps(work.steps(), submission.side, work.clock, listener)
     yield Finished(submission.side, answer)
     return answer
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The segments of an answer: those that it read, the tokens that it writes, and errors as sentences."""
+
+    segments: tuple[SegmentUse, ...] = ()
+    written: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 class Answering:
@@ -74,7 +82,7 @@ class Answering:
         """
         try:
             new = yield from self.prepare()
-            sequence = Sequence(self._cache.model, new, self._submission.settings, self.clock)
+            sequence = self.sequence(new, self.clock)
             while sequence.ending is None:
                 yield from self.events(sequence, sequence.step())
             answer = self.answer(sequence)
@@ -83,6 +91,11 @@ class Answering:
             self.close()
         self.look_ahead()
         return answer
+
+    def sequence(self, prefill: Prefill, clock: Stopwatch) -> Sequence:
+        """Begins the answer after a prefill."""
+        submission = self._submission
+        return Sequence(self._cache.model, prefill, submission.settings, clock, submission.logprobs)
 
     def prepare(self) -> Generator[Event, None, Prefill]:
         """Finds the segments to read, and encodes missing ones.
@@ -125,8 +138,9 @@ class Answering:
             self._write_now()
             counts, written = self._counts(sequence), self._written(sequence)
             yield FirstToken(side, clock.total, dict(clock.parts), counts, written)
-        if step.text or step.token is None:
-            yield Delta(side, step.text, clock.waited)
+        new = () if step.token is None else tuple(sequence.logprobs[-1:])
+        if step.text or step.token is None or new:
+            yield Delta(side, step.text, clock.waited, new)
 
     def _write_now(self) -> None:
         if self._fetched is not None:
@@ -162,22 +176,29 @@ class Answering:
 
     def answer(self, sequence: Sequence) -> Answer:
         """Returns the answer of a sequence, and stores segments that are only in memory."""
-        fetched = self._fetched
-        self._write_now()  # segments since the first token, or if there is none
-        answer = replace(
-            _answer(sequence, fetched, self._slices, self._counts(sequence), self.notes),
+        saved = self.save()
+        return replace(
+            _answer(sequence, saved, self._counts(sequence), self.notes),
             marked=self.marked,
             unmarked=self.unmarked,
             written_for=self._written(sequence),
             read_ms=self.read_ms,
             reuse=self._submission.taken,
         )
-        if fetched is not None:
-            try:
-                self._cache.store_held(wanted(self._slices), fetched)
-            except StoreError as error:  # the answer is complete anyway
-                fetched.saved(error)
-        return answer
+
+    def save(self) -> Saved:
+        """Stores segments that are only in memory."""
+        fetched = self._fetched
+        if fetched is None:
+            return Saved()
+        self._write_now()  # segments since the first token, or if there is none
+        written = sum(use.hi - use.lo for use in fetched.stored_of(self._slices))
+        saved = Saved(tuple(fetched.named(self._slices)), written, fetched.warnings())
+        try:
+            self._cache.store_held(wanted(self._slices), fetched)
+        except StoreError as error:  # the answer is complete anyway
+            fetched.saved(error)
+        return saved
 
     def close(self) -> None:
         """Releases the segments, and notes their use; a second call does nothing. Takes no lock."""
@@ -194,15 +215,8 @@ class Answering:
             _look_ahead(self._cache, self._submission.prompt, planned)
 
 
-def _answer(
-    sequence: Sequence,
-    fetched: Fetched | None,
-    slices: Items[RecipeSlice | None],
-    counts: dict[str, int],
-    notes: Items[str],
-) -> Answer:
-    unsaved = fetched.warnings() if fetched is not None else ()
-    warnings = [*notes, *(f"The answer is complete, but {what}" for what in unsaved)]
+def _answer(sequence: Sequence, saved: Saved, counts: dict[str, int], notes: Items[str]) -> Answer:
+    warnings = [*notes, *(f"The answer is complete, but {what}" for what in saved.warnings)]
     if sequence.cut_short:
         warnings.append(
             f"The context window has room for {sequence.room} of the {sequence.params.max_new_tokens} tokens "
@@ -216,7 +230,7 @@ def _answer(
         tpot_ms=sum(times) / len(times) if times else 0.0,
         timeline_ms=dict(sequence.clock.parts),
         tokens={**counts, "generated": len(sequence.token_ids), **sequence.guessed},
-        segments=tuple(fetched.named(slices)) if fetched is not None else (),
+        segments=saved.segments,
         stopped=sequence.ending or "length",
         warnings=tuple(warnings),
         passes=sequence.passes,
@@ -224,6 +238,7 @@ def _answer(
         first_logits=sequence.first_logits,
         stop=sequence.stop,
         cut_short=sequence.cut_short,
+        logprobs=tuple(sequence.logprobs),
     )
 
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.base.events import Ending
+from engine.base.events import Ending, TokenLogprob
 from engine.base.stopwatch import Stopwatch
-from engine.inference.distributions import require_numbers
+from engine.inference.distributions import require_numbers, token_logprobs
 from engine.inference.prefill import Prefill
 from engine.inference.run_settings import SamplingParams
 from engine.inference.sampler import Sampler
-from engine.inference.speculation import Speculation
+from engine.inference.speculation import MANY, Speculation
 from engine.inference.text_stream import TextStream
 from engine.kv_cache.protocol import KVCache, Rows, Rowwise
 from engine.model.model import Model
@@ -47,11 +47,13 @@ class Sequence:
         prefill: the prompt: its tokens to compute and segments to read.
         params: sampling, and where the answer ends.
         clock: the stopwatch for "prefill" and "sample" of the first step; a new one by default.
+        top: the number of alternatives in `logprobs`; None for no log-probabilities.
 
     Attributes:
         token_ids: the answer's tokens so far.
         logits: [vocabulary] fp32, the scores of the latest choice.
         first_logits: [vocabulary] fp32, those of the first token.
+        logprobs: the log-probabilities of the answer's tokens, if requested.
         ending: why it has ended; None while it has not.
         step_ms: milliseconds from each token's text to the next one's.
         room: tokens of the answer for which the context window has room.
@@ -59,11 +61,17 @@ class Sequence:
         passes: passes through the network after the first token's.
         repeated: those that computed a token again, by itself.
         accepted: correctly guessed tokens of the answer.
+        forced: tokens of the answer that its grammar left no choice about.
         speculation: guesses of the answer; None if there are none.
     """
 
     def __init__(
-        self, model: Model, prefill: Prefill, params: SamplingParams, clock: Stopwatch | None = None
+        self,
+        model: Model,
+        prefill: Prefill,
+        params: SamplingParams,
+        clock: Stopwatch | None = None,
+        top: int | None = None,
     ) -> None:
         self.model, self.prefill, self.params = model, prefill, params
         self.clock = Stopwatch() if clock is None else clock
@@ -71,19 +79,22 @@ class Sequence:
         self.token_ids: list[int] = []
         self.logits: Tensor | None = None
         self.first_logits: Tensor | None = None
+        self.logprobs: list[TokenLogprob] = []
+        self._top = top
         self.ending: Ending | None = None
         self.step_ms: list[float] = []
         self.kv: KVCache | None = None
-        self.passes = self.repeated = self.accepted = 0
+        self.passes = self.repeated = self.accepted = self.forced = 0
         self._limit = min(params.max_new_tokens, self.room)
+        self._matcher = model.matcher(params.grammar)
         self._sampler = Sampler(params, prefill.prompt, model.generation.rules, model.end_tokens)
         stops = dict.fromkeys((*params.stop, *model.generation.stop))
         self._stream = TextStream(model.tokenizer, [*stops], continues=prefill.continued)
         guesses = params.speculate == "on" or (params.speculate == "auto" and not self._sampler.draws)
         self.speculation = Speculation(prefill.prompt) if guesses else None
         self._chosen: list[int] = []  # all chosen tokens, those in `_ahead` included
-        # Chosen tokens to give next, with their scores, and whether they were guessed.
-        self._ahead: deque[tuple[int, Tensor, bool]] = deque()
+        # Chosen tokens to give next, with their scores, whether they were guessed, and whether they are last.
+        self._ahead: deque[tuple[int, Tensor, bool, bool]] = deque()
         self._spent_ms = 0.0  # since the latest token
         self._draft: list[int] = []  # the guesses in the current pass
         self._start = 0  # tokens of the tail before the answer's
@@ -153,7 +164,8 @@ class Sequence:
     def guessed(self) -> dict[str, int]:
         """Guessed tokens of the answer by result, as in `Answer.tokens`."""
         drafted = 0 if self.speculation is None else self.speculation.drafted
-        return {"drafted": drafted, "accepted": self.accepted, "repeated": self.repeated}
+        counts = {"drafted": drafted, "accepted": self.accepted, "repeated": self.repeated}
+        return counts if self._matcher is None else {**counts, "forced": self.forced}
 
     def step(self) -> Step:
         """Makes at most one pass, and gives the next token if it is known then; the first one by prefill.
@@ -178,12 +190,14 @@ class Sequence:
         """Gives the next token if it is known. `since` is the start of the step, by `time.perf_counter`."""
         step, first = Step(None, "", None), not self.token_ids
         if self._ahead:
-            token, self.logits, guessed = self._ahead.popleft()
+            token, self.logits, guessed, last = self._ahead.popleft()
             self.accepted += guessed
+            if self._top is not None:
+                self.logprobs += token_logprobs(self.logits[None], [token], self._top)
             if first:
                 self.clock.lap("sample")
                 self.first_logits = self.logits.clone()  # a copy, to free others' logits
-            step = self._give(token)
+            step = self._give(token, last=last)
         if not first:
             self._spent_ms += (time.perf_counter() - since) * 1000
         if not first and step.token is not None:
@@ -206,7 +220,7 @@ class Sequence:
         if not self.passes:
             self._start = self.kv.length
         computed = self.kv.length - self._start
-        self._draft = self._guesses() if guess and not self._repeats else []
+        self._draft = self._forced() or self._guesses() if guess and not self._repeats else []
         latest = self._chosen[computed]
         idle = 0 if self._draft else self.model.rows.idle
         rows = [latest, *self._draft, *[latest] * idle]
@@ -219,6 +233,12 @@ class Sequence:
             assert self.kv is not None
             self._again = self.kv.length - self._start if self.passes else 0
         self.kv = None
+
+    def _forced(self) -> list[int]:
+        """The next tokens if the grammar leaves no choice: guesses that are always right."""
+        if self._matcher is None or not self.model.rows.small:
+            return []
+        return self._matcher.forced[: min(MANY, self._limit - len(self._chosen) - 1)]
 
     def _guesses(self) -> list[int]:
         """Guesses the next tokens, if guesses rarely cause repeated passes."""
@@ -254,9 +274,10 @@ class Sequence:
         if computed < len(self._chosen):
             return
         certain = self._sampler.draws or self._plain == computed or not self.model.rows.bound
+        guessed = bool(self._draft) and not self._is_forced
         accepted, sure = self._accepted(logits[:rows], certain=certain)
         answered = len(self._chosen)
-        if self.speculation is not None and self._draft:
+        if self.speculation is not None and guessed:
             self.speculation.judge(len(self._draft), accepted, answered)
         if self.speculation is not None and not sure:
             self.speculation.repeat(answered - self._plain, answered)
@@ -275,32 +296,57 @@ class Sequence:
         """
         for place, row in enumerate(logits):
             scores = row.float()
-            if not certain and not self._sampler.sure(scores, self.model.rows.of(scores)):
+            if not (certain or self._is_forced or self._is_sure(scores)):
                 return place, False
             guess = self._draft[place] if place < len(self._draft) else None
             token = self._choose(scores, guess)
             if token != guess:
                 return place, True
-            if token in self.model.end_tokens:
+            if token in self.model.end_tokens or self._is_complete:
                 return place + 1, True
         raise AssertionError("a row follows every guess")
 
     def _choose(self, scores: Tensor, guess: int | None = None) -> int:
         require_numbers(scores, len(self._chosen))
-        token = self._sampler.choose(scores)
+        matcher, guessed = self._matcher, not self._is_forced
+        if matcher is None:
+            token = self._sampler.choose(scores)
+        elif guessed:
+            token = self._sampler.choose(scores, matcher.allowed())
+        else:
+            token = matcher.forced[0]
+            self._sampler.note(token)
+            self.forced += 1
+        if matcher is not None:
+            matcher.take(token)
         self._chosen.append(token)
-        self._ahead.append((token, scores, token == guess))
+        self._ahead.append((token, scores, guessed and token == guess, self._is_complete))
         return token
 
-    def _give(self, token: int) -> Step:
+    def _is_sure(self, scores: Tensor) -> bool:
+        """Whether rounding cannot change the choice."""
+        allowed = None if self._matcher is None else self._matcher.allowed()
+        return self._sampler.sure(scores, self.model.rows.of(scores), allowed)
+
+    @property
+    def _is_forced(self) -> bool:
+        """Whether the grammar leaves no choice about the next token."""
+        return self._matcher is not None and bool(self._matcher.forced)
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether nothing may follow the latest choice."""
+        return self._matcher is not None and self._matcher.complete
+
+    def _give(self, token: int, *, last: bool = False) -> Step:
         """Adds a token and its text to the answer, and checks whether it ends here."""
         self.token_ids.append(token)
         if token in self.model.end_tokens:
             text, self.ending = self._stream.rest(), "eos"
         else:
             text = self._stream.add(token)
-            if len(self.token_ids) == self._limit:
-                text, self.ending = text + self._stream.rest(), "length"
+            if last or len(self.token_ids) == self._limit:
+                text, self.ending = text + self._stream.rest(), "eos" if last else "length"
         if self._stream.stopped:
             self.ending = "stop"
         return Step(token, text, self.ending)

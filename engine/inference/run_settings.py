@@ -23,6 +23,7 @@ from engine.base.choices import (
     Speculate,
 )
 from engine.base.errors import SettingsError
+from engine.grammars.grammar import FORM, FREE, JSON_OBJECT, PATTERN, compiled
 from engine.inference.setting import declared, settings_of
 
 RepairKind = Literal["none", "link", "blend", "query", "impact"]
@@ -136,7 +137,7 @@ class SamplingParams(_Checked):
         ),
     )
     stop: tuple[str, ...] = field(
-        default=(), metadata=declared("Stop before", "Ends the answer before any of these texts.")
+        default=(), metadata=declared("Stop before", "End the answer before any of these texts.")
     )
     seed: int = field(
         default=0,
@@ -145,11 +146,27 @@ class SamplingParams(_Checked):
     speculate: Speculate = field(
         default="auto",
         metadata=declared(
-            "Guess ahead",
+            "Speculative decoding",
             "Guess tokens that repeat the prompt or the answer, and check several of them in one pass.",
             choices=SPECULATIONS,
         ),
     )
+    grammar: str = field(
+        default=FREE,
+        metadata=declared(
+            "Answer format",
+            'Limits the answer: text, json, schema:{…}, regex:…, choices:["A", "B"] or lark:….',
+            pattern=PATTERN,
+            form=FORM,
+            examples=(FREE, JSON_OBJECT),
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Rejects values out of range, and a grammar that cannot be enforced."""
+        super().__post_init__()
+        if self.grammar != FREE:
+            compiled(self.grammar)
 
 
 @dataclass(frozen=True)
@@ -167,7 +184,7 @@ class ReuseParams(_Checked):
     max_kl: float = field(
         default=0.02,
         metadata=declared(
-            "Promise",
+            "Max KL",
             "With reuse auto, the maximum mean KL between an answer and the uncached one.",
             unit="nats per token",
             least=0,

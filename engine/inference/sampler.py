@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -38,25 +39,37 @@ class Sampler:
         self._processors = processors(values, prompt, ends, draws=self.draws)
         self._stretch = stretch(values)
 
-    def choose(self, logits: Tensor) -> int:
-        """Returns a token for logits [vocabulary], and remembers it."""
-        scores = self._scores(logits)
+    def choose(self, logits: Tensor, allowed: Tensor | None = None) -> int:
+        """Returns a token for logits [vocabulary], and remembers it.
+
+        `allowed`, [vocabulary] bool, has the tokens to choose from; None for all.
+        """
+        scores = self._scores(logits, allowed)
         if self.draws:
             weights = torch.softmax(scores, -1)
             token = int(torch.multinomial(weights, 1, generator=self._generator))
         else:
             token = int(scores.argmax())
-        self._ids.append(token)
+        self.note(token)
         return token
 
-    def sure(self, logits: Tensor, rounding: float) -> bool:
+    def note(self, token: int) -> None:
+        """Remembers a token that was not chosen here."""
+        self._ids.append(token)
+
+    def sure(self, logits: Tensor, rounding: float, allowed: Tensor | None = None) -> bool:
         """Whether the likeliest token of logits [vocabulary] stays if each changes by up to `rounding`."""
-        first, second = self._scores(logits).topk(2).values.tolist()
+        first, second = self._scores(logits, allowed).topk(2).values.tolist()
         return bool(first - second > 2 * rounding * self._stretch)
 
-    def _scores(self, logits: Tensor) -> Tensor:
+    def _scores(self, logits: Tensor, allowed: Tensor | None) -> Tensor:
+        if allowed is not None:
+            logits = logits.masked_fill(~allowed.to(logits.device), -math.inf)
         if not self._processors:
             return logits
         ids: Any = torch.tensor([self._ids])
         scores: Any = logits.float().cpu()[None]
-        return self._processors(ids, scores)[0]
+        chosen = self._processors(ids, scores)[0]
+        if allowed is not None and not chosen.isfinite().any():
+            return logits  # a rule of the model forbids all that the grammar allows
+        return chosen

@@ -88,7 +88,7 @@ class Setting:
         """Parses the text of a table cell or a form field.
 
         Raises:
-            SettingsError: it is no value in range.
+            SettingsError: it is not a value in range.
         """
         word = text.strip()
         value: object = text

@@ -32,6 +32,7 @@ class Submission:
         marks: the prefixes to store on disk.
         warm: compute the prompt only, for later prompts, without an answer.
         taken: the fix that reuse "auto" chose for it.
+        logprobs: the number of alternatives in the log-probabilities of its tokens; None for none.
         ended: receives its answer; must be quick and never fail.
     """
 
@@ -43,6 +44,7 @@ class Submission:
     marks: tuple[Mark, ...] = ()
     warm: bool = False
     taken: ReuseTaken | None = None
+    logprobs: int | None = None
     ended: Callable[[Answer], None] = field(default=lambda _: None, compare=False)
 
     @property

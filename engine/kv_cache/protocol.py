@@ -154,8 +154,19 @@ class OwnKVCache(KVCache, Protocol):
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Appends the pass's keys and values [kv_heads, rows, head_dim]. Returns the layer's memory."""
 
+    def receive(self, states: Tensor, windows: dict[int, int | None]) -> None:
+        """Takes the first pass's computed keys and values, [2, layers, kv_heads, rows, head_dim]."""
+
     def seen_of_own(self, window: int | None, device: torch.device) -> tuple[slice, Hidden]:
         """The memory columns that the row of a one-row pass may see, and the hidden ones among them."""
+
+    def begin_tree(self, positions: Sequence[int], unseen: Tensor) -> None:
+        """Announces a pass over several continuations of one prompt.
+
+        Args:
+            positions: positions of its tokens, ascending; continuations may repeat one.
+            unseen: bool [tokens, tokens], true where a token does not see another one of the pass.
+        """
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
         """Attention of this pass's tokens.

@@ -1,7 +1,8 @@
-"""Decoding passes of one answer as a CUDA graph: recorded once, then replayed with other numbers.
+"""Passes as a CUDA graph: recorded once, then replayed with other numbers.
 
-A GPU computes one row in less time than Python needs for its thousand calls. The recorded pass reads the
-whole memory of a KV cache and masks columns that are not filled, so only numbers change from pass to pass.
+A GPU computes a few rows in less time than Python needs for its thousand calls. The recorded pass reads the
+whole memory of a KV cache and masks columns by their position, so only numbers change from pass to pass.
+`recorded_prefill.py` records first passes of prompts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.attention.kernels import AttentionParams, Part, attend, pack, unpack
 from engine.attention.masks import Hidden
@@ -22,61 +23,87 @@ from engine.kv_cache.protocol import KVCache, OwnKVCache
 
 log = logging.getLogger(__name__)
 
+FAR = 1 << 60  # the position of a column that no row sees
 FIRST = 3  # passes of an answer that are not recorded; a recording costs as much as two of them
 Compute = Callable[[Tensor, Tensor, "RecordedPass", int], Tensor]
 """Computes a pass: token ids [1, rows], positions [1, rows], the KV cache, the last rows → logits."""
 
 
 class RecordedPass:
-    """A pass over one new token and idle rows. It is the KV cache of the layers while it is recorded."""
+    """A pass over some tokens and idle rows. It is the KV cache of the layers while it is recorded.
 
-    def __init__(self, memory: Tensor, positions: Tensor, rows: int) -> None:
-        self.memory, self.rows = memory, rows
-        device, columns = memory.device, memory.shape[3]
-        self._token_ids, self._at = torch.zeros(2, 1, rows, dtype=torch.int64, device=device).unbind()
-        self._column = torch.zeros(1, dtype=torch.int64, device=device)  # of the new token
-        self._columns = torch.arange(columns, device=device)
-        self._places = torch.zeros(columns, dtype=torch.int64, device=device)
-        self._places[: len(positions)] = positions.to(device)
+    Args:
+        memory: [2, layers, kv_heads, columns, head_dim]; even an unfilled column must hold numbers.
+        attending: the number of first rows that attend; the others are idle.
+        rows: the number of all rows.
+
+    Attributes:
+        windows: the sliding window of each layer, after the first pass.
+    """
+
+    def __init__(self, memory: Tensor, attending: int, rows: int) -> None:
+        self.memory, self.attending, self.rows = memory, attending, rows
+        self.windows: dict[int, int | None] = {}
+        sizes = [rows, rows, attending, memory.shape[3]]
+        self._numbers = torch.zeros(sum(sizes), dtype=torch.int64, device=memory.device)
+        token_ids, at, self._own, self._places = torch.split(self._numbers, sizes)
+        self._token_ids, self._at = token_ids[None], at[None]
         self._masks: dict[int | None, Tensor] = {}
         self._scratch = Scratch()
         self._replay: Callable[[], Tensor] | None = None
 
     def run(
-        self, compute: Compute, token_ids: Sequence[int], positions: Sequence[int], column: int
+        self,
+        compute: Compute,
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        places: Tensor,
+        column: int,
+        keep: int,
     ) -> Tensor:
-        """Returns the logits [rows, vocabulary] of a pass that writes to this column; records the first."""
-        self._token_ids.copy_(torch.tensor([list(token_ids)]))
-        self._at.copy_(torch.tensor([list(positions)]))
-        self._column.fill_(column)
+        """Returns the logits [keep, vocabulary] of a pass; records the first.
+
+        Args:
+            compute: computes a pass.
+            token_ids: the tokens of all rows.
+            positions: their positions.
+            places: int64, positions of the first columns, those this pass's included; no row sees others.
+            column: the first column that the attending rows write to.
+            keep: the number of last rows whose logits are wanted, the same in every pass.
+        """
+        columns = torch.full(self._places.shape, FAR)
+        columns[: len(places)] = places
+        own = range(column, column + self.attending)
+        self._numbers.copy_(torch.cat([torch.tensor([*token_ids, *positions, *own]), columns]))
         if self._replay is None:
-            self._replay, logits = recorded(lambda: self._computed(compute))
+            self._replay, logits = recorded(lambda: self._computed(compute, keep))
             return logits
         return self._replay().clone()
 
-    def _computed(self, compute: Compute) -> Tensor:
+    def _computed(self, compute: Compute, keep: int) -> Tensor:
         self._masks.clear()
-        self._places.index_copy_(0, self._column, self._at[0, :1])
-        return compute(self._token_ids, self._at, self, self.rows)
+        return compute(self._token_ids, self._at, self, keep)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
-        """Attention of the new token, as in `OwnKVCache`; idle rows get zeros."""
-        keys, values = self.memory[:, layer]
-        keys.index_copy_(1, self._column, key[:, :1])
-        values.index_copy_(1, self._column, value[:, :1])
-        packed = pack(query[:, :1] * rules.scale, key.shape[0])
+        """Attention of the attending rows, as in `OwnKVCache`; idle rows get zeros."""
+        self.windows[layer] = rules.window
+        count, (keys, values) = self.attending, self.memory[:, layer]
+        keys.index_copy_(1, self._own, key[:, :count])
+        values.index_copy_(1, self._own, value[:, :count])
+        packed = pack(query[:, :count] * rules.scale, key.shape[0])
         part = Part(packed, keys, values, Hidden(0, self._mask(rules.window)))
-        out, _ = attend([part], rules, 1, self._scratch)
-        row = unpack(out, 1)
-        idle = self.rows - 1
-        return torch.cat([row, row.new_zeros(row.shape[0], idle, row.shape[2])], 1) if idle else row
+        out, _ = attend([part], rules, count, self._scratch)
+        attended = unpack(out, count)
+        idle = self.rows - count
+        return nn.functional.pad(attended, (0, 0, 0, idle)) if idle else attended
 
     def _mask(self, window: int | None) -> Tensor:
         if window not in self._masks:
-            mask = self._columns > self._column
+            at = self._at[0, : self.attending, None]
+            mask = self._places > at
             if window is not None:
-                mask |= self._at[0, :1] - self._places >= window
-            self._masks[window] = mask[None]
+                mask |= at - self._places >= window
+            self._masks[window] = mask
         return self._masks[window]
 
 
@@ -140,9 +167,9 @@ class Recorder:
         made = answer.recorded
         try:
             if made is None or made.rows != rows:
-                memory[:, :, :, filled:] = 0  # even a masked column must hold numbers
-                made = answer.recorded = RecordedPass(memory, own.positions(filled), rows)
-            logits = made.run(compute, token_ids, positions, filled)
+                memory[:, :, :, filled:] = 0
+                made = answer.recorded = RecordedPass(memory, 1, rows)
+            logits = made.run(compute, token_ids, positions, own.positions(filled + 1), filled, rows)
         except (RuntimeError, NotImplementedError) as error:  # of torch, if the network asks for a number
             self.fault, answer.recorded = str(error).partition("\n")[0], None
             log.info("decoding passes are not recorded: %s", self.fault)

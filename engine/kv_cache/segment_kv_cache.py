@@ -76,15 +76,17 @@ class SegmentKVCache:
         self._masks: Masks | None = None  # of the current pass, made on first use
         self._until: int | None = None
         self._rowwise: Rowwise | None = None
+        self._unseen: Tensor | None = None
         self._gathering: Gathering | None = None
         self._apart: tuple[Placement, ...] = ()  # placements read in place
-        self._divide()
+        self._divided = False  # whether placements are split; a replayed pass does not need it
 
     def _divide(self) -> None:
         """Splits placements into gathered ones and ones read in place, and finds the latter's angles."""
         small, self._apart = split(self.placements) if self.attention is None else ((), self.placements)
         self._gathering = Gathering(small, self.rotaries) if small else None
         self._angles = self._find_angles()
+        self._divided = True
 
     def _find_angles(self) -> dict[int, tuple[Tensor, Tensor]]:
         """Cosine and sine of every shift, by identity of the rotary embedding."""
@@ -152,17 +154,29 @@ class SegmentKVCache:
         self._positions[start:end] = torch.tensor(positions, dtype=torch.int64)
         if start and self._positions[start - 1] >= self._positions[start]:
             self._ascending = False
-        self._until, self._rowwise = until, rowwise
+        self._until, self._rowwise, self._unseen = until, rowwise, None
         self._rows, self._masks = len(positions), None
+
+    def begin_tree(self, positions: Sequence[int], unseen: Tensor) -> None:
+        """Announces a pass over several continuations of one prompt, as in `OwnKVCache`."""
+        self.begin(positions)
+        self._unseen = unseen
 
     @property
     def masks(self) -> Masks:
         """Masks of the rows of the current pass."""
+        if not self._divided:
+            self._divide()
         if self._masks is None:
             positions = self._positions[: self.filled + self._rows]
             gathered = None if self._gathering is None else self._gathering.positions
             self._masks = Masks(
-                self._apart, positions, self._rows, ascending=self._ascending, gathered=gathered
+                self._apart,
+                positions,
+                self._rows,
+                ascending=self._ascending,
+                gathered=gathered,
+                unseen=self._unseen,
             )
         return self._masks
 
@@ -204,6 +218,12 @@ class SegmentKVCache:
             raise StopForward
         return self.memory[0, layer, :, :end], self.memory[1, layer, :, :end]
 
+    def receive(self, states: Tensor, windows: dict[int, int | None]) -> None:
+        """Takes the first pass's computed keys and values, [2, layers, kv_heads, rows, head_dim]."""
+        self.memory = self._room_for(states)
+        self.memory[:, :, :, : states.shape[3]] = states
+        self.windows = dict(windows)
+
     @torch.inference_mode()
     def fold(self, which: Sequence[Placement] | None = None) -> None:
         """Copies placed segments before the tail, rotated to their place, so that decoding reads one run.
@@ -234,7 +254,7 @@ class SegmentKVCache:
         self.folded += before
         self._ascending = bool((positions[1 : self.filled] > positions[: self.filled - 1]).all())
         self.placements = tuple(placement for placement in self.placements if id(placement) not in chosen)
-        self._divide()
+        self._divided = False
 
     def seen_of_own(self, window: int | None, device: torch.device) -> tuple[slice, Hidden]:
         """The memory columns that the row of a one-row pass may see, and the hidden ones among them."""
@@ -249,7 +269,8 @@ class SegmentKVCache:
         self.windows[layer] = rules.window
         keys, values = self.append(layer, key, value)
         heads, rows, _ = query.shape
-        if not self.placements and self.filled == 0 and rows > 1 and rules.plain:
+        fresh = not self.placements and self.filled == 0 and rows > 1 and self._unseen is None
+        if fresh and rules.plain:
             return self._fresh(query, key, value, rules)
         most = 1 if self._rowwise else rows_at_once(heads, self.cached_tokens + keys.shape[1], query)
         if rules.window is not None and rules.window < keys.shape[1]:

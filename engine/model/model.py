@@ -13,6 +13,8 @@ import torch
 from engine.attention.rope import Rotaries
 from engine.attention.varlen_kernel import refusal
 from engine.checkpoint.generation_config import Generation
+from engine.grammars.grammar import FREE
+from engine.grammars.matcher import GrammarTokens, Matcher
 from engine.model.batch_invariance import RowRounding
 from engine.model.hf_attention import AttentionPath
 from engine.model.model_files import Stored
@@ -182,6 +184,19 @@ class Model:
         """The generation settings of the model's makers."""
         config, added = self.network.module.generation_config, self.tokenizer.get_added_vocab()
         return Generation(config, added, int(self.config.vocab_size), self.context_length)
+
+    @functools.cached_property
+    def _grammar_tokens(self) -> GrammarTokens:
+        return GrammarTokens(self.tokenizer, int(self.config.vocab_size), self.end_tokens)
+
+    def matcher(self, grammar: str) -> Matcher | None:
+        """Returns what keeps an answer to a grammar; None for any text.
+
+        Raises:
+            GrammarError: the grammar is invalid or too large.
+            ModelError: grammars cannot read the tokenizer.
+        """
+        return None if grammar == FREE else self._grammar_tokens.matcher(grammar)
 
     def tokenize(self, text: str) -> list[int]:
         """Tokenizes an author's text, in which the spelling of a special token is plain text."""

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from engine.kv_cache.dense_kv_cache import DenseKVCache
 from engine.kv_cache.packed_kv_cache import PackedKVCache, PackedText
 from engine.kv_cache.protocol import KVCache, Rowwise, StopForward, UnfitError, placed_keys
 from engine.kv_cache.recorded_pass import RecordedPass, Recorder
+from engine.kv_cache.recorded_prefill import RecordedPrefill
 from engine.kv_cache.segment_kv_cache import SegmentKVCache
 from engine.model.hf_attention import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
 from engine.model.interruption import WORTH_ROWS, left_early
@@ -38,6 +39,7 @@ class Network:
         config: the module's configuration, or its part for text.
         layers: the number of attention layers.
         recorder: records decoding passes on a CUDA GPU; None elsewhere.
+        prefills: records first passes likewise.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Network:
         self._scratch = scratch or Scratch()
         on_gpu = self.device.type == "cuda" and self.setup.path == "segments"
         self.recorder = Recorder() if on_gpu else None
+        self.prefills = RecordedPrefill(self.setup.rotaries) if on_gpu else None
         self._unwanted: tuple[int, Callable[[], bool]] | None = None  # for the passes of one thread
         self._keeps_last = "logits_to_keep" in inspect.signature(module.forward).parameters
         self._carriers = [
@@ -78,6 +81,42 @@ class Network:
             yield
         finally:
             self._unwanted = before
+
+    @contextlib.contextmanager
+    def headless(self) -> Iterator[None]:
+        """Makes passes return the inputs of the output embedding, [rows, hidden], in place of logits.
+
+        The caller has the engine's turn.
+
+        Raises:
+            UnfitError: the module has no output embedding.
+        """
+        head = self.module.get_output_embeddings()
+        if head is None:
+            raise UnfitError("the model has no output embedding")
+        hook = head.register_forward_pre_hook(_leave)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    @contextlib.contextmanager
+    def replacing(self, forwards: Iterable[tuple[Any, Callable[..., Any]]]) -> Iterator[None]:
+        """Makes parts of the module compute other functions, and passes run without recording.
+
+        The caller has the engine's turn.
+        """
+        recorded, self.prefills = self.prefills, None
+        replaced = []
+        try:
+            for part, forward in forwards:
+                part.forward = forward
+                replaced.append(part)
+            yield
+        finally:
+            self.prefills = recorded
+            for part in replaced:
+                del part.forward
 
     @property
     def dtype(self) -> torch.dtype:
@@ -121,7 +160,7 @@ class Network:
         token_ids: Sequence[int],
         positions: Sequence[int],
         kv: KVCache,
-        keep: int = 1,
+        keep: int | Tensor = 1,
         *,
         rowwise: Rowwise | None = None,
     ) -> Tensor:
@@ -131,7 +170,7 @@ class Network:
             token_ids: the new tokens.
             positions: positions of the tokens, ascending, not negative (some models look them up in a table).
             kv: the keys and values that they may attend to, also at negative positions; made by `kv_cache`.
-            keep: the number of last tokens whose logits are returned.
+            keep: the number of last tokens whose logits are returned, or int64 indices of the tokens.
             rowwise: how tokens attend one by one, if the engine computes attention; None for all at once.
 
         Returns:
@@ -142,8 +181,38 @@ class Network:
         if self.recorder is not None and rowwise is not None and keep == len(positions) == rowwise.idle + 1:
             with self._scratch.turn:
                 logits = self.recorder.run(self._logits, token_ids, positions, kv)
+        elif self.prefills is not None and rowwise is None and keep == 1:
+            with self._scratch.turn:
+                logits = self.prefills.run(self._logits, token_ids, positions, kv)
         if logits is None:
             logits = self._run(token_ids, positions, kv, keep)
+        kv.commit()
+        return logits
+
+    @torch.inference_mode()
+    def forward_tree(
+        self,
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        kv: KVCache,
+        unseen: Tensor,
+        keep: Sequence[int],
+    ) -> Tensor:
+        """Runs tokens of several continuations of one prompt; on the path "segments" only.
+
+        Args:
+            token_ids: the new tokens.
+            positions: their positions, ascending; continuations may repeat a position.
+            kv: the prompt's keys and values, made by `kv_cache`; the new tokens join its tail.
+            unseen: bool [tokens, tokens], true where a token does not see another one.
+            keep: the indices of the tokens whose logits are returned.
+
+        Returns:
+            Logits [keep, vocabulary].
+        """
+        assert kv.own is not None
+        kv.own.begin_tree(positions, unseen)
+        logits = self._run(token_ids, positions, kv, torch.tensor(keep, device=self.device))
         kv.commit()
         return logits
 
@@ -280,7 +349,10 @@ class Network:
             inputs["attention_mask"] = torch.ones(1, len(token_ids), dtype=torch.long, device=self.device)
         with network_code(), self._scratch.turn:
             attach(self.module, None)
-            logits: Tensor = self.module(**inputs, use_cache=False).logits[0]
+            try:
+                logits: Tensor = self.module(**inputs, use_cache=False).logits[0]
+            except _Headless as end:
+                logits = end.states[0]
         return logits
 
     def _run(
@@ -316,12 +388,25 @@ class Network:
             setattr(part, CARRIED, kv)
         try:
             logits: Tensor = self.module(input_ids=token_ids, position_ids=positions, **inputs).logits[0]
+        except _Headless as end:
+            logits = end.states[0]
         finally:
             for part in self._carriers:
                 delattr(part, CARRIED)
         if isinstance(keep, int):
             return logits[-keep:]
         return logits if self._keeps_last else logits[keep]
+
+
+class _Headless(Exception):  # noqa: N818 - not an error: it ends a pass
+    """Ends a pass before the output embedding."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.states = states
+
+
+def _leave(_head: Any, inputs: tuple[Tensor, ...]) -> None:
+    raise _Headless(inputs[0])
 
 
 @contextlib.contextmanager

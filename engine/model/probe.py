@@ -152,8 +152,8 @@ def probe(network: Network, name: str) -> Probe:
         except UnfitError as error:
             misses.append(f"{path}: {error}")
     raise ModelError(
-        f"model {name!r} ({network.module.config.model_type}) is reproduced neither by attention over "
-        f"segments nor by a dense cache ({'; '.join(misses)}). Use a model of another family."
+        f"model {name!r} ({network.module.config.model_type}) cannot answer from stored "
+        f"segments ({'; '.join(misses)}). Use a model of another family."
     )
 
 

@@ -41,7 +41,7 @@ def of_schema(spec: ModelSpec, layout: SchemaLayout) -> Iterator[Diagnostic]:
             f"the model's chat template writes the date ({layout.day:%Y-%m-%d}), so on another day "
             "every segment after it is computed again"
         )
-        hint = f"fix the date: --date {layout.day:%Y-%m-%d}, PML_DATE or Engine.open(date=…)"
+        hint = f"set a fixed date: --date {layout.day:%Y-%m-%d}, PML_DATE or Engine.open(date=…)"
         yield make("W608", message, turns[0].span, schema.lines, hint)
 
 
@@ -52,9 +52,9 @@ def of_prompt(
     chat = spec.chat
     if rendering is None:
         texts = [Fragment(message.text) for message in conversation(bound.parts)]
-        begin = [chat.bos] if chat.bos is not None else []
+        bos = chat.begins(bound.schema)
         whole = [token for ids in chat.tokens.encode(texts, begins=True) for token in ids]
-        yield from _tokens(spec, plan.token_ids, [*begin, *whole], prompt)
+        yield from _tokens(spec, plan.token_ids, whole if bos is None else [bos, *whole], prompt)
         return
     if not any(
         isinstance(part, RoleOpen) and part.role == "system" and not (part.new or part.module)
@@ -63,9 +63,7 @@ def of_prompt(
         yield from _refused_system(rendering, prompt.span, prompt)
     if not rendering.invites:
         ends = f", right after {rendering.closes[-1][-30:]!r}" if rendering.closes[-1] else ""
-        message = (
-            f"the model's chat template does not invite the assistant to answer; the answer begins{ends}"
-        )
+        message = f"the model's chat template has no start of the assistant's turn; the answer begins{ends}"
         yield make("W609", message, prompt.span, prompt.lines)
     contents = turn_texts(bound.parts)
     turns = [part for part in bound.parts if isinstance(part, RoleOpen)]
@@ -152,7 +150,10 @@ def _stand_ins(spec: ModelSpec, schema: Schema) -> Iterator[Diagnostic]:
     first = next((param for module in schema.modules() for param in module.params()), None)
     if tokenizer.unk_token_id is None and first is not None and first.scaffold is None:
         token = tokenizer.convert_ids_to_tokens(spec.stand_in)
-        message = f"{spec.name!r} has no <unk>; {token!r} stands in for parameter {first.name!r}"
+        message = (
+            f"the tokenizer of {spec.name!r} has no <unk> token, so {token!r} is the placeholder of "
+            f"parameter {first.name!r}"
+        )
         hint = 'write scaffold="…", a typical text, to choose the placeholder'
         yield make("W607", message, first.span, schema.lines, hint)
 
@@ -165,7 +166,8 @@ def _tokens(
     if not diffs:
         return
     shown = "; ".join(
-        f"{_spelled(spec, ours[a:b])} for {_spelled(spec, theirs[c:d])}" for a, b, c, d in diffs[:_SHOWN]
+        f"{_spelled(spec, ours[a:b])} instead of {_spelled(spec, theirs[c:d])}"
+        for a, b, c, d in diffs[:_SHOWN]
     )
     more = f" and at {len(diffs) - _SHOWN} more" if len(diffs) > _SHOWN else ""
     places = "place" if len(diffs) == 1 else "places"

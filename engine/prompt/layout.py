@@ -198,8 +198,8 @@ class _Builder:
     def build(self) -> SchemaLayout:
         if self.marks.begin is not None:
             self._say(self.schema, "open", self.chat.tokens.rendered(self.marks.begin))
-        elif self.chat.bos is not None:
-            self._add(self.schema, [self.chat.bos], "open")
+        elif (bos := self.chat.begins(self.schema)) is not None:
+            self._add(self.schema, [bos], "open")
             self.beginning = 1
         for child in self.schema.children:
             self._place(child)

@@ -346,7 +346,8 @@ class _Planner:
                 text, room = self.position - self.reached, position - self.reached
                 self._fault(
                     "E507",
-                    f"a text of {text} tokens is in a gap of the schema with room for {room}",
+                    f"the prompt has a text of {text} tokens between two modules, but the schema has "
+                    f"room for {room}",
                     None,
                     "write it at the end of the prompt, or use compact placement",
                 )

@@ -16,7 +16,7 @@ from typing import Final
 from cachetools import LRUCache
 
 from engine.base.choices import PlacementPolicy, Scope
-from engine.pml import Diagnostic, Prompt, PromptError, Role, RoleOpen, Schema, bind, make
+from engine.pml import Diagnostic, Part, Prompt, PromptError, Role, RoleOpen, Schema, bind, make
 from engine.pml.diagnostics.diagnostic import swap
 from engine.prompt import advice
 from engine.prompt.conversation.messages import Blocks, Spelled
@@ -243,6 +243,12 @@ class TokenizedPrompt:
         self._turns = tuple(None if part.new else part.node for part in opened)
         self._renderings: dict[datetime.date, Rendering] = {}
         self._planned: dict[tuple[datetime.date, PlacementPolicy, bool, Scope | None], Planned] = {}
+
+    def with_parts(self, parts: Sequence[Part]) -> TokenizedPrompt:
+        """Returns a prompt over the same schema with other bound parts."""
+        bound = replace(self.bound, parts=tuple(parts), diagnostics=())
+        blocks = self._blocks if parts else None
+        return TokenizedPrompt(self.schema, Spelled(self.tree, bound, blocks), self.tools)
 
     @property
     def continued(self) -> bool:

@@ -67,7 +67,7 @@ class UnknownTokens:
 
     def _words(self, found: Iterable[int]) -> str:
         return (
-            f"tokens that {self.model!r} does not know (it knows {self.known}, and their ids are higher): "
+            f"tokens that the model {self.model!r} does not know (it knows {self.known:,}): "
             f"{self._listed(sorted(found))}"
         )
 

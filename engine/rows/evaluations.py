@@ -196,10 +196,10 @@ class Evaluation:
 
 def messages_of(schema: Schema, source: str) -> list[dict[str, str]]:
     """Returns a prompt's messages in the form of OpenAI's API; none if it is invalid or empty."""
-    tree = parse_prompt(source).tree if source else None
-    if tree is None:
+    read = parse_prompt(source)
+    if not read.ok or read.tree is None:
         return []
-    bound = bind(schema, tree)
+    bound = bind(schema, read.tree)
     try:
         return [] if has_errors(bound.diagnostics) else to_openai(bound.parts)[0]["messages"]
     except ExchangeError:  # the prompt is empty

@@ -59,6 +59,7 @@ _CALLS: Final = re.compile(r"\\.|(\(\?(?:[R&0-9]|[+-][0-9]|P(?:\s|#[^\n]*\n)*[>&
 """Escaped characters, and as a group the start of calls such as `(?R)`."""
 _FENCE: Final = "```"
 _DEEPEST: Final = 150  # nesting of rules in a JSON Schema
+_MOST_ITEMS: Final = {"unevaluatedItems": 4000}  # the library compares each item with all others
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def expected(kind: str, value: str) -> Expectation:
     """
     known = next((name for name in KINDS if name == " ".join(kind.lower().split())), None)
     if known is None:
-        raise ExchangeError(f"{kind!r} is no kind of expectation. Write one of {', '.join(KINDS)}.")
+        raise ExchangeError(f"{kind!r} is not a kind of expectation. Use one of {', '.join(KINDS)}.")
     if not value.strip():
         raise ExchangeError(f"The expectation {known!r} has no value. Write one, or remove it.")
     if known.endswith("regex"):
@@ -185,7 +186,7 @@ def _is_json(answer: str, value: str) -> str:
         where = ", which is not in it" if inside else " outside of it; nothing is fetched"
         return f"The JSON Schema refers to {missing!r}{where}."
     except (AttributeError, TypeError, ArithmeticError):  # the library checks no rules under unknown names
-        return "The JSON Schema refers to a part of it that is no JSON Schema. Correct that part."
+        return "The JSON Schema refers to a part that is not a JSON Schema. Correct that part."
     except _LateError:
         return f"Checking it against the JSON Schema took more than {JUDGED_SECONDS:g} s and was stopped."
     except RecursionError:
@@ -290,7 +291,7 @@ class _Schema:
         latest = validators.Draft202012Validator
         known = latest if isinstance(document, bool) else validators.validator_for(document, default=latest)
         known.check_schema(document)
-        rules = {name: self._bounded(rule) for name, rule in known.VALIDATORS.items()}
+        rules = {name: self._bounded(rule, _MOST_ITEMS.get(name)) for name, rule in known.VALIDATORS.items()}
         rules |= {name: self._bounded(rule) for name, rule in _OWN_RULES.items() if name in rules}
         checked = _sound(document)  # a schema named below would add unlimited rules
         limited = validators.extend(known, rules)
@@ -316,9 +317,11 @@ class _Schema:
         except TimeoutError:
             raise _LateError from None
 
-    def _bounded(self, rule: Any) -> Any:
+    def _bounded(self, rule: Any, most: int | None = None) -> Any:
         def judged(*given: Any) -> Iterator[Any]:
             self._left()
+            if most and isinstance(given[2], list) and len(given[2]) > most:
+                raise _LateError
             if self._depth >= _DEEPEST:
                 raise RecursionError
             self._depth += 1

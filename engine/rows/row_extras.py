@@ -1,4 +1,4 @@
-"""Settings of a row in a batch, and expectations of its answer."""
+"""Settings of a row in a batch, expectations of its answer, and its right answers to questions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from engine.rows.expectations import Expectation, expected
 
 SET: Final = "set "  # prefix of CSV columns with settings: "set temperature"
 EXPECT: Final = "expect "  # prefix of CSV columns with expectations: "expect contains"
+GOLD: Final = "gold"  # the CSV column of the right answer; "gold mood" for the question `mood`
 
 
 class CellError(ExchangeError):
@@ -23,23 +24,31 @@ class CellError(ExchangeError):
 
 
 def extra_column(column: str) -> bool:
-    """Returns whether a CSV column has settings or expectations."""
-    return column.lower().startswith((SET, EXPECT))
+    """Returns whether a CSV column has settings, expectations or right answers."""
+    return column.lower().startswith((SET, EXPECT)) or _is_gold(column)
+
+
+def _is_gold(column: str) -> bool:
+    return column.lower().split(" ")[0] == GOLD
 
 
 def extra_cells(cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Reads cells of such columns, given as column and text, and skips empty ones.
 
     Returns:
-        `settings`, as written, and `expect`, as in a row.
+        `settings`, as written, `expect` and `gold`, as in a row.
 
     Raises:
         CellError: a cell is invalid.
     """
     settings: dict[str, Any] = {}
     expect: list[Expectation] = []
+    gold: dict[str, str] = {}
     for column, cell in cells:
         if not cell.strip():
+            continue
+        if _is_gold(column):
+            gold[column[len(GOLD) :].strip()] = cell.strip()
             continue
         if column.lower().startswith(SET):
             settings[setting_name(column[len(SET) :])] = cell
@@ -48,11 +57,11 @@ def extra_cells(cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
             expect.append(expected(column[len(EXPECT) :], cell))
         except ExchangeError as error:
             raise CellError(column, str(error)) from None
-    return {"settings": settings, "expect": tuple(expect)}
+    return {"settings": settings, "expect": tuple(expect), "gold": gold}
 
 
 def extra_values(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads the keys `settings` and `expect` of a JSON row.
+    """Reads the keys `settings`, `expect` and `gold` of a JSON row.
 
     Raises:
         CellError: a value is invalid.
@@ -77,7 +86,21 @@ def extra_values(found: Mapping[str, Any]) -> dict[str, Any]:
         if setting_name(name) in named:
             raise CellError("settings", f"The setting {name!r} is given twice. Give it once.")
         named[setting_name(name)] = setting
-    return {"settings": named, "expect": tuple(wanted)}
+    return {"settings": named, "expect": tuple(wanted), "gold": _gold(found.get("gold"))}
+
+
+def _gold(found: Any) -> dict[str, str]:
+    """Returns the right answers by question; "" stands for the only question."""
+    answers = found if isinstance(found, dict) else {"": found}
+    gold: dict[str, str] = {}
+    for name, value in answers.items():
+        if isinstance(value, bool):
+            gold[name] = str(value).lower()
+        elif (text := text_of(value)) is not None:
+            gold[name] = text.strip()
+        elif value is not None:
+            raise CellError(GOLD, 'The value of "gold" is no text. Write a label, or {"question": "label"}.')
+    return gold
 
 
 def _text_of(kind: str, value: object) -> str:

@@ -112,6 +112,7 @@ def _changed(row: Row, schema: Schema, over: str) -> str:
 def _picks(row: Row, schema: Schema) -> Iterator[tuple[str, bool]]:
     """The paths that a row names, each once, and whether each is picked or omitted."""
     taken = set()
+    chosen: dict[int, str] = {}  # the picked member of each union
     for name in row.picks:
         try:
             path = _module(name.removeprefix("-"), schema)
@@ -120,7 +121,22 @@ def _picks(row: Row, schema: Schema) -> Iterator[tuple[str, bool]]:
         if path in taken:
             raise CellError("picks", f"The module {quote(path)} is picked twice. Pick it once.")
         taken.add(path)
-        yield path, not name.startswith("-")
+        on = not name.startswith("-")
+        if on:
+            _choose(path, schema, chosen)
+        yield path, on
+
+
+def _choose(path: str, schema: Schema, chosen: dict[int, str]) -> None:
+    """Notes a picked module and the modules around it; two members of one union are an error."""
+    parts = path.split("/")
+    for end in range(1, len(parts) + 1):
+        member = "/".join(parts[:end])
+        union = schema.union_of(member)
+        other = member if union is None else chosen.setdefault(id(union), member)
+        if other != member:
+            message = f"{quote(other)} and {quote(member)} are in the same choice. Keep one."
+            raise CellError("picks", message)
 
 
 def _lines(text: str) -> str:
@@ -166,7 +182,9 @@ def _arguments(row: Row, schema: Schema) -> Iterable[tuple[str, str, str]]:
         for name, inner in value.items():
             if f"{path}/{name}" not in siblings:
                 near = Speller().nearest(name, [known_path.rpartition("/")[2] for known_path in siblings])
-                advice = f"It has {quote(near)}." if near else "Use one that it has."
+                advice = _advice(
+                    near, [known_path.rpartition("/")[2] for known_path in siblings], "parameter"
+                )
                 message = f"The module {quote(path)} has no parameter {quote(name)}. {advice}"
                 raise CellError("arguments", message)
             yield path, name, inner
@@ -187,11 +205,16 @@ def _meant(given: str, known: list[str], kind: str, schema: Schema) -> str:
         shown = " or ".join(quote(path) for path in matches[:_SHOWN])
         raise ExchangeError(f"{quote(given)} could be several {kind}s. Write {shown}.")
     near = Speller().nearest(given, [*known, *(path.rpartition("/")[2] for path in known)])
-    advice = (
-        f"Did you mean {quote(near)}?"
-        if near
-        else f"Use one that it has, or {quote('_' + given)} for a note."
-    )
-    if not near and kind == "module":
-        advice = "Use one that it has."
+    names = known if kind == "parameter" else [path.rpartition("/")[2] for path in known]
+    advice = _advice(near, names, kind)
+    if not near and kind == "parameter":
+        advice += f" Write {quote('_' + given)} for a note."
     raise ExchangeError(f"The schema {quote(schema.name)} has no {kind} {quote(given)}. {advice}")
+
+
+def _advice(near: str | None, known: list[str], kind: str) -> str:
+    """The nearest name, or else the first of the known ones."""
+    if near:
+        return f"Did you mean {quote(near)}?"
+    shown = ", ".join(map(quote, known[:_SHOWN])) or f"no {kind}s"
+    return f"It has {shown}{' and more' if len(known) > _SHOWN else ''}."

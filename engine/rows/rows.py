@@ -28,10 +28,10 @@ from engine.rows.row_extras import (
     setting_name,
 )
 
-KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text", "settings", "expect")
-"""Keys of a JSON row. A CSV has a column for each argument, setting and expectation."""
+KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text", "settings", "expect", "gold")
+"""Keys of a JSON row. A CSV has a column for each argument, setting, expectation and right answer."""
 
-_COLUMNS: Final = tuple(key for key in KEYS if key not in ("arguments", "settings", "expect"))
+_COLUMNS: Final = tuple(key for key in KEYS if key not in ("arguments", "settings", "expect", "gold"))
 _OWN: Final = "_"  # prefix of an author's own columns, which are ignored
 _LINES: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
 _QUOTED: Final = re.compile('"[^"]*"')
@@ -56,6 +56,7 @@ class Row:
         settings: its own settings by name, as written.
         expect: the expectations of its answer.
         column: the column or key of the error; "" if it is in none.
+        gold: the right answers by the names of questions; "" is the only question.
     """
 
     line: int
@@ -70,6 +71,7 @@ class Row:
     settings: Mapping[str, Any] = field(default_factory=dict)
     expect: tuple[Expectation, ...] = ()
     column: str = ""
+    gold: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -108,7 +110,7 @@ def read_rows(file: BinaryIO, name: str) -> Iterator[Row]:
         if first.lstrip().startswith("{"):
             yield from _json_rows(first, lines)
         elif first.lstrip().startswith("["):
-            message = f"{name} is a list; a batch has one JSON object a line, so write each on its own line"
+            message = f"{name} is a JSON array; write one JSON object per line"
             raise ExchangeError(message)
         else:
             yield from _csv_rows(first, lines, name)
@@ -196,7 +198,7 @@ def _text(found: Mapping[str, Any], key: str) -> str | None:
 def _arguments(found: Any, of: str = "") -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _RowError(
-            '"arguments" is no object. Write {"module/parameter": "…"} or {"module": {"parameter": "…"}}.'
+            '"arguments" is not an object. Write {"module/parameter": "…"} or {"module": {"parameter": "…"}}.'
         )
     arguments: dict[str, Any] = {}
     for key, value in found.items():
@@ -315,9 +317,7 @@ def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
         )
         return Row(line, name, fault=f"{fault}that contains the separator.", named=bool(own_id))
     if len(cells) < len(columns) and not any(cell.strip() for column, cell in row.items() if column != "id"):
-        fault = (
-            f"The row has {len(cells)} of {len(columns)} cells, and asks for nothing. Put quotes around a "
-        )
+        fault = f"The row has {len(cells)} of {len(columns)} cells, and no prompt. Put quotes around a "
         return Row(line, name, fault=f"{fault}cell that contains a line break.", named=bool(own_id))
     if row.get("", "").strip():
         fault = "A cell is in a column without a name. Name the column in the first line."

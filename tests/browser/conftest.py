@@ -338,16 +338,19 @@ def tab(browser: Browser) -> Iterator[Tab]:
 
 @pytest.fixture
 def watched(tab: Tab, studio: Server) -> Iterator[Watched]:
-    """A page of 1280 pixels' width that nothing was done with. Afterwards it is `over`."""
+    """A page of 1280 pixels' width that nothing was done with. Afterwards it is `over`.
+
+    The studio has the travel sample open; an earlier test may have left an invalid schema.
+    """
+    studio.open_sample("travel")
     watch = Watched(tab.empty(studio.url), studio.url)
     yield watch
     watch.over()
 
 
 @pytest.fixture
-def author(watched: Watched, studio: Server) -> Page:
+def author(watched: Watched) -> Page:
     """The Author page with the travel sample and its first prompt."""
-    studio.open_sample("travel")
     page = watched.open("/#/author")
     expect(page.locator(".workspace-name")).to_contain_text("Travel")
     return page

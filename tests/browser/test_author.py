@@ -83,6 +83,24 @@ def test_the_page_says_what_the_bundled_model_is_and_how_to_load_another(author:
     assert "smollm2" in asked[0]
 
 
+def test_sizes_that_the_server_failed_to_count_come_later(author: Page) -> None:
+    failures: list[str] = []
+
+    def fail_once(route: Route) -> None:
+        if '"measure"' not in (route.request.post_data or "") or failures:
+            return route.fallback()
+        failures.append(route.request.url)
+        return route.fulfill(json={"error": "The model is busy."})
+
+    author.route(QUESTIONS, fail_once)
+    rewrite(author, "schema", '<schema name="travel"><module name="new">Some words.</module></schema>')
+    notice = author.locator(".notice[data-notice=unchecked]")
+    expect(notice).to_be_visible()
+    expect(notice).to_have_count(0)
+    expect(author.locator(".picker .badge[data-tier]")).to_have_count(1)
+    author.evaluate("window.promptCacheStudio.workspace.editors.schema.undo()")
+
+
 def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:
     document(author, "schema").click()
     author.keyboard.press("Control+Home")
@@ -102,7 +120,7 @@ def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:
     )
     author.keyboard.type("&")
     author.evaluate("window.marked")
-    problems = author.get_by_role("list", name="Problems of the schema")
+    problems = author.get_by_role("list", name="Problems in the schema")
     expect(problems).to_contain_text("E1")
     expect(author.locator(".panel.schema .status")).to_contain_text("error")
     author.locator(".panel.schema .cm-lintRange-error").first.hover()
@@ -111,7 +129,7 @@ def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:
     expect(author.locator(".panel.schema .status")).to_have_text("no problems")
     rewrite(author, "schema", '<schema name="own"><module name="one"><user>One</user></module></schema>')
     rewrite(author, "prompt", '<prompt schema="own">\nSo?\n<one/>\n</prompt>')
-    notes = author.get_by_role("list", name="Problems of the prompt")
+    notes = author.get_by_role("list", name="Problems in the prompt")
     expect(notes).to_have_text(re.compile(r"^▸\d notes?$"))  # what needs no action is folded
     notes.get_by_role("button").click()
     expect(notes).to_contain_text("W617")
@@ -136,6 +154,17 @@ def test_a_name_is_changed_in_both_documents_and_a_taken_one_is_refused(author: 
     expect(dialog).to_have_count(0)
     author.keyboard.press("Control+z")
     wait_for_text(author, "prompt", "<a/> What")
+
+
+LATE = """name => {
+    const editor = window.promptCacheStudio.workspace.editors.prompt, mark = editor.mark()
+    editor.view.dispatch({ changes: { from: 0, to: mark.text.length, insert: '<prompt schema="own"/>' } })
+    editor.apply(mark, mark.text.replace("travel", name))
+    return editor.text() }"""
+
+
+def test_a_late_edit_does_not_change_a_text_that_replaced_its_own(author: Page) -> None:
+    assert author.evaluate(LATE, "own") == '<prompt schema="own"/>'
 
 
 def test_picks_write_the_prompt_and_follow_its_edits(author: Page) -> None:
@@ -258,7 +287,7 @@ def test_a_server_that_is_gone_is_noticed_and_the_page_goes_on_when_it_is_back(
     expect(age).to_have_text(re.compile(r"^The last run, [^.]+\.$"))  # the stored one of these documents
     expect(page.locator(".pane .answer").first).to_have_text(answer)
     rewrite(page, "prompt", text_of(page, "prompt").replace("calmest", "warmest"))
-    expect(age).to_contain_text("It is of an earlier text of the prompt. Run again.")
+    expect(age).to_contain_text("It ran with an earlier text of the prompt. Run again.")
     page.close()
     server.stop()
 

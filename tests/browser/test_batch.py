@@ -46,7 +46,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     held.get_by_role("button", name="Change settings").click()
     author.get_by_label("Scope").select_option("scaffold")
     author.keyboard.press("Escape")
-    expect(held).to_contain_text("Scope scaffold encodes the modules anew for each row:")
+    expect(held).to_contain_text("Scope scaffold encodes the modules again for each row:")
     held.get_by_role("button", name="Use scope anchored").click()
     expect(held).to_contain_text("Scope anchored")
     run.click()
@@ -79,7 +79,7 @@ def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path
     expect(good).to_have_attribute("aria-pressed", "true")
     expect(tiles).to_contain_text("1 row scored")
     table.focus()
-    expect(author.locator(".tip")).to_be_hidden()
+    expect(author.locator(".tip:not(.fix-preview)")).to_be_hidden()
     cell = table.get_by_role("button", name="lisbon", exact=True).locator("xpath=..")
     cell.click(position={"x": 3, "y": 3})  # the whole cell opens its row
     expect(author.get_by_role("region", name="Checks of this row")).to_contain_text(
@@ -188,6 +188,17 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     alone.uncheck()
 
 
+def test_a_table_written_while_a_saved_grid_arrives_is_the_source(author: Page) -> None:
+    open_batch(author)
+    author.get_by_role("radio", name="Grid").check()  # as a saved form may do
+    author.get_by_label("Table of rows").evaluate(
+        "node => { node.value = 'id,text\\na,One?\\nb,Two?\\n'; node.dispatchEvent(new Event('input')) }"
+    )
+    expect(author.get_by_role("radio", name="Table")).to_be_checked()
+    expect(author.get_by_label("Table of rows")).to_be_visible()
+    expect(author.locator(".read")).to_contain_text("2 rows")
+
+
 def reloaded_without_what_was_kept(page: Page) -> list[Route]:
     """Loads the page again; what was kept of the form comes when the route that is returned goes on."""
     held: list[Route] = []
@@ -216,6 +227,8 @@ def test_rows_run_by_their_keys_and_tell_which_of_them_were_encoded(author: Page
         author, "schema", '<schema name="cold"><module name="m">ten cold words of a batch</module></schema>'
     )
     rewrite(author, "prompt", '<prompt schema="cold"><m/>Go.</prompt>')
+    missing = author.locator(".strip .legend li", has_text="not cached yet")
+    expect(missing).to_be_visible()
     open_batch(author)
     author.get_by_role("radio", name="Table").check()
     author.get_by_label("Table of rows").fill("id,picks,set max_new_tokens\nfirst,m,2\nagain,m,2\n")
@@ -235,6 +248,8 @@ def test_rows_run_by_their_keys_and_tell_which_of_them_were_encoded(author: Page
     expect(again).not_to_contain_text("first time")
     expect(author.locator(".batch-earlier summary")).to_have_text(re.compile(r"^Stored batches: \d+$"))
     author.get_by_role("link", name="Author").click()
+    expect(author.get_by_role("region", name="Layout")).to_be_visible()
+    expect(missing).to_be_hidden()
     rewrite(author, "schema", '<schema name="other"><module name="m">ten other words</module></schema>')
     open_batch(author)
     expect(author.locator(".batch-age")).to_contain_text("another schema is open")

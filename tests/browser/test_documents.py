@@ -139,7 +139,7 @@ def test_a_quick_fix_mends_both_tags_and_loses_nothing(author: Page) -> None:
     author.keyboard.press("Control+z")
     author.keyboard.press("Control+z")
     expect(status).to_contain_text("2 errors")
-    problems = author.get_by_role("list", name="Problems of the schema")
+    problems = author.get_by_role("list", name="Problems in the schema")
     for left in ("1 error", "no problems"):
         problems.get_by_role("button", name=re.compile("fixes E")).first.click()
         expect(status).to_contain_text(left)
@@ -152,13 +152,19 @@ def test_of_several_repairs_a_person_chooses_and_each_can_be_undone(author: Page
     rewrite(author, "schema", '<schema name="a"><user><module name="tone">Be brief.</module></user></schema>')
     source = '<prompt schema="a"><tone>Where?</prompt>'
     rewrite(author, "prompt", source)
-    problems = author.get_by_role("list", name="Problems of the prompt")
+    problems = author.get_by_role("list", name="Problems in the prompt")
     repairs = problems.get_by_role("button", name=re.compile("fixes E105"))
     expect(repairs).to_have_count(2)
     author.keyboard.press("Control+Home")
     author.keyboard.press("F8")
     author.keyboard.press("Control+.")
     expect(repairs.first).to_be_focused()
+    preview = author.locator(".fix-preview:popover-open")
+    expect(preview.locator("ins")).to_have_text(source.replace("<tone>", "<tone/>"))
+    expect(preview.locator("li")).to_have_text(["user · tone Be brief.", "user · text Where?"])
+    places = repairs.evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+    covered = preview.evaluate("node => node.getBoundingClientRect().bottom")
+    assert covered <= min(places), "the preview leaves both repairs in view"
     assert text_of(author, "prompt") == source
     for place, after in enumerate((source.replace("<tone>", "<tone/>"), source.replace("?", "?</tone>"))):
         repairs.nth(place).click()

@@ -43,7 +43,7 @@ def load(page: Page, name: str) -> None:
     page.get_by_label("A folder or GGUF file").fill(name)
     expect(page.locator("#model-verdict")).to_contain_text("fits")
     page.get_by_role("button", name="Load", exact=True).click()
-    expect(page.locator(".models-status")).to_contain_text("answers now", timeout=LOADED)
+    expect(page.locator(".models-status")).to_contain_text("is loaded", timeout=LOADED)
     expect(page.locator(".loaded strong")).to_have_text(Path(name).name)
 
 
@@ -112,7 +112,7 @@ def test_a_name_is_judged_as_it_is_typed_and_a_failure_keeps_the_model(
     expect(load_button).to_be_disabled()
     name.fill("owner/name")
     expect(verdict).to_contain_text("not on this machine")
-    expect(models.get_by_role("button", name="Ask huggingface.co")).to_be_visible()
+    expect(models.get_by_role("button", name="Look up on huggingface.co")).to_be_visible()
     models.get_by_role("button", name="llama2-7b").click()
     expect(models.locator(".look")).to_contain_text("6.74 B")
     expect(models.get_by_label("Device").locator("option[value=mps]")).to_be_disabled()

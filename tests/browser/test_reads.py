@@ -139,7 +139,7 @@ def test_the_text_follows_the_documents_and_outlives_their_errors(author: Page) 
     author.get_by_role("button", name="Tokens", exact=True).click()
     expect(author.locator(".reads .token").first).to_be_visible()
     assert 0 < author.locator(".reads .token").count() < 3000  # of twice as many
-    author.get_by_role("button", name="1 place to look at").click()
+    author.get_by_role("button", name="1 place to check").click()
     expect(author.locator(".reads-readout")).to_contain_text("Words run together: 'endStop'")
     expect(author.locator(".reads .passage.meets.current")).to_be_in_viewport()
 

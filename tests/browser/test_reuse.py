@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from engine.fidelity.findings import Fidelity, Flip, ModuleFidelity, Remedy
 from engine.pml import parse_schema
+from tests.browser.conftest import reloaded
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 FILTERED = """node => {
@@ -37,7 +38,39 @@ def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     expect(author.locator(".scale-words")).to_contain_text("scaffold · link:2")
-    expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001) nats$"))
+    expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001)"))
+
+
+def test_the_measurement_of_the_shown_run_survives_an_edit_and_a_reload(author: Page) -> None:
+    author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2})")
+    author.locator("#run").click()
+    expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
+    measure(author)
+    advice = author.locator(".explained .advice").inner_text()
+    rewrite(author, "prompt", re.sub("<user>.*</user>", "<user>Why?</user>", text_of(author, "prompt")))
+    said = author.locator(".explanation .bar [role=status]")
+    words = "Measured with an earlier text of the prompt. Measure again."
+    expect(said).to_have_text(words)
+    expect(author.locator(".explained[data-old]")).to_have_count(1)
+    reloaded(author)
+    expect(said).to_have_text(words)
+    expect(author.locator(".explained .advice")).to_have_text(advice)
+
+
+WHOLE = """async sizes => {
+  const scripts = [...document.scripts].map(one => one.src || one.textContent)
+  const script = scripts.find(text => text.includes("studio.js"))
+  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "runs/panes.js")
+  const { wholeWords } = await import(new URL(url, location.href).href)
+  const side = (generated, time) =>
+    ({ state: "done", ttft_ms: time, tokens: { generated }, tokens_per_second: 10 })
+  return sizes.map(size => wholeWords(
+    { comparison: { ttft_speedup: 10 }, sides: { cached: side(size, 100), uncached: side(5, 1000) } }))
+}"""
+
+
+def test_whole_answers_of_different_lengths_are_not_compared(author: Page) -> None:
+    assert author.evaluate(WHOLE, [5, 6]) == ["whole answer 2.8× faster", ""]
 
 
 def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
@@ -58,7 +91,7 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     change = "settings => window.promptCacheStudio.workspace.change(settings)"
     said, owes = author.locator(".explanation .bar [role=status]"), author.locator(".owes")
     author.evaluate(change, {"max_new_tokens": 40, "temperature": 2})
-    expect(said).to_have_text("Measured of other settings (Max answer length, Temperature). Measure again.")
+    expect(said).to_have_text("Measured with other settings (Max answer length, Temperature). Measure again.")
     expect(author.locator(".explained[data-old]")).to_have_count(1)
     expect(owes).to_have_attribute("data-empty", "")
     author.evaluate(change, {"max_new_tokens": 12, "temperature": 0})
@@ -67,12 +100,32 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     rows = author.get_by_role("region", name="Fidelity by module").locator("tbody tr")
     expect(rows.first).to_contain_text("fixed text")
     assert rows.count() >= 3
-    tried = author.get_by_role("region", name="Fixes tried")
-    repairs = tried.get_by_role("row").filter(has_text="Repair ")
-    repairs.get_by_role("button", name="Use").first.click()
+    tried = author.get_by_role("region", name="Fixes")
+    repairs = tried.get_by_role("row").filter(has_text="Recompute ")
+    use, fix = repairs.get_by_role("button", name="Use").first, author.locator(".notice[data-notice=fix]")
     settings.click()
-    expect(author.get_by_role("combobox", name="Repair")).to_have_value(re.compile(r"[a-z]+:[0-9.]+"))
+    reuse, repair = (author.get_by_role("combobox", name=name) for name in ("Reuse", "Repair"))
+    reuse.select_option("auto")
     close.click()
+    use.click()
+    words = r"^Reuse: auto → off\. Scope: anchored → isolated\. Repair: none → [a-z]+:[0-9.]+\.Undo"
+    expect(fix).to_contain_text(re.compile(words))  # all that differs from the measured answer
+    expect(said).to_have_text("Measured with other settings (Repair). Measure again.")
+    fix.get_by_role("button", name="Undo").click()
+    settings.click()
+    expect(reuse).to_have_value("auto")
+    expect(repair).to_have_value("none")
+    close.click()
+    use.click()
+    settings.click()
+    author.get_by_label("Seed").fill("7")
+    expect(fix).to_be_visible()
+    repair.fill("none")
+    expect(fix).to_have_count(0)
+    close.click()
+    use.click()
+    author.evaluate("window.promptCacheStudio.workspace.emit('opened')")
+    expect(fix).to_have_count(0)  # its Undo would change other documents
     tried.get_by_role("button", name="Add to schema").first.click()
     wait_for_text(author, "schema", r"<scaffold modules=")
     assert parse_schema(text_of(author, "schema")).ok
@@ -83,7 +136,7 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     expect(owes).not_to_have_attribute("data-empty", "")
     author.evaluate("""() => { for (const editor of Object.values(window.promptCacheStudio.workspace.editors))
         editor.replace(editor.text().replace(/"documents"/g, '"others"')) }""")
-    expect(said).to_contain_text("Measured of another schema (documents)")
+    expect(said).to_contain_text("Measured with another schema (documents)")
     expect(owes).to_have_attribute("data-empty", "")  # though the modules have the same names
 
 
@@ -103,8 +156,8 @@ def test_a_run_under_a_promise_says_which_remedy_it_took_and_what_a_check_found(
     author.locator("#run").click()
     taken = author.locator(".reuse-taken")
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
-    expect(taken).to_have_text(re.compile(r"^(Repaired \d+ of|Reused as stored)"))
-    expect(taken).to_have_text(re.compile(r": mean KL [^;]+, promise 0.02\.$"), timeout=60_000)
+    expect(taken).to_have_text(re.compile(r"^(Recomputed \d+ of|Reused as stored)"))
+    expect(taken).to_have_text(re.compile(r": mean KL [^;]+, limit 0.02\.$"), timeout=60_000)
 
 
 def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Page) -> None:
@@ -119,7 +172,7 @@ def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Pa
     expect(body.locator(".advice")).to_have_text(advice)
     expect(author.locator(".owes")).not_to_have_attribute("data-empty", "")
     author.evaluate(change, {"scope": "isolated", "reuse": "off"})
-    expect(said).to_have_text("Measured of other settings (Reuse, Scope). Measure again.")
+    expect(said).to_have_text("Measured with other settings (Reuse, Scope). Measure again.")
     measure(author)
     expect(said).to_be_empty()
     author.evaluate(change, {"scope": "anchored", "reuse": "auto"})
@@ -133,7 +186,7 @@ def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Pa
         rows.nth(number).get_by_role("checkbox").check()
     author.get_by_role("button", name="Compare 2 side by side").click()
     table = author.locator(".beside-scroll table")
-    for title in ("Mean KL per token", "Harm by module", "Advice"):
+    for title in ("Mean KL per token", "KL by module", "Advice"):
         expect(table.locator("tr").filter(has_text=title)).to_have_count(1)
     expect(table).to_contain_text(advice)
 
@@ -151,7 +204,34 @@ VERDICT = """async found => {
   const drawn = { ...run, settings: { temperature: 1 } }
   const fixes = [fixFor(run, null), fixFor(run, found), fixFor(exact, found)]
   return [sameness(run).join(" "), sameness(drawn)[0],
-      ...fixes.map(fix => fix && [fix.name, fix.value, fix.words, fix.once, fix.ms].join(" "))]
+      ...fixes.map(fix => fix && [JSON.stringify(fix.settings), fix.words, fix.once, fix.ms].join(" "))]
+}"""
+
+
+COSTS = """async () => {
+  const scripts = [...document.scripts].map(one => one.src || one.textContent)
+  const script = scripts.find(text => text.includes("studio.js"))
+  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "runs/verdict.js")
+  const { Verdict } = await import(new URL(url, location.href).href)
+  const run = { mode: "both", state: "done", of: {}, model: {}, reuse: null,
+      settings: { temperature: 0, scope: "anchored" },
+      difference: { first: { word: 3, cached: "before", uncached: "was" }, differing: 2 },
+      encoding: { segments: 3, ms: 900 },
+      sides: { cached: { ttft_ms: 100 }, uncached: { ttft_ms: 2000, tokens: { computed: 1000 } } } }
+  const same = { ...run, settings: { temperature: 0, scope: "scaffold" }, difference: { first: null } }
+  const words = []
+  for (const [missing, encoding] of [[400, { segments: 2, ms: 500 }], [0, { segments: 0, ms: 0 }]]) {
+    const verdict = new Verdict({ on() {}, differences: () => [] }, { on() {} })
+    const cost = () => words.push(verdict.node.querySelector(".fix-line span").textContent)
+    verdict.missing = async () => missing
+    verdict.show(run)
+    await new Promise(done => setTimeout(done))
+    cost()
+    verdict.node.querySelector("button").click()
+    verdict.show({ ...same, encoding })
+    cost()
+  }
+  return words
 }"""
 
 
@@ -185,19 +265,27 @@ def test_a_measurement_is_shown_with_its_tables_which_fit(author: Page) -> None:
         Remedy("repair link:2", "link:2", (), "", 3, 0.125, 0.015, 0.9, 4),
         Remedy("scaffold of three", "", names, "", 10, 0.0021, 0.0015, 0.9, 1111),
         Remedy("scope preceding", "", (), "preceding", 0, 0.125, 0.015, 1.0, -78),
+        Remedy("repair link:8", "link:8", (), "", 10, 0.4, 0.03, 0.9, 16),  # worse than now: not offered
     )
-    found = Fidelity(0.1, True, 0.9, 0.02, 0.3, 41, 128, False, flips, modules, remedies, "Ten tokens flip.")
-    repaired = replace(found, remedies=(Remedy("repair link:2", "link:2", (), "", 0, 0.1, 0.01, 1.0, 200),))
+    advice = "Ten differ. KL 0.3 at 1.5."
+    found = Fidelity(0.1, True, 0.9, 0.02, 0.3, 41, 128, False, flips, modules, remedies, advice)
+    fix = Remedy("repair link:2", "link:2", (), "", 0, 0.1, 0.01, 1.0, 200)
+    repaired = replace(found, remedies=(fix,), scope="preceding", repair="none")
     assert author.evaluate(VERDICT, repaired.to_json()) == [
         "Differs from word 3 “before” instead of “was”; 2 words differ. warn",
         "Sampled",
-        "scope scaffold Encode these modules together true 2000",
-        "repair link:2 Repair false 400",
+        '{"scope":"scaffold"} Encode these modules together true 2000',
+        '{"scope":"preceding","repair":"link:2"} Recompute some tokens false 400',
         None,
+    ]
+    assert author.evaluate(COSTS) == [
+        *("0.8 s once", "Encode these modules together: it took 500 ms once (expected 800 ms)."),
+        *("encoded already", "Encode these modules together: they were encoded already."),
     ]
     author.evaluate(SHOW, found.to_json())
     shown = author.locator("#shown")
-    expect(shown.locator(".advice")).to_have_text("Ten tokens flip.")
+    expect(shown.locator(".advice")).to_have_text(advice)
+    expect(shown.locator(".advice strong")).to_have_text("Ten differ.")  # the figures are not bold
     expect(shown).to_contain_text("128 tokens, and agrees on 90% of them")
     expect(shown).to_contain_text("0.30 at worst, at token 42")
     expect(shown.locator("tr[data-worst=yes] th")).to_have_text(names[1])
@@ -205,11 +293,17 @@ def test_a_measurement_is_shown_with_its_tables_which_fit(author: Page) -> None:
     expect(rows).to_have_count(8)
     expect(rows.first).to_have_text('41" <b>Rome"" Oslo"0.30…go to 0')
     expect(shown).to_contain_text("And 2 tokens more.")
-    tried = shown.get_by_role("region", name="Fixes tried").locator("tbody tr")
-    expect(tried.first).to_contain_text("Repair link:230.130.01590%+4")
-    expect(tried.last).to_contain_text("Scope preceding00.130.015100%−78Use")
+    tried = shown.get_by_role("region", name="Fixes").locator("tbody tr")
+    expect(tried).to_have_count(4)
+    expect(tried.first).to_have_text("As now100.300.02090%as now")
+    expect(tried.nth(1)).to_contain_text("Recompute the first 2 tokens of each module30.130.01590%4 more")
+    expect(tried.last).to_contain_text("Scope preceding00.130.015100%78 fewerUse")
+    author.evaluate("document.querySelector('.results').append(document.querySelector('#shown'))")
     shown.get_by_role("region", name="Fidelity by module").focus()  # as on hover, each figure is explained
-    expect(author.locator(".tip")).to_contain_text("Harm, nats Part of the answer's KL per token")
+    author.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    tip = author.locator(".tip:not(.fix-preview)")
+    expect(tip).to_be_visible()  # though the focus scrolled to the table
+    expect(tip).to_contain_text("KL (nats) Part of the answer's KL per token")
     author.evaluate("document.querySelector('#shown').style.width = '500px'")  # as at 1280 pixels
     tables = shown.locator(".explained .scroll")
     expect(tables).to_have_count(3)
@@ -218,14 +312,19 @@ def test_a_measurement_is_shown_with_its_tables_which_fit(author: Page) -> None:
         tall = "all => Math.max(...all.map(one => one.getBoundingClientRect().height))"
         assert table.locator("thead th").evaluate_all(tall) <= 45, "no word of a head is broken"
     tell = "differs => { window.shown.differs = differs; window.shown.told.forEach(action => action()) }"
-    author.evaluate(tell, "of an earlier text of the prompt")
+    author.evaluate(tell, "with an earlier text of the prompt")
     expect(shown.locator(".explained[data-old]")).to_have_count(1)
     said = shown.locator("[role=status]")
-    expect(said).to_have_text("Measured of an earlier text of the prompt. Measure again.")
+    expect(said).to_have_text("Measured with an earlier text of the prompt. Measure again.")
     assert shown.locator("table").first.evaluate(FILTERED) == "", "its ground is the panel's"
     author.evaluate(tell, "")
     expect(shown.locator(".explained[data-old]")).to_have_count(0)
     expect(said).to_be_empty()
+    encode = shown.get_by_role("button", name="Encode these modules together")
+    expect(encode).to_have_count(0)  # the table has fixes
+    author.evaluate("document.querySelector('#shown').remove()")
+    author.evaluate(SHOW, replace(found, remedies=remedies[3:], complete=True).to_json())
+    expect(encode).to_be_visible()
 
 
 @pytest.mark.long
@@ -237,7 +336,7 @@ def test_answers_to_other_texts_say_so(author: Page) -> None:
     expect(age).to_be_empty()
     author.evaluate("location.hash = '#/gallery'")
     author.get_by_role("button", name="Open Documents with prompt 2").press("Enter")
-    expect(age).to_contain_text("is of another schema (travel)")
+    expect(age).to_contain_text("ran with another schema (travel)")
     expect(author.locator(".panes[data-old]")).to_have_count(1)
     assert author.locator(".pane .answer").first.evaluate(FILTERED) == "", "its ground is that of any panel"
     author.evaluate("window.promptCacheStudio.workspace.editors.prompt.replace('<prompt><oops></prompt>')")
@@ -254,13 +353,13 @@ def test_answers_to_other_texts_say_so(author: Page) -> None:
         window.sound = schema.text()
         schema.replace('<schema name="documents"><oops>')
     }""")
-    expect(strip.locator(".readout")).to_contain_text("Drawn of an earlier text of the schema.")
+    expect(strip.locator(".readout")).to_contain_text("Drawn with an earlier text of the schema.")
     expect(strip.locator(".track[data-old]")).to_have_count(1)
     author.evaluate("window.promptCacheStudio.workspace.editors.schema.replace(window.sound)")
     expect(strip.locator(".track[data-old]")).to_have_count(0)
     author.evaluate("window.promptCacheStudio.workspace.save()")
     author.reload()
-    expect(age).to_contain_text("of another schema (travel)")
+    expect(age).to_contain_text("with another schema (travel)")
     author.locator("#run").click()
     expect(age).to_be_empty()
     expect(author.locator(".panes[data-old]")).to_have_count(0)

@@ -134,14 +134,14 @@ def test_a_first_run_shows_its_encoding_apart_and_its_result_knows_what_it_is_of
     author.evaluate(change, {"repeats": 1})
     expect(age).to_be_empty()
     author.evaluate(change, {"scope": "isolated"})
-    expect(age).to_contain_text("is of other settings (Scope). Run again.")
+    expect(age).to_contain_text("ran with other settings (Scope). Run again.")
     author.evaluate(change, {"scope": "anchored"})
     expect(age).to_be_empty()
     prompt = text_of(author, "prompt")
     colour = "getComputedStyle(document.querySelector('.run-status')).color"
     fresh = author.evaluate(colour)
     rewrite(author, "prompt", prompt.replace("surf", "quiet"))
-    expect(age).to_contain_text("is of an earlier text of the prompt. Run again.")
+    expect(age).to_contain_text("ran with an earlier text of the prompt. Run again.")
     becomes(author, f"fresh => {colour} !== fresh", True, fresh)  # it is greyed with the rest
     rewrite(author, "prompt", prompt)
     expect(age).to_be_empty()
@@ -163,7 +163,7 @@ def test_what_is_encoded_is_shown_while_the_run_goes_on(author: Page) -> None:
     words = "A text that no other test has: cobalt, saffron, umber, viridian. " * 9
     rewrite(author, "schema", f'<schema name="fresh"><module name="new">{words}</module></schema>')
     rewrite(author, "prompt", '<prompt schema="fresh"><new/>Which colours?</prompt>')
-    missing = author.locator(".strip .legend li", has_text="still to compute")
+    missing = author.locator(".strip .legend li", has_text="not cached yet")
     expect(missing).to_be_visible()
     place = author.locator(".track").bounding_box()
     author.locator("#run").click()
@@ -190,7 +190,7 @@ def test_run_does_one_side_or_encodes_all(author: Page) -> None:
     status(author, "Done. ")  # encoding is an act: the button and its keys answer
     expect(author.get_by_role("region", name="Cached", exact=True).locator(".answer")).not_to_have_text("")
     choose(author, "Encode all")
-    status(author, "Everything was stored already")
+    status(author, re.compile(r"Done\. All \d+ segments were already stored\.$"))
     choose(author, "Uncached only")
     status(author, "Done.")
     expect(author.get_by_role("group", name="Time to the first token").get_by_role("listitem")).to_have_count(
@@ -207,7 +207,9 @@ def test_run_does_one_side_or_encodes_all(author: Page) -> None:
 def test_a_refused_run_puts_the_caret_at_the_fault(author: Page) -> None:
     rewrite(author, "prompt", '<prompt schema="travel">\n  <toyko/>\n</prompt>')
     author.keyboard.press("Control+Home")
+    author.evaluate("window.promptCacheStudio.workspace.faults()")  # Run then needs no answer of the server
     author.evaluate("location.hash = '#/gallery'")
+    author.wait_for_function("document.documentElement.dataset.page === 'gallery'")
     author.keyboard.press("Control+Enter")
     status(author, "line 2, column 4")
     status(author, "E402")

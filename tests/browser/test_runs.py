@@ -93,7 +93,7 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
 
     fits = "(one => one.scrollWidth <= one.clientWidth)(document.querySelector('.runs-list .scroll'))"
     whole = "[...document.querySelectorAll('.runs-list th button')].every(one => one.clientHeight <= 40)"
-    for width in (1280, 940):
+    for width in (1280, 940, 390):
         page.set_viewport_size({"width": width, "height": 900})
         becomes(page, fits, True)  # nothing is cut
         becomes(page, whole, True)  # no word of a head is broken
@@ -151,7 +151,9 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
     listed = page.get_by_role("list", name="Runs of this schema")
     expect(listed.locator("[aria-current]")).to_have_count(1)
     listed.get_by_role("button").and_(listed.locator(":not([aria-current])")).first.click()
-    expect(age).to_contain_text("It is of an earlier text of the prompt. Run again.")
+    expect(age).to_contain_text("It ran with an earlier text of the prompt. Run again.")
+    rewrite(page, "schema", '<schema name="desk"><module name="lamp">The lamp is green.</module></schema>')
+    expect(page.locator(".workspace-name .document")).to_have_text("desk")
 
 
 def test_a_run_is_compared_with_a_server_of_this_machine(author: Page) -> None:

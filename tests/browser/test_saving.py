@@ -238,6 +238,12 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     wait_for_text(page, "prompt", "And then?")
     expect(head(page)).to_contain_text("question.pml")
     choose(page, "New…")
+    begin = page.get_by_role("button", name="Start from this text")
+    expect(begin).to_be_disabled()
+    page.get_by_label("Your text").fill("shared")
+    expect(begin).to_be_enabled()
+    page.get_by_label("Your text").fill(" ")
+    expect(begin).to_be_disabled()
     dialog(page).get_by_role("button", name="Agent with tools").click()
     wait_for_text(page, "prompt", '<prompt schema="agent">')
     expect(page.locator(".workspace-name .document")).to_have_text("agent")
@@ -284,3 +290,80 @@ def test_save_asks_for_a_folder_if_there_is_none(browser: Browser, studios: Stud
     assert saved == '<prompt schema="travel">mine</prompt>'
     page.close()
     server.stop()
+
+
+PICKER = """
+    window.picked = 0
+    const own = folder => folder.getFileHandle("own.pml", { create: true })
+    const file = () => navigator.storage.getDirectory().then(own)
+    window.showSaveFilePicker = async () => {
+        window.picked++
+        const handle = await file()
+        await (await handle.createWritable()).close()  // as Chromium empties the file
+        return handle
+    }
+    window.showOpenFilePicker = async () => [await file()]
+"""
+READ = "async () => (await (await window.showOpenFilePicker())[0].getFile()).text()"
+WRITE = """async text => {
+    const stream = await (await window.showOpenFilePicker())[0].createWritable()
+    await stream.write(text)
+    await stream.close()
+}"""
+
+
+def test_a_file_of_the_browser_is_saved_again_without_a_question(page: Page, documents: Path) -> None:
+    page.evaluate(PICKER)
+    mine, theirs = SCHEMA.replace("café", "thé"), SCHEMA.replace("café", "eau minérale")
+    page.evaluate(WRITE, SCHEMA)
+    choose(page, "Open from this computer…")
+    expect(page.locator(".workspace-name .document")).to_have_text("own.pml")
+    rewrite(page, "schema", mine)
+    expect(head(page)).to_contain_text("own.pml not saved")
+    save(page)
+    expect(head(page)).to_contain_text("saved to own.pml")
+    assert page.evaluate(READ) == mine
+    page.evaluate(WRITE, theirs)
+    save(page)
+    expect(dialog(page).locator("del")).to_have_text("eau minérale")
+    assert page.evaluate(READ) == theirs
+    dialog(page).get_by_role("button", name="Load theirs").click()
+    wait_for_text(page, "schema", "eau minérale")
+    rewrite(page, "schema", mine)
+    save(page)
+    expect(head(page)).to_contain_text("saved to own.pml")
+    assert page.evaluate(READ) == mine
+    assert page.evaluate("window.picked") == 0
+    choose(page, "Save the prompt as a file…")
+    expect(notice(page)).to_contain_text("The schema is in that file. Choose another file for the prompt.")
+    assert page.evaluate(READ) == mine
+    page.evaluate("async () => (await navigator.storage.getDirectory()).removeEntry('own.pml')")
+    save(page)
+    expect(notice(page)).to_contain_text("'own.pml' no longer exists. Nothing was written.")
+    notice(page).get_by_role("button", name="Create it again").click()
+    expect(head(page)).to_contain_text("saved to own.pml")
+    assert page.evaluate(READ) == mine
+
+
+def test_a_file_of_the_browser_is_saved_after_a_reload_when_the_user_allows_it(page: Page) -> None:
+    page.evaluate(PICKER)
+    page.evaluate(WRITE, SCHEMA)
+    choose(page, "Open from this computer…")
+    expect(head(page)).to_contain_text("own.pml")
+    page.reload()
+    expect(head(page)).to_contain_text("own.pml")
+    page.evaluate(PICKER)
+    page.evaluate("""Object.assign(FileSystemFileHandle.prototype, {
+        queryPermission: async () => "prompt",
+        requestPermission: async ({ mode }) => mode === window.allowed ? "granted" : "denied",
+    })""")
+    mine = SCHEMA.replace("café", "thé")
+    rewrite(page, "schema", mine)
+    save(page)
+    expect(notice(page)).to_contain_text(
+        "'own.pml' was not saved: the browser has no permission to write it."
+    )
+    page.evaluate("window.allowed = 'readwrite'")
+    notice(page).get_by_role("button", name="Try again").click()
+    expect(head(page)).to_contain_text("saved to own.pml")
+    assert page.evaluate(READ) == mine

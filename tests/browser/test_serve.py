@@ -225,7 +225,7 @@ def test_states_are_said_in_words(watched: Watched, faked: Callable[..., None]) 
     expect(words).to_contain_text("until the model is loaded")
     expect(page.get_by_role("button", name="Copy the model's name")).to_be_hidden()
     faked(state="draining", keys=2, origins=["http://a.example"], aliases=["other"])
-    expect(state).to_have_text("Ending")
+    expect(state).to_have_text("Closing")
     expect(page.get_by_role("region", name="Address")).to_contain_text(
         re.compile(r"also called other.*2 keys.*PML_API_KEY.*Pages of http://a\.example", re.DOTALL)
     )
@@ -310,7 +310,7 @@ def test_on_a_telephone_each_figure_is_seen_with_its_name(
     page.set_viewport_size({"width": 400, "height": 800})
     row = opened(watched).first
     shown = {"read": "123,456", "written": "98,765", "rest": "10,000", "ttft": "123.46 s", "out": "8,192"}
-    titles = ["Read", "Written", "Computed", "First token", "Out"]
+    titles = ["Read", "Written", "Computed", "First token", "Output"]
     for (name, words), title in zip(shown.items(), titles, strict=True):
         cell = figure(row, name)
         expect(cell).to_have_text(words)

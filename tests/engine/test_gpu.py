@@ -15,12 +15,14 @@ from engine.base.segment import Placement
 from engine.cache import upload
 from engine.cache.upload import Uploader
 from engine.checkpoint.synthetic import byte_tokenizer
+from engine.decisions.questions import choice, predicate
 from engine.engine import Engine
+from engine.kv_cache import recorded_prefill
 from engine.model.model import Model
 from engine.store import Store
 from tests.engine.batch.test_rows_of_many import Prompt, passed, pieces
-from tests.engine.cases import Case, apart, held_in_memory, prompt_of, schema_of
-from tests.engine.model.test_recorded_pass import decoded
+from tests.engine.cases import Case, apart, held_in_memory, model_of, prompt_of, schema_of
+from tests.engine.model.test_recorded_pass import decoded, first_logits
 from tests.engine.reference import Reference
 from tests.engine.test_exactness import SCHEMA, random_prompt
 from tests.engine.tiny import CHATML, DENSE, FAMILIES, FIXED, SEGMENTS, tiny_network
@@ -108,6 +110,21 @@ def test_a_replayed_pass_has_the_logits_of_a_computed_one(family: str) -> None:
     assert recorder.replays or "mixtral gpt-oss afmoe jetmoe".count(family), recorder.fault
 
 
+@pytest.mark.parametrize("family", SEGMENTS)
+def test_a_replayed_first_pass_has_the_logits_of_a_computed_one(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = on_gpu(family)
+    wanted = first_logits(model)
+    prefills = model.network.prefills
+    assert prefills is not None
+    monkeypatch.setattr(recorded_prefill, "FEWEST", 1)
+    for _ in range(2):
+        for found, computed in zip(first_logits(model), wanted, strict=True):
+            assert apart(found, computed) <= LIMIT
+    assert prefills.replays or "mixtral gpt-oss afmoe jetmoe".count(family), prefills.fault
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_upload_is_the_same_bytes(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "CHUNK", 4096)
@@ -160,6 +177,19 @@ def test_answers_agree_alone_together_and_with_the_processor(tmp_path: Path) -> 
     assert cpu == gpu
     assert gpu[0] == gpu[1] == gpu[2]
     assert gpu[3] == gpu[4]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_decisions_equal_those_of_the_processor(family: str, tmp_path: Path) -> None:
+    questions = [predicate("Is it one?"), choice("Which is it?", ["one", "other", "none of these"])]
+    found = []
+    for model in (model_of(family, chat=True), on_gpu(family)):
+        with Engine(model, Store.open(tmp_path / model.network.device.type)) as engine:
+            prompt = engine.schema(schema_of(SCHEMA)).prompt(BOTH)
+            decided = [prompt.decide(questions, mode=side) for side in SIDES]
+            found.append([one.probabilities for side in decided for one in side.answers])
+    for cpu, gpu in zip(*found, strict=True):
+        assert gpu == pytest.approx(cpu, abs=LIMIT)
 
 
 def test_the_bundled_model_answers_the_same_on_a_gpu(tmp_path: Path) -> None:

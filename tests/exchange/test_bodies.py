@@ -201,7 +201,7 @@ def test_a_row_of_sharegpt() -> None:
     found = of(row)
     assert turns(found) == [("system", "Be kind."), ("user", "Hi"), ("assistant", "Hello")]
     assert told(found, "1 tool left out", "find")
-    assert told(found, "the last turn is no user turn")
+    assert told(found, "the last turn is not a user turn")
     assert told(found, "1 id of the row left out", ": x")
 
 
@@ -226,7 +226,7 @@ def test_one_of_several_conversations(tmp_path: Path) -> None:
         found = import_from(tmp_path / name, row=2)
         assert turns(found) == [("user", "Question 2")], name
         assert told(found, "3 conversations", "number 2")
-        with pytest.raises(ExchangeError, match="no conversation 4: it holds 3"):
+        with pytest.raises(ExchangeError, match="no conversation 4: it has 3"):
             import_from(tmp_path / name, row=4)
 
 
@@ -242,7 +242,7 @@ def test_a_conversation_is_recognised_whatever_its_file_is_called(tmp_path: Path
     [
         ('{"a": 1}\n{', "line 2 is not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
-        ('{"contents": [3]}', "is no content"),
+        ('{"contents": [3]}', "is not valid content"),
         ('{"input": 3}', "there are no messages"),
     ],
 )

@@ -56,7 +56,7 @@ RECURSIVE = (
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
-        ("has", "x", "is no kind of expectation. Write one of contains"),
+        ("has", "x", "is not a kind of expectation. Use one of contains"),
         ("contains", " ", "has no value"),
         ("regex", "(a", "is not a regular expression at character"),
         ("max words", "-1", "whole number of 0 or more"),
@@ -94,6 +94,14 @@ def test_all_are_to_hold_or_any_is_enough() -> None:
     either = judge("a", both, "any")
     assert either is not None
     assert either.passed
+
+
+def test_unevaluated_items_of_a_long_array_end_at_once() -> None:
+    one = expected("json", '{"unevaluatedItems": false, "items": true}')
+    assert one.fault(json.dumps([1] * 100)) == ""
+    began = time.process_time()
+    assert "was stopped" in one.fault(json.dumps([1] * 20_000))
+    assert time.process_time() - began < 1
 
 
 def test_unique_items_take_linear_time_and_compare_as_json() -> None:
@@ -182,7 +190,7 @@ def test_names_and_patterns_share_one_time_limit(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("part", [5, {"$schema": 5}, {"$ref": 5}, {"type": 5}, {"multipleOf": 0}])
 def test_a_reference_to_a_part_that_is_no_schema_is_an_error_in_words(part: Any) -> None:
-    assert "is no JSON Schema" in expected("json", json.dumps({"$ref": "#/x", "x": part})).fault("1")
+    assert "is not a JSON Schema" in expected("json", json.dumps({"$ref": "#/x", "x": part})).fault("1")
 
 
 def test_a_json_schema_without_end_or_from_elsewhere_is_no_crash() -> None:

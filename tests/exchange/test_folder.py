@@ -174,7 +174,7 @@ def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
     write(tmp_path, secrets_md="How to keep secrets.", keys_md=f"An example:\n{key}")
     found = import_from(tmp_path)
     assert paths(found) == ["a", "keys", "secrets"]
-    assert told(found, "secrets").startswith("4 files left out (may hold secrets)")
+    assert told(found, "secrets").startswith("4 files left out (may contain secrets)")
 
 
 def test_a_path_that_is_named_is_read_whatever_it_is(tmp_path: Path) -> None:

@@ -47,6 +47,23 @@ def test_a_row_changes_a_prompt_and_keeps_all_else_of_it(schema: Schema) -> None
     assert prompt_text(Row(1, 1, prompt="<prompt/>"), schema, OPEN) == "<prompt/>"
 
 
+@pytest.mark.parametrize("over", [None, OPEN])
+def test_two_members_of_a_union_are_an_error(schema: Schema, over: str | None) -> None:
+    with pytest.raises(CellError, match=r"'c' and 'b' are in the same choice\. Keep one\.") as error:
+        prompt_text(Row(1, 1, picks=("c", "b")), schema, over)
+    assert error.value.column == "picks"
+
+
+def test_modules_in_two_members_of_a_union_are_an_error_too() -> None:
+    inner = '<module name="{}"><module name="{}">B</module></module>'
+    nested = schema_tree(
+        f'<schema name="s"><union>{inner.format("b", "x")}{inner.format("c", "y")}</union></schema>'
+    )
+    with pytest.raises(CellError, match=r"'b' and 'c' are in the same choice\. Keep one\."):
+        prompt_text(Row(1, 1, picks=("x", "y")), nested)
+    assert "<x/>" in prompt_text(Row(1, 1, picks=("b", "x")), nested)
+
+
 @pytest.mark.parametrize(
     ("source", "after"),
     [
@@ -93,7 +110,7 @@ def test_csv_and_json_spell_settings_and_expectations_alike() -> None:
 @pytest.mark.parametrize(
     ("text", "column", "words"),
     [
-        ("id,expect likes\n1,x\n", "expect likes", "'likes' is no kind of expectation"),
+        ("id,expect likes\n1,x\n", "expect likes", "'likes' is not a kind of expectation"),
         ("id,expect regex\n1,(\n", "expect regex", "not a regular expression"),
         ('{"expect": []}', "", ""),
         ('{"expect": "x"}', "expect", "is not an object"),

@@ -395,7 +395,7 @@ def test_lines_of_json_end_where_lines_end(tmp_path: Path) -> None:
     for end in ("\n", "\r\n", "\r"):
         (tmp_path / "chat.jsonl").write_text(text + end + text, encoding="utf-8", newline="")
         assert import_from(tmp_path / "chat.jsonl", row=2).notes == (
-            "it holds 2 conversations, and number 2 is imported; --row gives another",
+            "it has 2 conversations, and number 2 is imported; --row gives another",
         )
 
 

@@ -63,7 +63,7 @@ def test_marks_of_a_template_are_asked_about(tmp_path: Path) -> None:
 
 
 def test_what_no_document_may_hold_is_refused() -> None:
-    with pytest.raises(ExchangeError, match="the text holds"):
+    with pytest.raises(ExchangeError, match="the text contains"):
         from_text("a\x00b", "s")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine import pml
-from engine.pml import CATALOGUE, LineIndex, Span, make, mended, parse_prompt, parse_schema
+from engine.pml import CATALOGUE, LineIndex, Span, folded, make, mended, parse_prompt, parse_schema
 from engine.pml.diagnostics.diagnostic import MAX_DIAGNOSTICS
 from tests.pml.documents import errors
 from tests.pml.mistake_table import MISTAKES, SCHEMAS, Mistake
@@ -19,7 +19,7 @@ ELSEWHERE = {"E101", "E102", "E117", "E119", "E120", "E211", "W600"}
 def fixed(mistake: Mistake) -> str:
     """The document after the first quick fix of each error, one after another."""
     source = mistake.source
-    while left := errors(mistake.diagnose(source)):
+    while left := errors(folded(mistake.diagnose(source))):
         fault = next((fault for fault in left if fault.fixes), None)
         assert fault is not None, (source, left)
         assert fault.hint or fault.choices

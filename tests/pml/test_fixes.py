@@ -131,3 +131,54 @@ def test_a_fix_that_would_do_harm_is_withheld() -> None:
     harmful = make("W603", "", Span(0, 1), source, fix=(Edit(Span(0, 8), ""),))
     assert mended(source, harmful, of_schema) is None
     assert mended(source, make("W603", "", Span(0, 1), source), of_schema) is None
+
+
+def test_a_prompt_moves_imports_out_of_a_turn_in_their_order() -> None:
+    source = "<prompt><user>Read <terse/> and <shipping/> and <returns/>.</user></prompt>"
+    faults = [one for one in parse_prompt(source).diagnostics if one.code == "E206"]
+    for fault in faults:
+        assert [fix.title for fix in fault.fixes] == ["Move all 3 imports before the turns"]
+        moved = mended(source, fault, lambda text: parse_prompt(text).diagnostics, fault.fixes[0])
+        assert str(moved).startswith("<prompt><terse/> <shipping/> <returns/> <user>")
+    assert len(faults) == 3
+
+
+def test_only_tags_of_html_in_a_turn_may_be_text() -> None:
+    def titles(tag: str) -> list[str]:
+        (fault,) = parse_prompt(f"<prompt><user>Read {tag}.</user></prompt>").diagnostics
+        return [fix.title for fix in fault.fixes]
+
+    assert titles("<returns/>") == ["Move it before <user>"]
+    assert titles("<br/>") == ["Write &lt;br: the tag is then read as text", "Move it before <user>"]
+
+
+def test_the_text_around_a_parameter_goes_into_its_module() -> None:
+    source = (
+        "<schema name='s'><system>Be <!-- a\n\nb -->kind.\n\n  Say <!-- c --> <param name='who' len='3'/> "
+        "and <param name='me' len='3'/>.\n\nEnd.</system><module name='m'>x</module></schema>"
+    )
+    fault, _ = (one for one in parse_schema(source).diagnostics if one.code == "E206")
+    assert [fix.title for fix in fault.fixes] == [
+        'Put its text into <module name="who">…</module>: a prompt has to import it'
+    ]
+    changed = mended(source, fault, lambda text: parse_schema(text).diagnostics, fault.fixes[0])
+    assert changed is not None
+    inside = changed.split('<module name="who">')[1].split("</module>")[0]
+    assert inside == "Say <!-- c --> <param name='who' len='3'/> and <param name='me' len='3'/>."
+    assert parse_schema(changed).ok
+
+
+def test_text_between_turns_of_a_schema_moves_into_one_of_them() -> None:
+    source = (
+        '<schema name="s">\n<system>Plan.</system>\n<!-- a -->Be &lt;honest&gt;.\n<user>Go.</user></schema>'
+    )
+    (fault,) = parse_schema(source).diagnostics
+    moved = [mended(source, fault, of_schema, fix) for fix in fault.fixes]
+    piece = "Be &lt;honest&gt;."
+    assert [fix.title for fix in fault.fixes] == [
+        "Move it to the end of <system>",
+        "Move it to the beginning of <user>",
+    ]
+    without = source.replace(piece, "")
+    assert moved == [without.replace("Plan.", f"Plan. {piece}"), without.replace("Go.", f"{piece} Go.")]
+    assert parse_schema(source.replace(piece, "<module name='m'>x</module>")).diagnostics == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ AWKWARD = """<?xml version="1.0"?>
 TEXTS = st.text("ab {}<&>]\"'\n\t\u00e9\U0001f980-", max_size=12) | st.sampled_from(
     ["{{p}} x", "a\n\n  b", "]]>", "{{neu}}", "a\r\nb", "x"]
 )
+COMMENT_AT_END = re.compile(r"[ \t]*<!--((?!-->)[\s\S])*-->\s*\Z")
 ACTS = st.sampled_from(["text", "text", "text", "move", "move", "add", "remove", "rename"])
 STEPS = st.lists(st.tuples(ACTS, st.integers(0, 999), st.integers(0, 9), TEXTS), min_size=1, max_size=6)
 
@@ -111,6 +113,7 @@ def step(edited: Edited, act: str, index: int, place: int, text: str) -> None:
     elif act == "remove" and card.kind in ("module", "union", "turn"):
         edited.remove(at)
         start, end = around(card, form)
+        start = COMMENT_AT_END.sub("", start)  # it goes with the card
         assert without_scaffolds(edited.schema).startswith(without_scaffolds(start))
         assert without_scaffolds(edited.schema).endswith(without_scaffolds(end))
     elif act == "rename" and card.kind == "module":
@@ -237,8 +240,9 @@ def test_a_rename_reaches_the_prompt_scaffolds_and_unions() -> None:
     assert edited.schema.startswith('<schema name="t"><union><module name="b">B</module></union>')
     assert "scaffold" not in edited.schema
     assert edited.prompt == '<prompt schema="t"> <c q="1"/>?</prompt>'
-    for name in ("b", "9", "user"):
-        with pytest.raises(FormError):
+    refused = {"b": "'b'", "9": "write '_9' instead", "user": "user", "!": "begin with"}
+    for name, says in {**refused, "Return rules!": "write 'Return-rules' instead"}.items():
+        with pytest.raises(FormError, match=says):
             edited.rename(index_of(edited.schema, "module", 1), name)
 
 
@@ -250,6 +254,26 @@ def test_a_moved_card_takes_its_comment_along_and_leaves_the_gaps() -> None:
     assert edited.schema == schema(f"\n  {second}\n\n  {first} <!-- b -->\n")
     edited.move(3, 0)
     assert edited.schema == source
+
+
+@pytest.mark.parametrize(
+    ("place", "after", "back"),
+    [
+        (0, " []\n One.\n\n Two.\n", "\n One.\n\n Two. []\n"),
+        (2, " One.\n Two.\n\n []\n", " One.\n Two.\n\n []\n"),
+    ],
+)
+def test_a_union_lands_behind_the_text_that_its_move_joins(place: int, after: str, back: str) -> None:
+    union = '<union><module name="x">X</module><module name="y">Y</module></union>'
+
+    def source(inside: str) -> str:
+        return schema(f'<module name="a">{inside.replace("[]", union)}</module>')
+
+    edited = Edited(source(" One.\n []\n\n Two.\n"), "")
+    moved = edited.move(3, place)
+    assert (edited.schema, moved) == (source(after), index_of(edited.schema, "union"))
+    assert edited.move(moved, 1) == 3
+    assert edited.schema == source(back)
 
 
 @pytest.mark.parametrize(
@@ -288,3 +312,11 @@ def test_a_first_question_becomes_the_last_turn(prompt: str, after: str) -> None
 def test_an_invalid_schema_is_not_edited() -> None:
     with pytest.raises(FormError, match="has an error"):
         Edited('<schema name="s"><module>x</module></schema>', "").set_text(1, "y")
+
+
+def test_a_comment_before_a_module_is_removed_with_it() -> None:
+    rest = '<schema name="s">\n  <module name="a">A</module>\n'
+    schema = f'{rest}  <!-- of b -->\n  <module name="b">B</module>\n</schema>\n'
+    edited = Edited(schema, "")
+    edited.remove(next(at for at, card in enumerate(Form(schema).cards) if card.name == "b"))
+    assert edited.schema == f"{rest}</schema>\n"

@@ -45,6 +45,7 @@ PROMPT = """<prompt schema="all">
   <plan duration="3 days"> in <tokyo/> out </plan>
   <file><arg name="x">long &lt; text</arg></file>
   <user>Ask &amp; answer 🗼</user>
+  <decide name="q" type="choice">Which? <option value="a">&lt;</option><option value="b"/></decide>
 </prompt>
 """
 

@@ -35,6 +35,9 @@ DRAWN = 14
 """Documents that are drawn, with the samples."""
 
 MOST_PRESSED = 30
+EITHER = ("E405", "E406")
+"""Codes of two imports that exclude each other: nothing shows which of them is meant."""
+
 RENAMED = 2
 """Modules that each prompt has renamed in its schema."""
 
@@ -86,7 +89,7 @@ def pressed(source: str, diagnose: Diagnose, *, choosing: bool = False) -> str:
         tried = (
             mended(source, fault, diagnose, fix)
             for fault in faults
-            for fix in (fault.fixes[:1] if choosing or fault.fix else ())
+            for fix in (fault.fixes[:1] if fault.fix or (choosing and fault.code not in EITHER) else ())
         )
         after = next((text for text in tried if text not in (None, source)), None)
         if after is None:

@@ -37,9 +37,16 @@ def test_what_is_no_pml_is_told_once(text: str, parse: object) -> None:
     for source in (text, text.encode(), b"\xef\xbb\xbf" + text.encode(), "\ufeff\n" + text):
         parsed = parse(source)
         assert [found.code for found in parsed.diagnostics] == ["E121"]
-        assert parsed.diagnostics[0].hint.startswith("pml import F")
+        assert parsed.diagnostics[0].hint.startswith(("pml import F", "<prompt"))
         assert parsed.diagnostics[0].hint in parsed.diagnostics[0].message
         assert parsed.tree is None
+
+
+def test_a_bare_question_becomes_a_prompt_and_bare_text_an_imported_schema() -> None:
+    (of_prompt,) = parse_prompt("Where?").diagnostics
+    (of_schema,) = parse_schema("Where?").diagnostics
+    assert of_prompt.message.endswith(', not PML; write it inside <prompt schema="…">…</prompt>')
+    assert of_schema.hint == "pml import FILE --from text -o schema.pml"
 
 
 @pytest.mark.parametrize("data", BINARY.values(), ids=BINARY)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine.pml import RESERVED, Argument, Import, Module, Param, Prompt, Role, Scaffold, Schema, Text, Union
 from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.pml.tree.tree import Decide, DecideKind
 from engine.pml.whitespace.separators import ended, with_seam
 
 AWKWARD = (
@@ -152,7 +153,17 @@ def prompts(draw: st.DrawFn, schema: Schema, texts: st.SearchStrategy[str] = TEX
     children: list[Any] = [_import(draw, index, name, picked, texts) for name in tops]
     if draw(st.booleans()):
         children.append(text(draw(texts)))
-    return Prompt(schema.name, tuple(children), NOWHERE)
+    asked = draw(st.none() | questions(texts))
+    return Prompt(schema.name, tuple(children), NOWHERE, questions=() if asked is None else (asked,))
+
+
+@st.composite
+def questions(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> Decide:
+    """A question of a prompt."""
+    kind: DecideKind = draw(st.sampled_from(["predicate", "choice", "score"]))
+    labels = [] if kind == "predicate" else draw(_TWO)
+    options = tuple((label, draw(texts | st.just(""))) for label in labels)
+    return Decide(kind, draw(texts.filter(str.strip)), options, draw(NAMES | st.just("")))
 
 
 def _import(

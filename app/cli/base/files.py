@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from app.base.safe_write import require_replaceable, write_text
+from app.base.safe_write import require_replaceable, write_bytes
 from engine.base.errors import PathError, PromptCacheError
 from engine.files.directory import NotPlainError
 
@@ -19,10 +19,11 @@ class NoPlaceError(FileWriteError, PathError):
     """The path of a file is invalid."""
 
 
-def save(path: Path, text: str, *, force: bool) -> None:
+def save(path: Path, content: str | bytes, *, force: bool) -> None:
     """Writes a file atomically; raises FileWriteError if it exists, unless `force`, or is not writable."""
+    data = content.encode() if isinstance(content, str) else content
     with _in_words(path):
-        write_text(path, text, overwrite=force)
+        write_bytes(path, data, overwrite=force)
 
 
 def save_all(texts: Sequence[tuple[Path, str]], *, force: bool) -> None:

@@ -163,7 +163,7 @@ _WEIGHTS = click.option(
     envvar="PML_WEIGHTS",
     show_envvar=True,
     show_default=True,
-    help="How weights lie in memory: packed for the processor, plain, or packed where measured to win.",
+    help="Layout of weights in memory: packed for the processor, plain, or packed if measured to be faster.",
 )
 quantize_option = click.option(
     "--quantize",
@@ -183,6 +183,12 @@ cache_dir_option = click.option(
     metavar="DIR",
     help="Folder of the stored segments. Default: the user's cache folder.",
 )
+batch_output_option = click.option(
+    "-o",
+    "--output",
+    type=UserPath(path_type=Path),
+    help="Write the lines of a batch to this file; resume if it exists.",
+)
 _MEMORY = click.option(
     "--memory",
     type=Size(),
@@ -198,7 +204,7 @@ _VERIFY = click.option(
     envvar="PML_VERIFY",
     show_envvar=True,
     show_default=True,
-    help="When the digest of a stored file is checked: at every load, at its first one, or never.",
+    help="When to check the digest of a stored file: at every load, at the first load, or never.",
 )
 _DATE = click.option(
     "--date",
@@ -237,8 +243,8 @@ server_option = click.option(
     envvar="PML_SERVER",
     show_envvar=True,
     metavar="auto|never|URL",
-    help="Have a running studio compute it: one with the same model and cache folder, none, or the one at "
-    "this URL.",
+    help="Compute in a running studio: one with the same model and cache folder, none, or the one at this "
+    "URL.",
 )
 
 

@@ -97,7 +97,7 @@ class Size(click.ParamType[int]):
             self.fail(f"{value!r} is not a size; write one like 500MB, 20GB or 1.5GiB.", param, ctx)
         size = float(match[1]) * (_BINARY | _SIZES)[match[2]]
         if size >= 2**63:
-            self.fail(f"{reprlib.repr(str(value))} is more than any disk holds.", param, ctx)
+            self.fail(f"{reprlib.repr(str(value))} is too large.", param, ctx)
         return int(size)
 
 

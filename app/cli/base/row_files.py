@@ -30,17 +30,19 @@ class RowFiles:
     Attributes:
         table: the CSV file; None for none.
         exports: tools for evaluation, each with its folder.
+        whole: whether whole lines are wanted, even without a file.
     """
 
     table: Path | None
     exports: Sequence[tuple[Tool, Path]]
+    whole: bool = False
     _rows: dict[int, tuple[Row, Mapping[str, Any]]] = field(default_factory=dict)
     _kept: dict[str, Row] = field(default_factory=dict)
 
     @property
     def wanted(self) -> bool:
-        """Whether there is any file to write."""
-        return self.table is not None or bool(self.exports)
+        """Whether the lines of rows are wanted at the end."""
+        return self.whole or self.table is not None or bool(self.exports)
 
     def require_places(self, *, force: bool) -> None:
         """Raises FileWriteError if a file is not writable, or is not ours and `force` is not set."""
@@ -53,7 +55,9 @@ class RowFiles:
 
     def add(self, row: Row, told: Mapping[str, Any]) -> None:
         """Adds a row with its output line."""
-        if self.wanted:
+        if self.whole:
+            self._rows[row.line] = row, told
+        elif self.wanted:
             sides = {side: told[side] for side in ("cached", "uncached") if side in told}
             small = {side: {name: answer[name] for name in _KEPT} for side, answer in sides.items()}
             self._rows[row.line] = row, {**told, **small}

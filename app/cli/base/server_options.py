@@ -26,7 +26,7 @@ _OPTIONS = (
         "api_keys",
         multiple=True,
         metavar="KEY",
-        help="A key that requests must send; may be repeated. Visible in the process list; prefer "
+        help="A key that requests must send. Repeatable. Visible in the process list; prefer "
         "PML_API_KEYS or --api-keys-file.",
     ),
     click.option(
@@ -43,21 +43,21 @@ _OPTIONS = (
         metavar="FILE",
         envvar="PML_OPERATOR_KEYS_FILE",
         show_envvar=True,
-        help="A file with one key per line, or PML_OPERATOR_KEYS. Only these keys may read /metrics and "
-        "the list of segments in memory, which cover all clients.",
+        help="A file with one key per line; PML_OPERATOR_KEYS adds more. Only these keys may read /metrics "
+        "and the list of segments in memory, which cover all clients.",
     ),
     click.option(
         "--isolate",
         is_flag=True,
-        help="Share nothing between API keys, so no client can time the prompts of another. /metrics then "
-        "needs an operator key.",
+        help="Share nothing between API keys, so response times reveal no prompts of other clients. "
+        "/metrics then needs an operator key.",
     ),
     click.option(
         "--alias",
         "aliases",
         multiple=True,
         metavar="NAME",
-        help="Another name of the model in requests.",
+        help="Another name of the model in requests. Repeatable.",
     ),
     click.option(
         "--origin",
@@ -65,7 +65,7 @@ _OPTIONS = (
         type=Origin(),
         multiple=True,
         metavar="ORIGIN",
-        help="A website that may use the server, such as http://localhost:3000.",
+        help="A website that may use the server, such as http://localhost:3000. Repeatable.",
     ),
     click.option(
         "--allowed-host",
@@ -73,7 +73,7 @@ _OPTIONS = (
         multiple=True,
         metavar="NAME",
         help="Another Host name to accept, such as host.docker.internal or the name of a proxy. With a "
-        "--host that other machines reach, every name is accepted.",
+        "--host that other machines reach, every name is accepted. Repeatable.",
     ),
     click.option(
         "--parallel",
@@ -94,7 +94,7 @@ _OPTIONS = (
         type=Whole(1, 1_000_000),
         default=64,
         show_default=True,
-        help="Shorter marked prefixes are not stored.",
+        help="Minimum tokens of a marked prefix; shorter ones are not stored.",
     ),
     click.option(
         "--strict-ttl",
@@ -163,8 +163,10 @@ def offered(
         click.UsageError: options contradict each other.
         PathError: a file of keys is unreadable or empty.
     """
-    from app.studio.model.api import Offer
+    from app.studio.model.api import ALIAS, Offer
 
+    if wrong := next((name for name in aliases if not ALIAS.fullmatch(name)), None):
+        raise click.UsageError(f"--alias takes letters, digits and . _ - / : @ +, so {wrong!r} is no name.")
     keys = _keys("PML_API_KEYS", api_keys_file, api_keys)
     operators = _keys("PML_OPERATOR_KEYS", operator_keys_file)
     if {*keys} & {*operators}:

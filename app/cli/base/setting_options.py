@@ -73,7 +73,7 @@ def _bound(value: float | None) -> int | None:
 
 def _help(declared: Setting, only: Sequence[str]) -> str:
     if declared.kind == "texts":
-        return f"{declared.sentence} May be given again."
+        return f"{declared.sentence} Repeatable."
     words = REPAIRS if declared.kind == "form" else declared.choices
     meanings = [f"{name}: {meaning}" for name, meaning in words.items() if not only or name in only]
     return f"{declared.sentence} {'; '.join(meanings)}." if meanings else declared.sentence

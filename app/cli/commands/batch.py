@@ -9,8 +9,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -20,14 +20,16 @@ from app.batch.row_answers import held_by, row_fault, row_settings, time_left
 from app.cli.base.batch_results import Results, line_of
 from app.cli.base.documents import STDIN, Document
 from app.cli.base.files import FileWriteError, require_place, same_file
+from app.cli.base.judging import Judging
 from app.cli.base.options import ModelOptions
 from app.cli.base.output import Progress, a_line_a_minute, counted, emit, inline, progress_bar, say
 from app.cli.base.row_files import RowFiles
-from engine.base.errors import PromptCacheError
+from engine.base.errors import MapsError, PromptCacheError
 from engine.exchange.base.errors import ExchangeError
 from engine.files.text_files import open_file
 from engine.inference.run_settings import RunSettings
 from engine.pml import Schema
+from engine.pml.edit.question_text import question_of
 from engine.pml.edit.writer import self_contained, write_schema
 from engine.rows.evaluations import Evaluated, Evaluation, Tool
 from engine.rows.expectations import Combine, Expectation, judge
@@ -41,6 +43,15 @@ if TYPE_CHECKING:
 _NAMED = 3  # failed rows shown on the terminal
 SOME_FAILED = 3  # exit status if some rows failed
 NOT_AS_EXPECTED = 4  # exit status if all rows were answered, but some not as expected
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """Answers rows with probabilities instead of text."""
+
+    decide: Callable[[Engine, PreparedPrompt, RunSettings], dict[str, Any]]  # returns the line of a row
+    finish: Callable[[list[tuple[Row, Mapping[str, Any]]]], None]  # takes all rows with their lines
+    digest: str  # of the questions and of how they are read
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,8 @@ class Batch:
     combine: Combine = "all"  # whether all or any of them must be met
     table: Path | None = None  # a CSV file for all rows; None for none
     exports: tuple[tuple[Tool, Path], ...] = ()  # tools for evaluation, each with its folder
+    judging: Judging | None = None  # grades the answers; None for no grades
+    deciding: Deciding | None = None  # answers the rows instead of a generated text
 
     def held_by(self, row: Row) -> dict[str, Any]:
         """Returns the prompt, modules and settings of a row."""
@@ -78,7 +91,7 @@ class Batch:
             TextFileError: it cannot be read.
         """
         name = "standard input" if self.path == STDIN else self.path
-        with _opened(self.path) as file:
+        with opened(self.path) as file:
             yield read_rows(file, name)
 
 
@@ -92,6 +105,7 @@ class Tally:
     failed: int = 0
     judged: int = 0  # rows with expectations that this run answered
     passed: int = 0  # those of them with all answers as expected
+    grades: list[float | None] = field(default_factory=list)  # of all answers of this run; None without one
     faults: list[str] = field(default_factory=list)  # the first failures, each with its line in the file
     started: float = field(default_factory=lambda: time.monotonic())
     left: float | None = None  # estimated seconds left, which never increase
@@ -107,6 +121,7 @@ class Tally:
         if "passed" in told:
             self.judged += 1
             self.passed += all(told["passed"].values())
+        self.grades += [grade["score"] for grade in told.get("grades", {}).values()]
 
     def fail(self, error: Mapping[str, Any]) -> None:
         """Counts a failed row by the error in its output line."""
@@ -123,7 +138,7 @@ class Tally:
         if self.total is not None:
             self.left = time_left(self.left, took, answered, self.total - self.done)
         if self.left is not None:
-            words.append(f"{_time(self.left)} left")
+            words.append(f"{time_words(self.left)} left")
         progress(self.done, self.total or self.done + 1, ", ".join(words) or "answering")
 
     def summary(self, where: str) -> str:
@@ -132,9 +147,13 @@ class Tally:
         words += [f"{self.failed} failed"] if self.failed else []
         words += [f"{self.kept} answered before"] if self.kept else []
         words += [f"{self.passed} of {self.judged} as expected"] if self.judged else []
+        if self.grades:
+            known = [grade for grade in self.grades if grade is not None]
+            mean = f", mean {sum(known) / len(known):.2f}" if known else ""
+            words.append(f"{len(known)} of {counted(len(self.grades), 'answer')} graded{mean}")
         answered, took = self.answered, time.monotonic() - self.started
         pace = f", {_rate(answered / max(took, 1e-3))}" if answered else ""
-        return f"{', '.join(words)}{where}; {_time(took)}{pace}."
+        return f"{', '.join(words)}{where}; {time_words(took)}{pace}."
 
 
 def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tuple[int, str]:
@@ -149,9 +168,11 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
         OtherResultsError: the output belongs to another batch.
         TextFileError: the file cannot be read.
     """
-    files = RowFiles(batch.table, batch.exports)
+    files = RowFiles(batch.table, batch.exports, whole=batch.deciding is not None)
     _require_output(batch, files)
     files.require_places(force=batch.force)
+    if batch.judging is not None:
+        batch.judging.require()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     digests, total = _looked_over(batch)
     if advice:
@@ -201,7 +222,8 @@ def _answer(
     tally: Tally,
     files: RowFiles,
 ) -> None:
-    prepared = engine.schema(batch.schema.tree)
+    tree = batch.schema.tree
+    prepared = engine.schema(tree)
     bar: contextlib.AbstractContextManager[Progress]
     if not sys.stderr.isatty():
         bar = contextlib.nullcontext(a_line_a_minute(of_total=tally.total is not None))
@@ -215,11 +237,19 @@ def _answer(
         prompts = _given(batch, rows, prepared, results, waiting, tally, files)
         # A file gets lines immediately, so an interruption loses none; it is sorted at the end.
         at_once = batch.as_they_end or results is not None
-        answers = engine.answer_all(prompts, batch.settings, mode=batch.mode, as_they_end=at_once)
+        answers: Generator[tuple[int, Any], None, None] = (
+            engine.answer_all(prompts, batch.settings, mode=batch.mode, as_they_end=at_once)
+            if batch.deciding is None
+            else _decided(engine, batch.deciding, prompts)
+        )
         with contextlib.closing(answers):
             for number, outcome in answers:
                 row = waiting.pop(number)
                 line = _told(outcome, row, batch)
+                if batch.judging is not None and "error" not in line:
+                    over = "" if batch.over is None else question_of(batch.over, tree)
+                    asked, source = row.text or row.prompt or over, batch.held_by(row)["prompt"]
+                    line["grades"] = batch.judging.grades(engine, tree, asked, source, line)
                 if isinstance(outcome, Exception):
                     tally.fail(line["error"])
                 else:
@@ -230,6 +260,24 @@ def _answer(
                 else:
                     emit(line_of(row, run, line), nl=True)
                 tally.told(progress)
+
+
+def _decided(
+    engine: Engine,
+    deciding: Deciding,
+    prompts: Iterator[tuple[PreparedPrompt, RunSettings] | Exception],
+) -> Generator[tuple[int, Any], None, None]:
+    """Answers prompts in order."""
+    for number, given in enumerate(prompts):
+        outcome: Any = given
+        if not isinstance(given, Exception):
+            try:
+                outcome = deciding.decide(engine, *given)
+            except MapsError:
+                raise
+            except PromptCacheError as error:
+                outcome = error
+        yield number, outcome
 
 
 def _given(
@@ -277,6 +325,9 @@ def _taken(row: Row, before: int, named: bool) -> str:
 def _write_files(batch: Batch, files: RowFiles, model: str, started: str) -> None:
     files.read_kept(batch.output)
     rows = files.rows()
+    if batch.deciding is not None:
+        batch.deciding.finish(rows)
+        return
     held = [batch.held_by(row) for row, _ in rows]
     files.write_table(held)
     evaluated = [
@@ -287,10 +338,14 @@ def _write_files(batch: Batch, files: RowFiles, model: str, started: str) -> Non
     files.write_exports(Evaluation(name, model, started, batch.schema.tree, evaluated, batch.combine))
 
 
-def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> dict[str, Any]:
+def _told(
+    outcome: Answer | BothAnswers | dict[str, Any] | Exception, row: Row, batch: Batch
+) -> dict[str, Any]:
     """The output line of a row, without its id."""
     if isinstance(outcome, Exception):
         return {"error": row_fault(outcome, row)}
+    if isinstance(outcome, dict):
+        return outcome
     line = outcome.to_json()
     if batch.mode != "both":
         line = {batch.mode: line}
@@ -365,12 +420,15 @@ def _run_digest(batch: Batch, engine: Engine, options: ModelOptions) -> str:
         batch.mode,
         *([batch.over] if batch.over is not None else []),
         *([[str(item.kind), item.value] for item in batch.expect] + [batch.combine] if batch.expect else []),
+        *([list(astuple(batch.judging))] if batch.judging is not None else []),
+        *([batch.deciding.digest] if batch.deciding is not None else []),
     ]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def opened(path: str) -> Iterator[BinaryIO]:
+    """Opens a file, or standard input for `-`."""
     if path == STDIN:
         yield sys.stdin.buffer
         return
@@ -402,7 +460,8 @@ def _rate(per_second: float) -> str:
     return f"{per_second * 3600:.1f} rows/h"
 
 
-def _time(seconds: float) -> str:
+def time_words(seconds: float) -> str:
+    """Formats a time: `5 s`, `2 min 5 s`, `3 h 2 min`."""
     rounded = round(seconds)
     if rounded < 60:
         return f"{rounded} s"

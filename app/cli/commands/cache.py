@@ -76,7 +76,7 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
             ]
             for row in stats.served
         ]
-        say("\n" + table(["FOUND IN", "SEGMENTS", "BYTES", "EACH"], rows))
+        say("\n" + table(["SOURCE", "SEGMENTS", "BYTES", "EACH"], rows))
 
 
 @cache.command(name="list")
@@ -117,7 +117,7 @@ def misses(cache_dir: Path | None, as_json: bool) -> None:
             ]
             for row in latest
         ]
-        say(table(["SCHEMA", "MODULE", "WHY", "ASKED FOR", "COMPUTED IN"], rows, left=4))
+        say(table(["SCHEMA", "MODULE", "WHY", "REQUESTED", "COMPUTED IN"], rows, left=4))
     else:
         say("No segment was missing.")
 
@@ -232,7 +232,7 @@ def verify(repair: bool, cache_dir: Path | None, as_json: bool) -> int:
 def prune(max_bytes: int | None, older_than: float | None, cache_dir: Path | None, as_json: bool) -> None:
     """Evict segments by size or age, except pinned ones and those within their time to live."""
     if max_bytes is None and older_than is None:
-        raise click.UsageError("say what to evict: --max-bytes, --older-than, or both.")
+        raise click.UsageError("give --max-bytes, --older-than, or both.")
     with _open(cache_dir) as store:
         removed = store.prune(max_bytes=max_bytes, older_than=older_than)
     _say(
@@ -251,7 +251,8 @@ def prune(max_bytes: int | None, older_than: float | None, cache_dir: Path | Non
     "--max-age",
     type=Age(none=True),
     metavar="AGE",
-    help="Evict segments unused for this long, for example 30d, at openings and writes; none for never.",
+    help="Evict segments unused for this long, for example 30d; none means never. "
+    "Checked when the store is opened or written.",
 )
 @click.option("--yes", is_flag=True, help="Evict without asking if the new budget is too small.")
 @cache_dir_option
@@ -380,7 +381,7 @@ def export_(
 @json_option
 @debug_option
 def import_(source: Path, cache_dir: Path | None, as_json: bool) -> None:
-    """Import a file of `pml cache export` and verify each segment. It must be for the same model."""
+    """Import a file of `pml cache export` and verify each segment. Only the same model can use them."""
     with _open(cache_dir) as store, progress_bar() as progress:
         moved = store.import_(source, progress)
     duplicates = f"; {moved.known} were already stored" if moved.known else ""

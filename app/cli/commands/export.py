@@ -1,4 +1,4 @@
-"""`pml export`: converts schemas and prompts to other forms."""
+"""`pml export`: converts schemas and prompts to other formats."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from app.cli.base.options import debug_option, json_option
 from app.cli.base.output import emit, print_json, say
 from app.cli.base.param_types import DOCUMENT, Name, UserPath
 
-FORMS = ("pml", "python", "openai", "anthropic", "jinja", "text")
+FORMS = ("pml", "python", "openai", "decisions", "anthropic", "jinja", "text")
 
 
 @click.command(name="export")
 @click.argument("schema_path", metavar="SCHEMA", type=DOCUMENT)
-@click.option("--to", "form", required=True, type=Name(FORMS), help="The form.")
-@click.option("--prompt", "prompt_path", type=DOCUMENT, metavar="FILE", help="A prompt of the schema.")
+@click.option("--to", "form", required=True, type=Name(FORMS), help="Format to convert to.")
+@click.option("--prompt", "prompt_path", type=DOCUMENT, metavar="FILE", help="The prompt to export.")
 @click.option("-o", "--output", type=UserPath(path_type=Path), help="Write to this file or folder.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @json_option
@@ -27,14 +27,15 @@ FORMS = ("pml", "python", "openai", "anthropic", "jinja", "text")
 def export_command(
     schema_path: str, form: str, prompt_path: str | None, output: Path | None, force: bool, as_json: bool
 ) -> int:
-    """Convert a schema, or a prompt of it, to another form.
+    """Convert a schema, or a prompt of it, to another format.
 
     \b
     pml        one document, with the text of src files in it
     python     a program that compiles to the schema
     openai     the messages of the prompt
+    decisions  the messages of the prompt and its questions
     anthropic  the messages of the prompt, with cache breakpoints at module boundaries
-    jinja      the schema as a template; with --prompt, what to render it with
+    jinja      the schema as a template; with --prompt, its variables in a comment
     text       the text of the prompt
 
     The result is printed, or written with --output. Omissions are reported on standard error.

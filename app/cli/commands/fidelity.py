@@ -25,7 +25,7 @@ from engine.pml import bind
 
 if TYPE_CHECKING:
     from engine import Fidelity
-    from engine.fidelity.findings import Flip, ModuleFidelity, Remedy
+    from engine.fidelity.findings import Flip, ModuleFidelity
 
 MOST_FLIPS = 8
 SHOWN_BEFORE = 30
@@ -53,9 +53,9 @@ def fidelity(
 
     The uncached side answers greedily; both sides read that answer to its end, and their distributions are
     compared token by token. Tokens that flip (the cached side prefers another one) are listed. For each
-    module: how much the answer depends on it (KL without it), how far its keys and values are from a full
-    pass, and how much of the difference it causes. Repairs and scaffolds are then tried, and the best are
-    listed. The studio's Runs page lists the measurement.
+    module: its influence on the answer (KL without it), how far its keys and values are from a full
+    pass, and how much of the difference it causes. Repairs and scaffolds are then tried, and those that help
+    are listed. The studio's Runs page lists the measurement.
     """
     schema = read_schema(schema_path)
     prompt = read_prompt(prompt_path)
@@ -90,8 +90,6 @@ def fidelity(
             {
                 "schema": schema.tree.name,
                 "model": engine.model.name,
-                "scope": scope,
-                "repair": repair,
                 "placement": engine.placement(placement),
                 **result.to_json(),
             }
@@ -115,8 +113,8 @@ def _in_words(found: Fidelity) -> str:
     if found.flips:
         lines += [_flips(found.flips), ""]
     lines += [_modules(found.modules), ""]
-    if found.remedies:
-        lines += [_remedies(found.remedies), ""]
+    if found.improvements:
+        lines += [_fixes(found), ""]
     return "\n".join([*lines, found.advice])
 
 
@@ -134,13 +132,12 @@ def _modules(modules: Sequence[ModuleFidelity]) -> str:
         ]
         for m in modules
     ]
-    return table(
-        ["module", "tokens", "answer depends", "keys deviate", "values deviate", "harm", "flips"], rows
-    )
+    return table(["module", "tokens", "influence", "key difference", "value difference", "KL", "flips"], rows)
 
 
-def _remedies(remedies: Sequence[Remedy]) -> str:
-    """A table of the tried fixes."""
+def _fixes(found: Fidelity) -> str:
+    """A table of the fixes that help, after the answer as it is now."""
+    now = [str(len(found.flips)), nats(found.kl_worst), nats(found.kl_mean), f"{found.answer_agreement:.0%}"]
     rows = [
         [
             r.what,
@@ -148,11 +145,12 @@ def _remedies(remedies: Sequence[Remedy]) -> str:
             nats(r.kl_worst),
             nats(r.kl_mean),
             f"{r.answer_agreement:.0%}",
-            f"+{r.computed}",
+            f"{r.computed:+}",
         ]
-        for r in remedies
+        for r in found.improvements
     ]
-    return table(["tried", "flips left", "worst KL", "mean KL", "agrees", "computed"], rows)
+    heads = ["fix", "flips left", "worst KL", "mean KL", "agreement", "computed tokens"]
+    return table(heads, [["(as now)", *now, "+0"], *rows])
 
 
 def _flips(flips: Sequence[Flip]) -> str:

@@ -1,4 +1,4 @@
-"""`pml import`: converts other forms to schemas."""
+"""`pml import`: converts other formats to schemas."""
 
 from __future__ import annotations
 
@@ -65,10 +65,12 @@ class _Split(click.ParamType[int]):
     "--include",
     multiple=True,
     metavar="GLOB",
-    help="Files of a folder to take, as in .gitignore. May be given again; a path without wildcards is taken "
-    "whatever it is.",
+    help="Files of a folder to import, as .gitignore patterns. Repeatable. A path without wildcards is "
+    "always imported.",
 )
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Files to leave out. May be given again.")
+@click.option(
+    "--exclude", multiple=True, metavar="GLOB", help="Files to leave out, as .gitignore patterns. Repeatable."
+)
 @click.option(
     "--split",
     type=_Split(),
@@ -105,11 +107,11 @@ def import_command(
     \b
     messages   a conversation for OpenAI, Anthropic or Gemini, a row of ShareGPT (.json, .jsonl):
                the last turn of the user becomes the prompt
-    jinja      a template: if becomes modules and unions, variables parameters; lines such as
-               system: begin turns (.jinja, .j2)
+    jinja      a template: conditions become modules and unions, variables become parameters, and
+               lines such as "system:" begin turns (.jinja, .j2)
     folder     each text becomes a module, each folder a module around its files
     python     a program, compiled from its source (.py)
-    text       a text or Markdown: each section under a heading becomes a module (.md, .txt)
+    text       plain text or Markdown: each section under a heading becomes a module (.md, .txt)
     prompty    a Prompty file (.prompty)
     langchain, langfuse, promptfoo
                a prompt in JSON or YAML (.json, .yaml)
@@ -206,9 +208,9 @@ def _without_effect(kind: str) -> list[str]:
             if context.get_parameter_source(option) is ParameterSource.COMMANDLINE
         ]
         if ineffective and kind not in kinds:
-            does, they = ("change", "they are") if len(ineffective) > 1 else ("changes", "it is")
+            has, they = ("have", "they apply") if len(ineffective) > 1 else ("has", "it applies")
             names = " and ".join(filter(None, (", ".join(ineffective[:-1]), ineffective[-1])))
-            lines.append(f"{names} {does} nothing here: {they} for {words}")
+            lines.append(f"{names} {has} no effect here: {they} to {words}")
     return lines
 
 
@@ -228,4 +230,4 @@ def _unwritten(found: Imported, prompt_output: Path | None) -> list[str]:
     if not words:
         return []
     shown = words if len(words) <= 40 else f"{words[:39]}…"
-    return [f"the last turn of the user ({shown!r}) is the prompt's, which --prompt-output writes"]
+    return [f"the last turn of the user ({shown!r}) belongs to the prompt; write it with --prompt-output"]

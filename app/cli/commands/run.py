@@ -18,10 +18,14 @@ from app.cli.base.documents import (
     FaultyDocumentError,
     read_prompt,
     read_schema,
+    read_text,
     require_sound,
 )
+from app.cli.base.grammar_options import faults_of, grammar_of, grammar_options, verdict
+from app.cli.base.judging import Judging
 from app.cli.base.options import (
     ModelOptions,
+    batch_output_option,
     debug_option,
     engine_options,
     json_option,
@@ -62,12 +66,7 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt uses the sc
     metavar="FILE",
     help="Answer each row of this JSONL or CSV file, alone or as a change of PROMPT: one JSON line each.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=UserPath(path_type=Path),
-    help="Write the lines of a batch to this file; resume if it exists.",
-)
+@batch_output_option
 @click.option(
     "--csv",
     "table_path",
@@ -91,7 +90,23 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt uses the sc
     help=f"Expectation for every answer of a batch: {', '.join(KINDS)}. Repeatable.",
 )
 @click.option("--expect-any", is_flag=True, help="An answer passes if any expectation is met, not all.")
-@click.option("--as-they-end", is_flag=True, help="Lines of a batch in order of completion, not of rows.")
+@click.option(
+    "--judge",
+    default="",
+    metavar="URL",
+    help="Let a server with OpenAI's API on this machine grade every answer of a batch from 0 to 1; the word "
+    "model names the loaded model.",
+)
+@click.option(
+    "--judge-model", default="", metavar="NAME", help="Model of the server.  [default: its first one]"
+)
+@click.option(
+    "--judge-template",
+    type=DOCUMENT,
+    metavar="FILE",
+    help="Prompt of the judge, with {question}, {prompt} and {answer}.",
+)
+@click.option("--as-they-end", is_flag=True, help="Write the lines of a batch in order of completion.")
 @click.option("--force", is_flag=True, help="Replace an existing output of a batch.")
 @setting_options(
     *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
@@ -99,6 +114,7 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt uses the sc
 )
 @setting_option("reuse", default="auto")
 @setting_options("max_kl", "scope", "repair", "placement")
+@grammar_options
 @engine_options
 @server_option
 @json_option
@@ -113,6 +129,9 @@ def run(
     exports: tuple[tuple[Tool, Path], ...],
     expect: tuple[tuple[str, str], ...],
     expect_any: bool,
+    judge: str,
+    judge_model: str,
+    judge_template: str | None,
     as_they_end: bool,
     force: bool,
     as_json: bool,
@@ -126,6 +145,9 @@ def run(
     weights: str,
     quantize: str,
     server: str,
+    json_schema: str | None,
+    regex: str,
+    choice: str,
     **given: Any,
 ) -> int:
     """Answer PROMPT, with and without the cache; or each row of a file, with --batch.
@@ -139,7 +161,11 @@ def run(
     PROMPT each row changes it. Rows without an id get their line number. A failing row does not stop the
     others; the exit status is 3 then, and 4 if an answer is not as expected.
     """
-    for_batch = bool(as_they_end or force or output or table_path or exports or expect or expect_any)
+    for_batch = bool(as_they_end or force or output or table_path or exports or expect or expect_any or judge)
+    if not judge and (judge_model or judge_template):
+        raise click.UsageError(
+            "--judge-model and --judge-template are for --judge.", click.get_current_context()
+        )
     _require_usage(prompt_path, batch_path, server, for_batch, as_json)
     _require_one_choice(given)
     schema = read_schema(schema_path)
@@ -150,7 +176,8 @@ def run(
         given["reuse"] = "off"
     if given["reuse"] == "off" and _is_written("max_kl"):
         raise click.UsageError(_NO_PROMISE, click.get_current_context())
-    settings = RunSettings(**given, hold_conversation=False)
+    grammar = grammar_of(json_schema, regex, choice)
+    settings = RunSettings(**given, grammar=grammar, hold_conversation=False)
     if batch_path is not None:
         from app.cli.commands.batch import Batch, answer_batch
 
@@ -168,6 +195,11 @@ def run(
             combine="any" if expect_any else "all",
             table=table_path,
             exports=exports,
+            judging=Judging(
+                judge.strip(), judge_model.strip(), read_text(judge_template) if judge_template else None
+            )
+            if judge.strip()
+            else None,
         )
         chosen = _source("mode") is not ParameterSource.DEFAULT
         status, placement = answer_batch(batch, options, advice="" if chosen else _ONE_BY_ONE)
@@ -193,6 +225,7 @@ def run(
                     check(work, asked, outcome, progress)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
+    faults = faults_of(grammar, outcome.answers)
     if as_json:
         taken, reuse = outcome.reuse, dict[str, Any]()
         how: dict[str, Any] = {"scope": settings.scope, "repair": settings.repair}
@@ -210,9 +243,12 @@ def run(
                 "studio": outcome.studio,
                 **outcome.answers,
                 **outcome.comparison,
+                **({"valid": {side: not fault for side, fault in faults.items()}} if faults else {}),
             }
         )
     else:
+        if faults:
+            say(verdict(faults))
         if outcome.reuse is not None:
             say(f"{outcome.reuse.why}.")
         if outcome.differs and sys.stdout.isatty() and (outcome.comparison or outcome.reuse is None):
@@ -253,7 +289,7 @@ def _require_usage(
         if prompt is None:
             fault = "Missing argument 'PROMPT'; or give --batch FILE."
         elif for_batch:
-            options = "--output, --csv, --export, --expect, --expect-any, --as-they-end and --force"
+            options = "--output, --csv, --export, --expect, --expect-any, --judge, --as-they-end and --force"
             fault = f"{options} are for --batch."
     elif as_json:
         fault = "--json is for one prompt; the output of --batch is always JSON lines."
@@ -296,12 +332,12 @@ def _summary(outcome: Outcome) -> str:
         ["encoded in this run", *(str(answers[side]["tokens"]["encoded"]) for side in sides)],
         ["computed for the prompt", *(str(answers[side]["tokens"]["computed"]) for side in sides)],
         ["generated", *(str(answers[side]["tokens"]["generated"]) for side in sides)],
-        ["time per token after", *(_pace(answers[side]["tpot_ms"]) for side in sides)],
+        ["time per further token", *(_pace(answers[side]["tpot_ms"]) for side in sides)],
     ]
     figures.append(["whole answer", *(milliseconds(_whole_ms(answers[side])) for side in sides)])
     if any(answers[side]["tokens"].get("drafted") for side in sides):
         figures.insert(-2, ["forward passes", *(str(answers[side]["passes"] + 1) for side in sides)])
-        figures.insert(-2, ["accepted guesses", *(_guesses(answers[side]) for side in sides)])
+        figures.insert(-2, ["guessed tokens accepted", *(_guesses(answers[side]) for side in sides)])
     lines = [table(["", *sides], figures), ""]
     lines += [f"{side}: {_timeline(answers[side]['timeline_ms'])}" for side in sides]
     if outcome.comparison:

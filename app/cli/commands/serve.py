@@ -64,8 +64,9 @@ def serve(
 ) -> None:
     """Serve other programs through the APIs of OpenAI and Anthropic.
 
-    MODEL is a value of --model. The base URL is http://127.0.0.1:8000/v1 for OpenAI's clients, and
-    http://127.0.0.1:8000 for Anthropic's. Ctrl-C and SIGTERM wait for running answers; a second one does not.
+    MODEL takes the values of --model. The base URL is http://127.0.0.1:8000/v1 for OpenAI's clients, and
+    http://127.0.0.1:8000 for Anthropic's. Ctrl-C and SIGTERM wait for running answers; a second signal
+    stops them.
     """
     engine_choice = {field.name: given.pop(field.name) for field in fields(ModelOptions)}
     if name is not None:
@@ -144,7 +145,7 @@ def _with_the_studio(options: ModelOptions, port: int, offer: Offer) -> None:
 
 
 def _served(name: str, url: str) -> str:
-    return f"Serving {name} at {url}: OpenAI's clients take {url}/v1, Anthropic's {url}."
+    return f"Serving {name} at {url}: base URL {url}/v1 for OpenAI clients, {url} for Anthropic clients."
 
 
 def _listening(host: str, port: int) -> socket.socket:

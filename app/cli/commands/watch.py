@@ -32,7 +32,7 @@ PAUSE = 0.25  # seconds between two scans
 @engine_options
 @debug_option
 def watch(paths: tuple[Path, ...], encode: bool, scope: Scope, **engine_choice: Any) -> int:
-    """Check schemas and prompts whenever they are saved, a line for each.
+    """Check schemas and prompts whenever they are saved.
 
     In a FOLDER it watches the documents directly inside, and the files that their modules read. A prompt is
     checked against the schema of its folder that its `schema` attribute names, and again when that changes.

@@ -162,11 +162,13 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
       marks.add(mark)
       return mark
     },
-    /** @param {Mark} mark @param {string | null | undefined} value */
+    /** Nothing happens if what the edit changes was replaced meanwhile. @param {Mark} mark @param {string | null | undefined} value */
     apply(mark, value) {
       marks.delete(mark)
       if (value == null || value === mark.text) return
-      const changes = ChangeSet.of(smallestChange(mark.text, value), mark.text.length).map(mark.since)
+      const change = smallestChange(mark.text, value)
+      if (mark.since.touchesRange(change.from, change.to) === "cover") return
+      const changes = ChangeSet.of(change, mark.text.length).map(mark.since)
       view.dispatch({ changes, annotations: isolateHistory.of("full"), userEvent: "input.pick" })
     },
     undo() { undo(view) },

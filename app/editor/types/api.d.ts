@@ -4,13 +4,17 @@ declare namespace Api {
   interface Questions {
     add_scaffold: [AddScaffold, Written]
     ask_chat: [AskChat, AskedChat]
+    batch_decide: [DecideRows, BegunRows]
+    batch_decided: [OneDecidedBatch, LatestDecisions]
     batch_files: [BatchFile, ExportedFiles]
+    batch_fit: [FitTemperature, FittedTemperature]
     batch_form: [Nothing, BatchFormKept]
     batch_grade: [GradeBatch, JobState<Record<string, any>>]
     batch_held: [RowsWanted, Held]
     batch_keep: [BatchForm, Kept]
     batch_open: [OpenRow, Opened]
     batch_read: [RowsWanted, RowsRead]
+    batch_resume: [OneBatch, JobState<Record<string, any>>]
     batch_row: [OneRow, RowWhole]
     batch_score: [ScoreRow, RowScored]
     batch_start: [BatchWanted, JobState<Record<string, any>>]
@@ -37,6 +41,7 @@ declare namespace Api {
     compare_texts: [CompareTexts, TextsCompared]
     compare_version: [CompareVersion, TextsCompared]
     count_tokens: [OneText, Counted]
+    decide_prompt: [DecidePrompt, BegunDecisions]
     delete_batches: [SomeBatches, DeletedBatches]
     delete_chat: [OneChat, DeletedChat]
     delete_runs: [SomeRuns, DeletedRuns]
@@ -87,6 +92,7 @@ declare namespace Api {
     open_text: [OpenText, Opened]
     open_workspace: [Nothing, Start]
     preview_chat: [Texts, ChatFrame]
+    preview_fix: [FixDocument, FixPreview]
     preview_import: [ImportFiles, JobState<ImportPreview>]
     rate_answer: [RateAnswer, Labelled]
     read_form: [Texts, FormOfBoth]
@@ -197,6 +203,7 @@ declare namespace Api {
     schema: string
     model: string
     mode: "both" | "cached"
+    decides: boolean
     rows: number
     answered: number
     failed: number
@@ -250,6 +257,8 @@ declare namespace Api {
     same_first_token: number
     same_text: number
     kl_mean: number | null
+    kl_checked: number
+    over_limit: number
     ttft_cached_ms: number | null
     ttft_uncached_ms: number | null
     timed: number
@@ -273,6 +282,16 @@ declare namespace Api {
     most_bytes: number
     file: string
     warnings: string[]
+  }
+
+  interface BegunDecisions {
+    job: JobState<DecidedPrompt> | null
+    faults: QuestionFault[]
+  }
+
+  interface BegunRows {
+    job: JobState<Record<string, any>> | null
+    faults: QuestionFault[]
   }
 
   interface Belongs {
@@ -370,6 +389,7 @@ declare namespace Api {
     diagnostics: Mark[]
     name: string
     question: string
+    decides: PageQuestion[]
   }
 
   interface CheckedSchema {
@@ -435,6 +455,77 @@ declare namespace Api {
 
   interface Counted {
     tokens: number
+  }
+
+  interface DecidePrompt extends Work {
+    questions: PageQuestion[]
+  }
+
+  interface DecideRows extends RowsWanted {
+    key: string
+    mode?: "both" | "cached"
+    questions: PageQuestion[]
+  }
+
+  interface DecidedAnswer {
+    probabilities: number[]
+    best: number
+    expected: number
+    order_flips: number
+  }
+
+  interface DecidedBatch {
+    key: string
+    name: string
+    schema: string
+    model: string
+    started: string
+    state: "working" | "done" | "stopped" | "failed" | "left" | "elsewhere"
+    fault: string
+    unkept: string
+    total: number
+    permutations: number
+    rows: DecidedRow[]
+    figures: QuestionFigures[]
+  }
+
+  interface DecidedPrompt {
+    schema: string
+    of: Belongs
+    settings: Record<string, any>
+    model: ModelOfRun
+    questions: DecidedQuestion[]
+    sides: DecidedSides
+    encoded: number
+    encode_ms: number
+    warnings: string[]
+  }
+
+  interface DecidedQuestion {
+    kind: "predicate" | "choice" | "score"
+    question: string
+    options: string[]
+    cached: DecidedAnswer
+    uncached: DecidedAnswer
+  }
+
+  interface DecidedRow {
+    line: number
+    id: string
+    text: string
+    fault: string
+    decisions: RowDecision[]
+  }
+
+  interface DecidedSide {
+    ms: number
+    from_cache: number
+    computed: number
+  }
+
+  interface DecidedSides {
+    cached: DecidedSide
+    uncached: DecidedSide
   }
 
   interface DeleteSegments {
@@ -585,6 +676,7 @@ declare namespace Api {
     ttft_ms: number | null
     from_cache: number | null
     computed: number | null
+    unread?: string
     generated: number
     ended: "" | "eos" | "length" | "stop"
   }
@@ -638,7 +730,10 @@ declare namespace Api {
     remedies: Remedy[]
     advice: string
     complete: boolean
+    scope: string
+    repair: string
     worst: string | null
+    improvements: Remedy[]
     best: Remedy | null
   }
 
@@ -702,11 +797,30 @@ declare namespace Api {
     uncached: string
   }
 
+  interface FitTemperature {
+    key: string
+    question: number
+  }
+
+  interface FittedTemperature {
+    cached?: SideFit
+    uncached?: SideFit
+  }
+
   interface FixDocument extends Texts {
     kind: "schema" | "prompt"
     code: string
     at: number
     fix: string
+  }
+
+  interface FixPreview {
+    removed: string[]
+    added: string[]
+    reads: ReadText[]
+    above: number
+    below: number
+    errors: number
   }
 
   interface Fixed {
@@ -955,6 +1069,10 @@ declare namespace Api {
     batch?: BatchState
   }
 
+  interface LatestDecisions {
+    batch?: DecidedBatch
+  }
+
   interface Line {
     number: number
     parts: LinePart[]
@@ -1081,6 +1199,7 @@ declare namespace Api {
   interface ModelFacts {
     digest: string
     about: string
+    stored: string
     name: string
     own_name: string
     family: string
@@ -1235,8 +1354,16 @@ declare namespace Api {
     run: RunFrame
   }
 
+  interface OneBatch {
+    key: string
+  }
+
   interface OneChat {
     id: string
+  }
+
+  interface OneDecidedBatch {
+    key?: string
   }
 
   interface OneDocument {
@@ -1330,6 +1457,17 @@ declare namespace Api {
     base?: number
   }
 
+  interface PageOption {
+    label: string
+    description: string
+  }
+
+  interface PageQuestion {
+    kind: "predicate" | "choice" | "score"
+    question: string
+    options: PageOption[]
+  }
+
   interface Parameter {
     name: string
     length: number
@@ -1379,6 +1517,24 @@ declare namespace Api {
     prompt: string
   }
 
+  interface QuestionFault {
+    number: number
+    field: "question" | "options"
+    message: string
+  }
+
+  interface QuestionFigures {
+    title: string
+    question: string
+    kind: "predicate" | "choice" | "score"
+    labels: string[]
+    labelled: number
+    unknown: number[]
+    cached?: SideFigures
+    uncached?: SideFigures
+    reliability?: Figure
+  }
+
   interface RateAnswer {
     id: string
     side: "cached" | "uncached"
@@ -1419,6 +1575,12 @@ declare namespace Api {
     why: string
     borders: number[] | null
     specials: [number, number][]
+  }
+
+  interface ReadText {
+    role: string
+    path: string
+    text: string
   }
 
   interface Reads {
@@ -1526,6 +1688,18 @@ declare namespace Api {
     broken: boolean
   }
 
+  interface RowChoice {
+    label: string
+    probability: number
+    expected: number
+  }
+
+  interface RowDecision {
+    gold: string
+    cached?: RowChoice
+    uncached?: RowChoice
+  }
+
   interface RowFault {
     message: string
     line: number
@@ -1554,6 +1728,7 @@ declare namespace Api {
     speedup?: number | null
     first_token_agrees?: boolean
     kl_first_token?: number | null
+    over_limit?: boolean
     same_text?: boolean
   }
 
@@ -1628,6 +1803,7 @@ declare namespace Api {
     name: string
     note: string
     schema: string
+    digest: string
     model: string
     state: string
     scope: string
@@ -1810,7 +1986,7 @@ declare namespace Api {
     choices?: Record<string, string>
     pattern?: string
     examples?: string[]
-    matters: "always" | "drawn" | "never"
+    matters: "always" | "drawn" | "decided" | "never"
   }
 
   interface SettingHeld {
@@ -1856,6 +2032,22 @@ declare namespace Api {
     seconds: number
     ended: string
     results: Result[]
+  }
+
+  interface SideFigures {
+    accuracy: number
+    macro_f1: number
+    ece: number
+    order_flips: number
+    confusion: number[][]
+  }
+
+  interface SideFit {
+    temperature: number
+    fitted_on: number
+    held_out: number
+    ece_before: number
+    ece_after: number
   }
 
   interface SideFrame {
@@ -1937,7 +2129,7 @@ declare namespace Api {
     files: string[]
     settings: SettingForm[]
     tiers: TierWords[]
-    timeline_parts: Record<"parse" | "plan" | "encode" | "load" | "repair" | "prefill" | "sample", string>
+    timeline_parts: Record<"parse" | "plan" | "encode" | "load" | "repair" | "prefill" | "sample" | "questions" | "calibration", string>
     runs: RunFrame[]
   }
 

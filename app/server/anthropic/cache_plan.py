@@ -13,7 +13,6 @@ from app.server.core.request import Asked
 from app.server.core.service import Service
 from app.server.http.access import dialect_of
 from app.server.http.bodies import BodyRoute
-from app.server.http.errors import Dialect
 from app.server.http.openapi_responses import OPERATORS, errors, reference
 from app.server.http.shapes import Count, Reply, optional
 from app.server.http.streams import gone
@@ -26,7 +25,9 @@ from app.server.openai.wire import Wire
 class PlanBody(Wire):
     """A request to plan."""
 
-    dialect: Dialect | None = optional("The vendor of this request body. Default: from the headers.")
+    dialect: Literal["openai", "anthropic"] | None = optional(
+        "The vendor of this request body. Default: from the headers."
+    )
     cache_salt: str | None = optional(SALT)
 
 

@@ -13,11 +13,19 @@ from pydantic import MISSING, Field
 from app.server.anthropic import shapes
 from app.server.anthropic.cache_diagnostics import Diagnoses, Prefix
 from app.server.anthropic.message_blocks import BlockReader, CacheControl, ContentBlock, Role
+from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
 from app.server.core.request import Asked, Caller, Defaults, scoped, seed_of, setting, settings_from
 from app.server.core.service import Running, Service
-from app.server.core.tool_defs import Definitions
-from app.server.core.tool_use import Said, identified, require_free_choice, with_variables
+from app.server.core.tool_defs import Definitions, all_of
+from app.server.core.tool_use import (
+    Said,
+    forced_of,
+    identified,
+    require_one_call,
+    require_strict,
+    with_variables,
+)
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
@@ -36,7 +44,6 @@ MOST_STOPS = 64
 CHOICES = ("auto", "any", "tool", "none")
 # Unsupported fields that would change the answer, with their neutral values; adds to the common ones.
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "output_format": ((), "structured output is not supported; describe the format in the prompt."),
     "container": ((), "the server runs no code."),
     "mcp_servers": (([],), "the server contacts no other service."),
     "compaction": ((), "the server does not edit conversations."),
@@ -66,6 +73,8 @@ class CountBody(ToolsBody):
     cache_control: CacheControl | None = optional("Stores the prefix up to the last block.")
     tool_choice: dict[str, Any] | None = optional(TOOL_CHOICE)
     thinking: dict[str, Any] | None = optional("`adaptive` or `disabled`; the chat template decides.")
+    output_config: dict[str, Any] | None = optional("`format`: `json_schema` with a JSON Schema.")
+    output_format: dict[str, Any] | None = optional("An older name of `output_config.format`.")
 
 
 class DiagnosticsParam(Wire):
@@ -89,14 +98,19 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
     choice = body.tool_choice or {"type": "auto"}
     if choice.get("type") not in CHOICES:
         raise ApiError(INVALID, f"The types are {', '.join(CHOICES)}.", "tool_choice.type")
-    require_free_choice(choice.get("type") in ("any", "tool"), False, "tool_choice")
     tools = body.tools if choice.get("type") != "none" else None
     single = bool(tools) and choice.get("disable_parallel_tool_use") is True
-    require_free_choice(False, single, "tool_choice.disable_parallel_tool_use")
     _refuse_parts_of_fields(body)
     if not body.messages and body.prompt_cache is None:
         raise ApiError(INVALID, "There are no messages.", "messages")
     definitions = Definitions(body.tools or [], used=bool(tools))
+    forced = tuple[str, ...]()
+    if choice.get("type") in ("any", "tool"):
+        every = all_of(definitions.first, definitions.deferred)
+        name = choice.get("name", "") if choice["type"] == "tool" else None
+        forced = forced_of(every, name, "tool_choice")
+        require_strict(body.tools or ())
+    require_one_call(single, forced, "tool_choice.disable_parallel_tool_use")
     reader = BlockReader(definitions)
     reader.mark_tools(tools or [])
     if body.system:
@@ -113,11 +127,15 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
         if body.stop_sequences and len(body.stop_sequences) > MOST_STOPS:
             raise ApiError(INVALID, f"The maximum is {MOST_STOPS} stop sequences.", "stop_sequences")
         names = ("temperature", "top_p", "top_k", "repetition_penalty")
+        form = format_of((body.output_config or {}).get("format"), "output_config.format")
+        if form[1] is None:
+            form = format_of(body.output_format, "output_format")
         sampling = {
             **{name: (name, getattr(body, name)) for name in names},
             "seed": ("seed", seed_of(body.seed)),
             "stop": ("stop_sequences", body.stop_sequences or None),
             "max_new_tokens": ("max_tokens", body.max_tokens or None),
+            "grammar": form,
         }
         if body.max_tokens == 0 and body.stream:
             raise ApiError(
@@ -130,6 +148,7 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
         tuple(reader.messages),
         tools=with_variables(definitions.first, body.chat_template_kwargs),
         deferred=definitions.deferred,
+        forced=forced,
         marks=reader.marks(),
         warm=isinstance(body, MessagesBody) and body.max_tokens == 0,
         salt=caller.salt,
@@ -151,9 +170,10 @@ def _refuse_parts_of_fields(body: CountBody) -> None:
         words = "the model's chat template decides whether it thinks. Send adaptive, or remove the field."
         raise unsupported("thinking", words)
     for name, value in _parts(body, "output_config"):
-        if (name, value) != ("effort", USUAL_EFFORT):
-            words = "effort and structured output are not supported; describe the format in the prompt."
-            raise unsupported(f"output_config.{cut(name)}", words)
+        if name != "format" and (name, value) != ("effort", USUAL_EFFORT):
+            raise unsupported(f"output_config.{cut(name)}", "the model has one effort only.")
+        if name == "format" and not isinstance(value, Mapping):
+            raise ApiError(INVALID, "It must be an object.", "output_config.format")
     for name, value in _parts(body, "context_management"):
         if name != "edits" or not _clear_thinking(value):
             raise unsupported(f"context_management.{cut(name)}", "the server does not edit conversations.")

@@ -10,7 +10,12 @@ from typing import Any
 from app.server.core.metrics import Figures, Request
 from app.server.http.access import Application, Message, Receive, Scope, Send, dialect_of
 
-ANSWERED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
+ANSWERED = frozenset(
+    {
+        *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"),
+        *("/v1/decisions", "/v1/systemone", "/v1/rerank", "/v1/score", "/v1/generative_scoring"),
+    }
+)
 """Paths that produce answers. Other paths are listed only if a request is refused."""
 _LARGEST = 65536  # bytes of an error body
 
@@ -73,11 +78,14 @@ class Noting:
 
 
 def _sentence(refusal: bytes) -> str:
-    """Returns the message of an error body in either API; "" if there is none."""
+    """Returns the message of an error body in any API; "" if there is none."""
     try:
-        error: Any = json.loads(refusal)["error"]
-        words, field = error["message"], error.get("param")
-    except (ValueError, KeyError, TypeError, AttributeError):
+        body: Any = json.loads(refusal)
+        if "detail" in body:
+            field, words = ".".join(map(str, body["detail"][0]["loc"][1:])) or None, body["detail"][0]["msg"]
+        else:
+            words, field = body["error"]["message"], body["error"].get("param")
+    except (ValueError, LookupError, TypeError, AttributeError):
         return ""
     if not isinstance(words, str):
         return ""

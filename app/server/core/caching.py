@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pydantic import Field
 
 from app.server.core.limits import require_room
 from app.server.core.pml_requests import faults_of, prepared_over
-from app.server.core.request import Asked
+from app.server.core.request import Asked, Block, Message
 from app.server.core.schema_files import SchemaFiles
 from app.server.core.tool_defs import all_of
 from app.server.core.tool_use import Said
@@ -21,11 +21,14 @@ from engine import Engine
 from engine.base.events import Answer
 from engine.base.tiers import Outcome, Reason
 from engine.batch.ticket import Ticket
+from engine.grammars.grammar import FREE, GrammarError, schema_of
+from engine.inference.run_settings import RunSettings
 from engine.inference.submission import Mark
 from engine.pml import Prompt, Schema, Text
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.prepared import PreparedPrompt
 from engine.prepared_conversation import PreparedConversation
+from engine.prompt.template.call_syntax import CallSyntax, call_syntax, definitions_as_text
 from engine.store import Store
 
 _TEXT = "completion"
@@ -52,7 +55,13 @@ def prepared(engine: Engine, asked: Asked, files: SchemaFiles, *, counted: bool 
         if asked.over is not None:
             return prepared_over(engine, files, asked)
         if asked.text is None:
-            if asked.tools:
+            syntax = _syntax(engine, asked)
+            if syntax is not None and not syntax.native:
+                definitions = Message("system", (Block(definitions_as_text(asked.tools)),))
+                return engine.conversation(
+                    [definitions, *asked.messages], asked.tools.without(), salt=asked.salt
+                )
+            if asked.tools and syntax is None:
                 engine.model.chat.require_parser()
             return engine.conversation(asked.messages, asked.tools, salt=asked.salt)
         schema = engine.schema(Schema(_TEXT, (), (), NOWHERE), salt=asked.salt)
@@ -75,8 +84,34 @@ def submitted(engine: Engine, asked: Asked, files: SchemaFiles, least: int) -> S
     with faults_of(asked):
         outcomes = _kept(prompt, asked, least)
         marks = [Mark(mark.tokens, mark.seconds) for mark in outcomes if not mark.reason]
-        ticket = engine.submit(prompt, asked.settings, marks=marks, warm=asked.warm)
+        settings = _with_calls(engine, asked)
+        ticket = engine.submit(prompt, settings, marks=marks, warm=asked.warm, logprobs=asked.logprobs)
     return Submitted(ticket, outcomes, _parts(engine, prompt, asked), partial(_seconds, engine.store))
+
+
+def _syntax(engine: Engine, asked: Asked) -> CallSyntax | None:
+    """The syntax of the calls that an answer may be held to; None without tools, or for free text."""
+    if not asked.tools or not (asked.forced or asked.settings.grammar != FREE):
+        return None
+    syntax = call_syntax(engine.model.chat, asked.tools)
+    return syntax if asked.forced or syntax.native else None
+
+
+def _with_calls(engine: Engine, asked: Asked) -> RunSettings:
+    """The settings, with a grammar for calls if a call is forced, or the answer has a format."""
+    if (syntax := _syntax(engine, asked)) is None:
+        return asked.settings
+    tools, answer = all_of(asked.tools, asked.deferred), None
+    if not asked.forced:
+        answer = schema_of(asked.settings.grammar)
+        if answer is None:
+            words = "With tools, the format of an answer must be JSON. Send tool_choice none, or a schema."
+            raise ApiError(INVALID, words, "tools")
+    try:
+        grammar = syntax.grammar(tools, asked.forced or tools.names, engine.model.chat.tokens, answer)
+        return replace(asked.settings, grammar=grammar)
+    except GrammarError as error:
+        raise ApiError(INVALID, str(error), "tools") from None
 
 
 def as_kept(kept: Sequence[MarkResult], answer: Answer) -> tuple[MarkResult, ...]:
@@ -106,7 +141,7 @@ def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[An
     """Returns a parser that separates text and tool calls of an answer."""
     if not asked.tools or not isinstance(prompt, PreparedConversation):
         return lambda answer: Said(answer.text)
-    chat, ends = engine.model.chat, engine.model.end_tokens
+    chat, ends, syntax = engine.model.chat, engine.model.end_tokens, _syntax(engine, asked)
     read, tools = prompt.token_ids(asked.settings), all_of(asked.tools, asked.deferred)
 
     def parts(answer: Answer) -> Said:
@@ -115,6 +150,9 @@ def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[An
             if answer.token_ids[-1:] and answer.token_ids[-1] in ends
             else answer.token_ids
         )
+        if syntax is not None:
+            call = syntax.read(engine.model.tokenizer.decode(list(token_ids)))
+            return Said(answer.text) if call is None else Said("", calls=(call,))
         parsed = chat.calls_in(token_ids, read, tools)
         if not parsed.calls and not parsed.thought:
             return Said(answer.text)

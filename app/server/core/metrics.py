@@ -11,7 +11,6 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from app.server.core.usage import Usage
-from engine.base.events import Answer
 
 _RECENT = 500
 _SHOWN = 200  # maximum length of client text in a list
@@ -60,9 +59,9 @@ class Request:
         self.ttft_ms, self.usage, self.outcome = ttft_ms, usage, "answering"
         self.changed = next(self._changes)
 
-    def done(self, answer: Answer) -> None:
+    def done(self, usage: Usage, stopped: str = "") -> None:
         """Records a complete answer."""
-        self.usage, self.outcome, self.stopped = Usage.of(answer), "done", answer.stopped
+        self.usage, self.outcome, self.stopped = usage, "done", stopped
         self.changed = next(self._changes)
 
     def failed(self, sentence: str) -> None:

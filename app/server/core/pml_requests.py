@@ -95,19 +95,25 @@ def prepared_over(engine: Engine, files: SchemaFiles, asked: Asked) -> PreparedP
     over = asked.over
     assert over is not None
     _require_plain(asked)
-    text, param, pinned, rest = over.schema, "prompt_cache.schema", False, None
+    schema = client_schema(engine, files, over, asked.salt, "prompt_cache.schema")
+    with pml_faults("prompt_cache.prompt"):
+        return schema.prompt(_extended(_prompt(over, schema), asked), asked.tools)
+
+
+def client_schema(engine: Engine, files: SchemaFiles, over: Over, salt: str, param: str) -> PreparedSchema:
+    """Prepares a stored schema, or one in PML; raises ApiError if it is unknown or has errors."""
+    text, pinned, rest = over.schema, False, None
     if "<" not in text:
         stored = files.get(over.owner, text)
         if stored is None:
             raise unknown_schema(text, param)
         text, pinned = stored.text, stored.pinned
         rest = None if stored.expires_at is None else stored.expires_at - files.clock()
-    schema = prepared_schema(engine, text, param, asked.salt)
-    of_all = asked.salt == over.owner  # a copy under the request's own salt is never pinned
+    schema = prepared_schema(engine, text, param, salt)
+    of_all = salt == over.owner  # a copy under the request's own salt is never pinned
     if pinned and of_all and schema.tokenized.label not in engine.store.settings.pins():
         pin(engine, schema, rest)
-    with pml_faults("prompt_cache.prompt"):
-        return schema.prompt(_extended(_prompt(over, schema), asked), asked.tools)
+    return schema
 
 
 def pin(engine: Engine, schema: PreparedSchema, seconds: float | None) -> None:

@@ -81,8 +81,10 @@ class Asked:
     text: str | None = None  # a raw prompt without a chat template, instead of messages
     tools: Tools = NO_TOOLS  # tools that the assistant may call
     deferred: Tools = NO_TOOLS  # more such tools, which the prompt does not define at its start
+    forced: tuple[str, ...] = ()  # tools of which the answer must call one; empty for a free choice
     marks: tuple[Mark, ...] = ()  # prefixes to store, in order
     warm: bool = False  # whether to compute and store the prompt only, without an answer
+    logprobs: int | None = None  # alternatives in the log-probabilities of the answer's tokens; None for none
     salt: str = ""  # requests share segments only within the same salt; "" for all without one
     report: bool = False  # whether to return the cache report
     over: Over | None = None  # the schema part, before the messages or the text; None without a schema

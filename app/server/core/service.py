@@ -27,6 +27,7 @@ from engine import Engine
 from engine.base.errors import CancelledError
 from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener
 from engine.inference.model_settings import own_settings
+from engine.model.model import Model
 from engine.prepared import PreparedPrompt
 
 State = Literal["loading", "ok", "draining", "off"]
@@ -266,20 +267,24 @@ class Service:
         except BaseException:
             self._leave()
             raise
-        running = Running(self, submission, asked, noted, arrived)
+        running = Running(self, submission, asked, noted, arrived, engine.model)
         self._running.add(running)
         if self._stopped:
             running.cancel()
         return running
 
-    async def work(self, do: Callable[[Listener], Made], gone: Gone) -> Made:
+    async def work(self, do: Callable[[Listener], Made], gone: Gone, noted: Request | None = None) -> Made:
         """Runs a slow, cancellable function on a worker thread; it counts as a running request.
+
+        The metrics count it as an answer if it has a record, `noted`.
 
         Raises:
             ApiError: the server is full.
             CancelledError: the client disconnected.
         """
         self._enter()
+        if noted is not None:
+            self.figures.begun()
         work = Work()
         self._running.add(work)
         watcher = asyncio.ensure_future(gone())
@@ -289,6 +294,8 @@ class Service:
         finally:
             work.cancel()
             watcher.cancel()
+            if noted is not None:
+                self.figures.ended(noted)
             self.left(work)
 
     def _enter(self) -> None:
@@ -360,13 +367,20 @@ class Running:
         ticket: the engine's ticket.
         asked: the request.
         kept: the outcomes of its marks, final at the end.
+        model: the model that answers.
         seconds: compute times of the segments it read, by key; set at the end if the report is requested.
     """
 
     def __init__(
-        self, service: Service, taken: Submitted, asked: Asked, noted: Request, arrived: float
+        self,
+        service: Service,
+        taken: Submitted,
+        asked: Asked,
+        noted: Request,
+        arrived: float,
+        model: Model,
     ) -> None:
-        self.ticket, self.asked, self.kept = taken.ticket, asked, taken.kept
+        self.ticket, self.asked, self.kept, self.model = taken.ticket, asked, taken.kept, model
         self.seconds: dict[str, float] = {}
         self._seconds, self._parts = taken.seconds, taken.parts
         self._service, self._request, self._gone = service, noted, False
@@ -386,7 +400,7 @@ class Running:
                 if isinstance(event, FirstToken):
                     self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event))
                 elif isinstance(event, Finished):
-                    self._request.done(event.answer)
+                    self._request.done(Usage.of(event.answer), event.answer.stopped)
                     self.kept = as_kept(self.kept, event.answer)
                     if self.asked.report:
                         self.seconds = await asyncio.to_thread(self._seconds, event.answer)

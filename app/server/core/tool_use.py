@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.server.http.errors import INVALID, ApiError, unsupported
+from app.server.http.truncate import listed, shown
 from engine.base.strict_json import JsonError, read_json
+from engine.grammars.grammar import GrammarError, compiled, of_schema
 from engine.prompt.conversation.tools import NO_TOOLS, ToolCall, Tools, ToolsError
 
 
@@ -72,9 +74,39 @@ def identified(calls: Sequence[ToolCall], prefix: str) -> tuple[ToolCall, ...]:
     )
 
 
-def require_free_choice(forced: bool, single: bool, where: str) -> None:
-    """Rejects forced and single tool calls, which a model does not guarantee, with an ApiError."""
-    if forced:
-        raise unsupported(where, "the model decides whether to call a tool; ask for the call in the prompt.")
-    if single:
-        raise unsupported(where, "the model may call several tools at once.")
+def forced_of(tools: Tools, name: object, where: str) -> tuple[str, ...]:
+    """Returns the tools of which an answer must call one.
+
+    Args:
+        tools: all tools.
+        name: the name of the one tool; None for any.
+        where: the field with the choice.
+
+    Raises:
+        ApiError: there is no such tool.
+    """
+    if not tools:
+        raise ApiError(INVALID, "There are no tools to call. Send tools.", where)
+    if name is None:
+        return tools.names
+    if name not in tools.names:
+        words = f"There is no tool {shown(name)}; the tools are {listed(tools.names)}."
+        raise ApiError(INVALID, words, where)
+    return (str(name),)
+
+
+def require_strict(definitions: Sequence[Mapping[str, Any]]) -> None:
+    """Rejects a `strict` tool whose parameters cannot be enforced, with an ApiError."""
+    for number, definition in enumerate(definitions):
+        function = definition.get("function", definition)
+        if function.get("strict") is True:
+            try:
+                compiled(of_schema(function.get("parameters") or function.get("input_schema") or {}))
+            except GrammarError as error:
+                raise ApiError(INVALID, f"{error} Or remove strict.", f"tools[{number}]") from None
+
+
+def require_one_call(single: bool, forced: Sequence[str], where: str) -> None:
+    """Rejects the wish for at most one call, which only a forced call guarantees, with an ApiError."""
+    if single and not forced:
+        raise unsupported(where, "the model may call several tools at once, unless a call is forced.")

@@ -1,4 +1,4 @@
-"""Accepts a path or an absolute URL, as proxies send it, as a request target."""
+"""Accepts a path or an absolute URL, as proxies send it, as a request target; and vLLM's own paths."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+OTHER_PATHS = {
+    **{f"/{name}": f"/v1/{name}" for name in ("rerank", "score", "generative_scoring")},
+    "/v2/rerank": "/v1/rerank",
+}
+"""Paths of vLLM, by which it also serves endpoints below /v1."""
 ALONE = frozenset({"/health", "/metrics"})
-FIRST = frozenset({"chat", "completions", "embeddings", "messages", "models", "responses"})
+FIRST = frozenset(
+    {"chat", "completions", "decisions", "embeddings", "messages", "models", "responses", "systemone"}
+)
 """First path segments that clients use if their base URL lacks /v1."""
 _WHOLE_URL = re.compile(rb"https?://([^/?#]*)([^?#]*)", re.IGNORECASE)
 
@@ -23,7 +30,7 @@ def in_origin_form(scope: Scope) -> Scope:
     """Returns a request with a path as its target; the host of an absolute URL becomes the header Host.
 
     RFC 9112 (3.2.2) requires servers to accept absolute URLs and to prefer their host to the header. Paths
-    below /v1 lose a trailing slash.
+    below /v1 lose a trailing slash, and vLLM's other paths become those below /v1.
     """
     if scope["type"] != "http":
         return scope
@@ -38,7 +45,9 @@ def in_origin_form(scope: Scope) -> Scope:
             "headers": [(b"host", match[1]), *headers],
         }
     path = str(scope["path"])
-    return {**scope, "path": path[:-1]} if path.startswith("/v1/") and path.endswith("/") else scope
+    shorter = path.removesuffix("/")
+    own = OTHER_PATHS.get(shorter, shorter if path.startswith("/v1/") else path)
+    return scope if own == path else {**scope, "path": own}
 
 
 def is_of_programs(path: str) -> bool:

@@ -27,7 +27,10 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
-OPENAIS = ("/v1/chat/", "/v1/completions", "/v1/responses")
+OPENAIS = (
+    *("/v1/chat/", "/v1/completions", "/v1/responses", "/v1/decisions"),
+    *("/v1/embeddings", "/v1/rerank", "/v1/score", "/v1/generative_scoring"),
+)
 """Prefixes of paths that only OpenAI's clients use."""
 PUBLIC = frozenset({"/health"})
 OF_ALL = frozenset({"/metrics", "/v1/prompt_cache/residency"})
@@ -207,6 +210,8 @@ def dialect_of(path: str, headers: Any) -> Dialect:
     """Returns the API of a client, by path, or by header for shared paths."""
     if path.startswith(OPENAIS):
         return "openai"
+    if path.startswith("/v1/systemone"):
+        return "typesafe"
     return "anthropic" if path.startswith("/v1/messages") or "anthropic-version" in headers else "openai"
 
 
@@ -224,8 +229,10 @@ async def refuse(fault: ApiError, dialect: Dialect, request_id: str, send: Send)
 
 
 def _identified(send: Send, request_id: str) -> Send:
-    """Adds the request id to a response, under both vendors' header names."""
-    names = [(b"x-request-id", request_id.encode()), (b"request-id", request_id.encode())]
+    """Adds the request id to a response, under each vendor's header name."""
+    names = [
+        (name, request_id.encode()) for name in (b"x-request-id", b"request-id", b"x-typesafe-request-id")
+    ]
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -143,7 +143,8 @@ def parsed(data: bytes) -> dict[str, Any]:
         value = read_json(text)
     except JsonValueError as error:
         where = f"See line {error.line}, column {error.column}."
-        raise ApiError(INVALID, f"The body is not JSON: {error.what}. {where}", error.path or None) from error
+        path = None if half_in(error.path) else error.path or None
+        raise ApiError(INVALID, f"The body is not JSON: {error.what}. {where}", path) from error
     except JsonError as error:
         raise ApiError(INVALID, f"The body is not JSON: {error}.") from error
     if not isinstance(value, dict):

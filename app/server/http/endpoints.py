@@ -42,8 +42,6 @@ NOT_OFFERED: Mapping[str, str] = {
     "models": "Requests cannot change the model. Choose the model with `pml serve MODEL`.",
     "complete": "Anthropic's text completions are not offered. "
     "Use POST /v1/messages, or POST /v1/completions for raw text.",
-    "embeddings": "The model writes text and makes no embeddings. "
-    "Use a server of an embedding model; `pml ask` finds the modules that answer a question.",
     "moderations": "The server does not moderate texts. Ask the model itself with POST /v1/chat/completions.",
     "messages/batches": _BATCHES,
     "batches": _BATCHES,
@@ -53,7 +51,7 @@ NOT_OFFERED: Mapping[str, str] = {
         ("assistants", "threads", "conversations", "chatkit", "agents", "sessions"), _CONVERSATIONS
     ),
     **dict.fromkeys(
-        ("decisions", "evals", "fine_tuning", "organization", "organizations", "projects", "safety"), _PROMPTS
+        ("evals", "fine_tuning", "organization", "organizations", "projects", "safety"), _PROMPTS
     ),
 }
 """By the start of a path, why an endpoint of the vendors is missing and what to use instead."""

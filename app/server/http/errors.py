@@ -1,4 +1,4 @@
-"""The table of errors, in both APIs' terms."""
+"""The table of errors, in each API's terms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.prompt.window import TooLongError
 
 log = logging.getLogger(__name__)
 
-Dialect = Literal["openai", "anthropic"]
+Dialect = Literal["openai", "anthropic", "typesafe"]
 RETRY_SECONDS = 1
 _LONGEST = 2000  # characters of a message
 
@@ -38,6 +38,8 @@ class Kind:
 
     def status_in(self, dialect: Dialect) -> int:
         """Returns the HTTP status in an API."""
+        if dialect == "typesafe":
+            return 422 if self.status == 400 else self.status
         return self.anthropic_status or self.status if dialect == "anthropic" else self.status
 
 
@@ -103,6 +105,20 @@ class AnthropicError(Reply):
     request_id: str
 
 
+class TypeSafeErrorDetails(Reply):
+    """The error."""
+
+    loc: list[str | int] = Field(description='"body" and the path of the request field.')
+    msg: str = Field(description="The problem and the fix.")
+    type: str
+
+
+class TypeSafeError(Reply):
+    """An invalid request in TypeSafe's API. Other errors have OpenAI's form."""
+
+    detail: list[TypeSafeErrorDetails]
+
+
 class ApiError(Exception):
     """An error response.
 
@@ -146,9 +162,18 @@ class ApiError(Exception):
         error = AnthropicErrorDetails(type=self.kind.anthropic, message=message, diagnostics=self.diagnostics)
         return AnthropicError(error=error, request_id=request_id)
 
-    def body(self, dialect: Dialect, request_id: str) -> OpenAIError | AnthropicError:
+    def in_typesafe(self) -> TypeSafeError:
+        """Returns the error of an invalid request in TypeSafe's API."""
+        place = [name or int(index) for index, name in re.findall(r"\[(\d+)\]|([^.\[]+)", self.param or "")]
+        words = self._behind if place else self.message
+        error = TypeSafeErrorDetails(loc=["body", *place], msg=words, type=self.kind.code or "value_error")
+        return TypeSafeError(detail=[error])
+
+    def body(self, dialect: Dialect, request_id: str) -> OpenAIError | AnthropicError | TypeSafeError:
         """Returns the body in an API."""
-        return self.in_anthropic(request_id) if dialect == "anthropic" else self.in_openai()
+        if dialect == "anthropic":
+            return self.in_anthropic(request_id)
+        return self.in_typesafe() if self.kind.status_in(dialect) == 422 else self.in_openai()
 
 
 def _bounded(words: str, most: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from app.server.http import errors as table
-from app.server.http.errors import AnthropicError, Dialect, Kind, OpenAIError
+from app.server.http.errors import AnthropicError, Dialect, Kind, OpenAIError, TypeSafeError
 
 KINDS = tuple(kind for kind in vars(table).values() if isinstance(kind, Kind))
 OPERATORS = "It covers all clients, so it requires an operator's key if there is one, or with --isolate."
@@ -40,7 +40,11 @@ def errors(*dialects: Dialect, never: tuple[int, ...] = ()) -> dict[int | str, d
 def _error(dialects: tuple[Dialect, ...], status: int) -> dict[str, Any]:
     kinds = [(kind, api) for api in dialects for kind in KINDS if kind.status_in(api) == status]
     names = [kind.anthropic if api == "anthropic" else kind.code or kind.type for kind, api in kinds]
-    shapes: dict[Dialect, type[BaseModel]] = {"openai": OpenAIError, "anthropic": AnthropicError}
+    shapes: dict[Dialect, type[BaseModel]] = {
+        "openai": OpenAIError,
+        "anthropic": AnthropicError,
+        "typesafe": TypeSafeError if status == 422 else OpenAIError,
+    }
     body = reference(*(shapes[api] for api in dialects if api in {api for _, api in kinds}))
     error: dict[str, Any] = {
         "description": f"Error: {', '.join(f'`{name}`' for name in dict.fromkeys(names))}.",

@@ -11,7 +11,7 @@ from app.server.http.truncate import listed, shown
 
 Step = int | str
 
-UNNAMED = "must have another form"  # the message for an error without its own text
+UNNAMED = "is invalid"  # the message for an error without its own text
 _FORMS: Mapping[str, str] = {
     "string_type": "a text",
     "string_too_short": "a text of at least {min_length} character{s}",
@@ -41,6 +41,12 @@ def misfit(faults: Sequence[Any], body: Any) -> ApiError:
     first, *rest = [fault for where, fault in placed if where == place]
     param = param_of(place) or "The body"
     match first["type"]:
+        case "union_tag_invalid" | "union_tag_not_found":
+            tag = first["ctx"]["discriminator"].strip("'")
+            expected = first["ctx"].get("expected_tags", "a kind of object").replace("', '", "' or '")
+            given = f" is {shown(first['ctx']['tag'])}" if first["ctx"].get("tag") else " is missing"
+            place = (*place, tag)
+            words = f"{param}.{tag}{given}; it must be {expected}."
         case "missing":
             words = f"{param} is missing. Send it."
         case _ if first["type"] == UNKNOWN:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from app.server.core.answer_formats import FIELDS
 from app.server.core.pml_requests import PromptCache
 from app.server.core.request import setting
-from app.server.core.tool_use import require_free_choice
+from app.server.core.tool_use import forced_of, require_one_call, require_strict
 from app.server.http.bodies import Many, Whole
+from app.server.http.errors import unsupported
 from app.server.http.shapes import optional
 from app.server.openai.wire import CacheOptions, Wire
+from engine.prompt.conversation.tools import Tools
 
 MESSAGES = "The conversation: text turns in order, with tool calls and their results."
+MODEL = "The name of the model, or an alias; `GET /v1/models` lists them."
 SALT = "Requests share cached segments only within the same salt."
 STREAM_OPTIONS = "Options of a stream; rejected without `stream`."
-TOOL_CHOICE = "`auto`, or `none` to omit the tools. Forced calls are rejected."
+FORMAT = "The format of the answer: `text`, `json_object`, or `json_schema` with a JSON Schema."
+TOOL_CHOICE = (
+    "`auto`, `none` to omit the tools, or a choice that forces one call: of any tool, or of a named one."
+)
 
 
 class PromptBody(Wire):
     """A request with a prompt."""
 
-    model: str = Field(description="The name of the model, or an alias; `GET /v1/models` lists them.")
+    model: str = Field(description=MODEL)
     prompt_cache: PromptCache | None = optional("A schema that precedes the messages.")
 
 
@@ -49,6 +56,10 @@ class SampledBody(PromptBody):
 class GeneratingBody(SampledBody):
     """A request for an answer, in OpenAI's API."""
 
+    understood: ClassVar[tuple[str, ...]] = FIELDS
+    structured_outputs: dict[str, Any] | None = optional(
+        "vLLM's format of the answer: `json`, `regex`, `choice`, `grammar` or `json_object`."
+    )
     stop: str | Many[str] | None = optional("One to four texts. The answer ends before the first of them.")
 
 
@@ -56,19 +67,31 @@ class ConversingBody(GeneratingBody, ToolsBody):
     """A request of a conversation, in OpenAI's API."""
 
     tool_choice: str | dict[str, Any] | None = optional(TOOL_CHOICE)
-    parallel_tool_calls: bool | None = optional("`false` is rejected if there are tools.")
+    parallel_tool_calls: bool | None = optional("`false` is rejected if there are tools and no forced call.")
     prompt_cache_options: CacheOptions | None = optional("Cache options.")
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = optional(
         "`24h` stores the whole prompt for a day."
     )
 
     def offered(self) -> list[dict[str, Any]]:
-        """Returns the tools in the prompt; raises ApiError if the request forces a choice."""
-        tools = (self.tools or []) if self.tool_choice != "none" else []
-        require_free_choice(self.tool_choice not in (None, "none", "auto"), False, "tool_choice")
-        single = bool(tools) and self.parallel_tool_calls is False
-        require_free_choice(False, single, "parallel_tool_calls")
-        return tools
+        """Returns the definitions of tools in the prompt."""
+        return (self.tools or []) if self.tool_choice != "none" else []
+
+    def forced(self, tools: Tools) -> tuple[str, ...]:
+        """Returns the tools of which the answer must call one; raises ApiError for an unknown choice."""
+        choice, forced = self.tool_choice, tuple[str, ...]()
+        if choice == "required":
+            forced = forced_of(tools, None, "tool_choice")
+        elif isinstance(choice, dict) and choice.get("type") == "function":
+            function = choice.get("function", choice)
+            name = function.get("name", "") if isinstance(function, dict) else function
+            forced = forced_of(tools, name, "tool_choice")
+        elif choice not in (None, "none", "auto"):
+            raise unsupported("tool_choice", "it must be none, auto, required, or the name of a function.")
+        if forced:
+            require_strict(self.tools or ())
+        require_one_call(bool(tools) and self.parallel_tool_calls is False, forced, "parallel_tool_calls")
+        return forced
 
     @property
     def warms(self) -> bool:

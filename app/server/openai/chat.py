@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import MISSING, Field
 
+from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
 from app.server.core.request import Asked, Caller, Defaults, scoped, setting
 from app.server.core.service import Running, Service
@@ -22,8 +23,9 @@ from app.server.http.openapi_responses import errors, stream_of
 from app.server.http.shapes import optional
 from app.server.http.streams import DONE, EventStream, event, gone
 from app.server.openai import shapes
-from app.server.openai.bodies import MESSAGES, STREAM_OPTIONS, ConversingBody
+from app.server.openai.bodies import FORMAT, MESSAGES, STREAM_OPTIONS, ConversingBody
 from app.server.openai.includes import includes_report
+from app.server.openai.logprobs import ChatLogprobs, TokenTexts, chat_logprobs, require_alternatives
 from app.server.openai.wire import (
     CONTENT,
     ROLES,
@@ -36,7 +38,7 @@ from app.server.openai.wire import (
     require_stream,
     settings_of_body,
 )
-from engine.base.events import Answer, Delta, Finished, FirstToken
+from engine.base.events import Answer, Delta, Finished, FirstToken, TokenLogprob
 from engine.pml.tree.tree import TurnName
 from engine.prompt.conversation.tools import ToolCall
 
@@ -66,14 +68,25 @@ class ChatBody(ConversingBody):
     messages: Many[ChatMessage] = Field(description=MESSAGES)
     max_tokens: Whole | None = setting("max_new_tokens")
     max_completion_tokens: Whole | None = setting("max_new_tokens")
+    response_format: dict[str, Any] | None = optional(FORMAT)
     stream_options: StreamOptions | None = optional(STREAM_OPTIONS)
+    logprobs: bool | None = optional("Whether to return the log-probability of each token of the answer.")
+    top_logprobs: Whole | None = optional("Alternatives for each token, 0 to 20; requires `logprobs`.")
+
+    @property
+    def alternatives(self) -> int | None:
+        """The number of alternatives; None without log-probabilities."""
+        require_alternatives(self.top_logprobs, "top_logprobs")
+        if self.top_logprobs and not self.logprobs:
+            raise ApiError(INVALID, "It requires logprobs to be true.", "top_logprobs")
+        return (self.top_logprobs or 0) if self.logprobs else None
 
 
 def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
     """Converts a request body; raises ApiError if a field is invalid or not supported."""
     refuse_what_is_not_built(body, defaults)
     require_stream(body)
-    tools = body.offered()
+    tools = tools_of(body.offered())
     if not body.messages and body.prompt_cache is None:
         raise ApiError(INVALID, "There are no messages.", "messages")
     conversation = Conversation(TURNS)
@@ -85,14 +98,17 @@ def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
         content = message.refusal if message.content is None else message.content
         conversation.read(message.role, content, where, calls=calls, answers=message.tool_call_id or "")
     longest = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
+    form = format_of(body.response_format, "response_format")
     over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
     return Asked(
         body.model,
-        scoped(settings_of_body(body, (longest, getattr(body, longest)), defaults), over),
+        scoped(settings_of_body(body, (longest, getattr(body, longest)), defaults, form), over),
         tuple(conversation.messages),
-        tools=with_variables(tools_of(tools), body.chat_template_kwargs),
+        tools=with_variables(tools, body.chat_template_kwargs),
+        forced=body.forced(tools),
         marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
         warm=body.warms,
+        logprobs=body.alternatives,
         salt=caller.salt,
         report=includes_report(body.include) or caller.report,
         over=over,
@@ -167,12 +183,21 @@ def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Runni
         reasoning_content=said.thought or MISSING,
         tool_calls=_calls_of(said) or MISSING,
     )
+    scored = _logprobs(running)(answer.logprobs)
     return shapes.ChatCompletion(
         **head,
-        choices=[shapes.ChatChoice(message=message, finish_reason=_finish(answer, said))],
+        choices=[shapes.ChatChoice(message=message, finish_reason=_finish(answer, said), logprobs=scored)],
         usage=shapes.CompletionUsage.of(Usage.of(answer)),
         prompt_cache=report_if_wanted(running, answer),
     )
+
+
+def _logprobs(running: Running) -> Callable[[Iterable[TokenLogprob]], ChatLogprobs | None]:
+    """Returns a function that spells log-probabilities, without those of the end of the answer."""
+    if running.asked.logprobs is None:
+        return lambda _: None
+    texts, ends = TokenTexts(running.model.tokenizer), running.model.end_tokens
+    return lambda scored: chat_logprobs(texts, [one for one in scored if one.token not in ends])
 
 
 def _calls_of(said: Said) -> list[shapes.FunctionCall]:
@@ -195,13 +220,19 @@ def _finish(answer: Answer, said: Said) -> shapes.FinishReason:
 async def _chunks(
     running: Running, head: dict[str, Any], usage: bool, request_id: str
 ) -> AsyncIterator[bytes]:
-    def chunk(delta: shapes.ChatDelta, finish: shapes.FinishReason | None = None, **more: Any) -> bytes:
-        choice = shapes.ChatChunkChoice(delta=delta, finish_reason=finish)
+    def chunk(
+        delta: shapes.ChatDelta,
+        finish: shapes.FinishReason | None = None,
+        scored: ChatLogprobs | None = None,
+        **more: Any,
+    ) -> bytes:
+        choice = shapes.ChatChunkChoice(delta=delta, finish_reason=finish, logprobs=scored)
         return event(shapes.ChatCompletionChunk(**head, choices=[choice], usage=none, **more))
 
     none = None if usage else MISSING
     at_end = bool(running.asked.tools)  # calls can be parsed only at the end
     opening = b""
+    spelled = _logprobs(running)
     try:
         async for step in running.events():
             if isinstance(step, FirstToken):
@@ -209,8 +240,9 @@ async def _chunks(
                 if at_end or not running.text_follows:
                     yield opening
                     opening = b""
-            elif isinstance(step, Delta) and step.text and not at_end:
-                yield opening + chunk(shapes.ChatDelta(content=step.text))
+            elif isinstance(step, Delta) and (step.text or step.logprobs) and not at_end:
+                scored = spelled(step.logprobs)
+                yield opening + chunk(shapes.ChatDelta(content=step.text), scored=scored)
                 opening = b""
             elif isinstance(step, Finished):
                 report, parts = report_if_wanted(running, step.answer), await running.parts(step.answer)
@@ -223,7 +255,8 @@ async def _chunks(
                         shapes.ChatDelta(tool_calls=[shapes.FunctionCallDelta(**vars(call), index=number)])
                     )
                 finish = _finish(step.answer, parts)
-                yield chunk(shapes.ChatDelta(), finish, prompt_cache=MISSING if usage else report)
+                scored = spelled(step.answer.logprobs) if at_end else None
+                yield chunk(shapes.ChatDelta(), finish, scored, prompt_cache=MISSING if usage else report)
                 if usage:
                     last = shapes.CompletionUsage.of(Usage.of(step.answer))
                     yield event(

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import field_validator
 from starlette.exceptions import HTTPException
 
+from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
 from app.server.core.request import Asked, Caller, Defaults, scoped, setting
 from app.server.core.service import Running, Service
@@ -25,7 +26,7 @@ from app.server.http.shapes import optional
 from app.server.http.streams import EventStream, event, gone
 from app.server.http.truncate import cut, shown
 from app.server.openai import response_shapes as shapes
-from app.server.openai.bodies import STREAM_OPTIONS, ConversingBody
+from app.server.openai.bodies import FORMAT, STREAM_OPTIONS, ConversingBody
 from app.server.openai.chat import caller_of, report_if_wanted
 from app.server.openai.includes import includes_report
 from app.server.openai.response_items import (
@@ -73,7 +74,7 @@ class ResponsesBody(ConversingBody):
     instructions: str | None = optional("A system turn before the input.")
     max_output_tokens: Whole | None = setting("max_new_tokens")
     stream_options: dict[str, Any] | None = optional(STREAM_OPTIONS)
-    text: dict[str, Any] | None = optional('`format` must be {"type": "text"}; `verbosity` is ignored.')
+    text: dict[str, Any] | None = optional(f"`format`: {FORMAT} `verbosity` is ignored.")
     reasoning: dict[str, Any] | None = optional("`effort` must be `none`; `summary` is ignored.")
     metadata: dict[str, Any] | None = optional("Ignored, but repeated in the response.")
 
@@ -94,7 +95,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
     refuse_what_is_not_built(body, defaults, REFUSED)
     require_stream(body)
     _refuse_parts_of_fields(body)
-    tools = body.offered()
+    tools = functions_of(body.offered())
     conversation = Conversation(TURNS)
     if body.instructions:
         conversation.read("system", body.instructions, "instructions")
@@ -103,12 +104,14 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
     read_items(body.input if isinstance(body.input, list) else (), conversation)
     if not conversation.messages and body.prompt_cache is None:
         raise ApiError(INVALID, "The input is missing. Send a text or messages as input.", "input")
+    form = format_of((body.text or {}).get("format"), "text.format")
     over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
     return Asked(
         body.model,
-        scoped(settings_of_body(body, ("max_output_tokens", body.max_output_tokens), defaults), over),
+        scoped(settings_of_body(body, ("max_output_tokens", body.max_output_tokens), defaults, form), over),
         tuple(conversation.messages),
-        tools=with_variables(functions_of(tools), body.chat_template_kwargs),
+        tools=with_variables(tools, body.chat_template_kwargs),
+        forced=body.forced(tools),
         marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
         warm=body.warms,
         salt=caller.salt,
@@ -120,10 +123,8 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
 
 def _refuse_parts_of_fields(body: ResponsesBody) -> None:
     """Rejects unsupported parts of fields."""
-    if (body.text or {}).get("format") not in (None, {"type": "text"}):
-        raise unsupported(
-            "text.format", "structured output is not supported; describe the format in the prompt."
-        )
+    if not isinstance((body.text or {}).get("format"), dict | None):
+        raise ApiError(INVALID, "It must be an object.", "text.format")
     for name, harmless in (("effort", "none"), ("mode", "standard")):
         if (body.reasoning or {}).get(name) not in (None, harmless):
             raise unsupported(f"reasoning.{name}", "the model's chat template decides whether it thinks.")

@@ -8,6 +8,7 @@ from pydantic import MISSING, Field
 
 from app.server.core.usage import Read, Report, Usage, Written
 from app.server.http.shapes import Count, Reply
+from app.server.openai.logprobs import ChatLogprobs, TextLogprobs
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -92,7 +93,7 @@ class ChatChoice(Reply):
     index: Literal[0] = 0
     message: AssistantMessage
     finish_reason: FinishReason
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
 
 
 class ChatCompletion(Generated):
@@ -120,7 +121,7 @@ class ChatChunkChoice(Reply):
     index: Literal[0] = 0
     delta: ChatDelta
     finish_reason: FinishReason | None = None
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
 
 
 class ChatCompletionChunk(Generated):
@@ -135,12 +136,12 @@ class ChatCompletionChunk(Generated):
 
 
 class CompletionChoice(Reply):
-    """The only continuation."""
+    """The continuation of a prompt."""
 
-    index: Literal[0] = 0
+    index: Count = 0
     text: str
     finish_reason: Literal["stop", "length"] | None = None
-    logprobs: None = None
+    logprobs: TextLogprobs | None = None
 
 
 class Completion(Generated):

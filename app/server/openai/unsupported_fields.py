@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-_FORM = "structured output is not supported; describe the format in the prompt."
+_FORM = "use output_config.format."
 _THINKS = "the model's chat template decides whether it thinks."
 _SAMPLED = "tokens are drawn by temperature, top_p, top_k and repetition_penalty."
 
@@ -38,7 +38,7 @@ OTHERS: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     **dict.fromkeys(("smoothing_factor", "no_repeat_ngram_size"), ((0,), _SAMPLED)),
     **dict.fromkeys(("typical", "tfs", "tfs_z", "num_beams"), ((1,), _SAMPLED)),
     "top_n_sigma": ((0, -1), _SAMPLED),
-    "allowed_token_ids": (([],), "the model alone chooses tokens."),
+    "allowed_token_ids": (([],), "the choice of tokens cannot be restricted."),
     "min_new_tokens": ((0,), "it is not implemented."),
     **dict.fromkeys(
         ("include_stop_str_in_output", "no_stop_trim"), ((False,), "answers end before the stop text.")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
+from app.server.core.answer_formats import NO_FORMAT, Placed, format_among
 from app.server.core.request import Block, Defaults, Mark, Message, named, seed_of, settings_from
 from app.server.http.errors import INVALID, ApiError, unsupported
 from app.server.http.shapes import Shape, optional
@@ -35,6 +36,7 @@ class Wire(Shape):
     """
 
     model_config = ConfigDict(extra="allow", strict=True)
+    understood: ClassVar[tuple[str, ...]] = ()  # fields of other servers that it reads, too
 
 
 def require_no_module(message: Wire, where: str) -> None:
@@ -84,12 +86,12 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "best_of": ((1,), "a request has one answer."),
     "frequency_penalty": ((0,), "use repetition_penalty."),
     "presence_penalty": ((0,), "use repetition_penalty."),
-    "logit_bias": (({},), "the model alone chooses tokens."),
+    "logit_bias": (({},), "token biases are not supported."),
     "logprobs": ((False,), "token probabilities are not returned."),
     "top_logprobs": ((0,), "token probabilities are not returned."),
     "response_format": (
         ({"type": "text"},),
-        "structured output is not supported; describe the format in the prompt.",
+        "use text.format or output_config.format.",
     ),
     "modalities": ((["text"],), "the model reads and writes text."),
     "audio": ((), "the model reads and writes text."),
@@ -104,7 +106,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     **dict.fromkeys(("stop_token_ids", "bad_words", "logits_processors"), (([],), "it is not implemented.")),
     **dict.fromkeys(
         ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "grammar", "structured_outputs"),
-        ((), "structured output is not supported."),
+        ((), "use output_config.format."),
     ),
     **dict.fromkeys(
         ("ignore_eos", "use_beam_search", "continue_final_message"), ((False,), "it is not implemented.")
@@ -132,7 +134,7 @@ def refuse_what_is_not_built(
     """
     refused = {**OTHERS, **REFUSED, **(more or {})}
     for name, value in (body.model_extra or {}).items():
-        if value is None:
+        if value is None or name in body.understood:
             continue
         rule = defaults.rules.get(OWN_RULES.get(name, ""))
         if name in refused:
@@ -261,8 +263,17 @@ def marks_of(
     return (*latest, *automatic)
 
 
-def settings_of_body(body: Any, longest: tuple[str, int | None], defaults: Defaults) -> RunSettings:
-    """Reads the sampling settings; raises ApiError if a value is out of range."""
+def settings_of_body(
+    body: Any, longest: tuple[str, int | None], defaults: Defaults, own: Placed = NO_FORMAT
+) -> RunSettings:
+    """Reads the sampling settings; raises ApiError if a value is out of range.
+
+    Args:
+        body: the body of a request.
+        longest: the field with the maximum length, and its value.
+        defaults: defaults for absent values.
+        own: the format of the answer in the vendor's own field.
+    """
     stop = [body.stop] if isinstance(body.stop, str) else body.stop
     if stop is not None and len(stop) > MOST_STOPS:
         raise ApiError(INVALID, f"There are {len(stop)} texts; the maximum is {MOST_STOPS}.", "stop")
@@ -274,6 +285,7 @@ def settings_of_body(body: Any, longest: tuple[str, int | None], defaults: Defau
         },
         "seed": ("seed", seed_of(body.seed)),
         "stop": ("stop", stop or None),
+        "grammar": format_among({name: getattr(body, name, None) for name in body.understood}, own),
     }
     return settings_from(values, defaults, "openai")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NotRequired
@@ -15,10 +16,13 @@ from typing_extensions import TypedDict
 
 from app.batch.batch_table import arguments_of
 from app.batch.row_answers import RowFault, held_by, row_fault, row_settings, time_left
+from app.studio.batches.deciding import Decided, Deciding
 from app.studio.documents.drafts import Workspace
 from app.studio.documents.samples import gist
-from app.studio.web.jobs import Job
+from app.studio.web.jobs import Job, StoppedError
 from engine.base.errors import ClosedError, PromptCacheError
+from engine.base.events import Listener
+from engine.base.tiers import Outcome
 from engine.inference.run_settings import RunSettings
 from engine.pml import Schema
 from engine.rows.expectations import Combine, Expectation, Judged, judge
@@ -26,10 +30,13 @@ from engine.rows.row_prompts import prompt_text
 from engine.rows.rows import Row
 
 if TYPE_CHECKING:
-    from engine import Answer, BothAnswers, Engine, PreparedPrompt, PreparedSchema
+    from engine import Engine, PreparedPrompt, PreparedSchema
+
+logger = logging.getLogger(__name__)
 
 BatchMode = Literal["both", "cached"]
 RowState = Literal["waiting", "done", "failed"]
+SEGMENTS = "encoded_segments"  # of a side's tokens: the encoded ones, with those that a repair recomputes
 PREVIEW = 160  # characters of an answer in the table
 
 
@@ -57,6 +64,7 @@ class SideShown(TypedDict):
 class RowShown(TypedDict):
     """One row in the table: both sides, what caching changed, and the ratio of their times.
 
+    `over_limit` is true if a check found a mean KL above the row's limit.
     `text` is the row's own; `question` is the open prompt's text if the row has none.
     """
 
@@ -75,6 +83,7 @@ class RowShown(TypedDict):
     speedup: NotRequired[float | None]
     first_token_agrees: NotRequired[bool]
     kl_first_token: NotRequired[float | None]
+    over_limit: NotRequired[bool]
     same_text: NotRequired[bool]
 
 
@@ -82,6 +91,7 @@ class BatchSummary(TypedDict):
     """Results of a batch so far: median times in milliseconds, and token sums over rows.
 
     Scores and grades are means of `scored` and `graded` rows; the judge gave no grade to `ungraded` answers.
+    `kl_checked` rows have a KL limit and were checked; `over_limit` of them exceed it.
     `unread` rows read nothing from the cache. Medians use the `timed` rows, whose segments were all cached.
     If there are none, medians use the rows that encoded segments, or else all rows, and `cold` is true.
     """
@@ -104,6 +114,8 @@ class BatchSummary(TypedDict):
     same_first_token: int
     same_text: int
     kl_mean: float | None
+    kl_checked: int
+    over_limit: int
     ttft_cached_ms: float | None
     ttft_uncached_ms: float | None
     timed: int
@@ -125,6 +137,7 @@ class BatchPlan:
         mode: run both sides of each row in turn, or only the cached side with many rows at once.
         expect: checks of every answer, in addition to the row's checks.
         combine: whether an answer must pass all checks or any of them.
+        deciding: the questions about each row; None to generate answers.
     """
 
     rows: tuple[Row, ...]
@@ -134,14 +147,18 @@ class BatchPlan:
     mode: BatchMode
     expect: tuple[Expectation, ...] = ()
     combine: Combine = "all"
+    deciding: Deciding | None = None
 
-    def prompts(self, schema: PreparedSchema) -> Iterator[tuple[PreparedPrompt, RunSettings] | Exception]:
+    def prompts(
+        self, schema: PreparedSchema, numbers: Sequence[int] | None = None
+    ) -> Iterator[tuple[PreparedPrompt, RunSettings] | Exception]:
         """Yields each row's prompt and settings, or the row's error.
 
         Args:
             schema: the schema as prepared by the engine.
+            numbers: the numbers of the rows; None for all rows.
         """
-        for row in self.rows:
+        for row in self.rows if numbers is None else [self.rows[number] for number in numbers]:
             try:
                 settings = row_settings(row, self.settings)
                 yield schema.prompt(self.source(row)), settings
@@ -179,6 +196,11 @@ class SideResult:
     judged: Judged | None
 
     @property
+    def encoded(self) -> int:
+        """The tokens of the segments that it encoded; of an older batch, only those that it read."""
+        return self.tokens.get(SEGMENTS, self.tokens.get("encoded", 0))
+
+    @property
     def passed(self) -> bool | None:
         """Whether the answer passes its checks; None without checks."""
         return None if self.judged is None else self.judged.passed
@@ -206,6 +228,7 @@ class RowResult:
         reuse: the level of reuse and its reason, as in `pml run --json`; empty unless the engine chose it.
         scores: the user's score of each side, from 0 to 1.
         grades: the judge's grade of each side.
+        decided: the decisions of each side.
     """
 
     sides: dict[str, SideResult] = field(default_factory=dict)
@@ -214,6 +237,12 @@ class RowResult:
     reuse: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     grades: dict[str, Grade] = field(default_factory=dict)
+    decided: Decided = field(default_factory=dict)
+
+    @property
+    def over_limit(self) -> bool:
+        """Whether a check found a mean KL above the limit."""
+        return bool(self.reuse.get("checked")) and self.reuse["kl"] > self.reuse["promise"]
 
     def grade(self, side: str) -> float | None:
         """Returns the judge's grade of a side; None without one."""
@@ -249,7 +278,7 @@ class Batch:
     def answer(
         self, engine: Engine, schema: PreparedSchema, job: Job, keep: Callable[[int, RowResult], object]
     ) -> Batch:
-        """Runs the rows. Finished rows remain if the job is stopped.
+        """Runs the rows that have no result. Finished rows remain if the job is stopped.
 
         Args:
             engine: the engine that runs the rows.
@@ -261,32 +290,54 @@ class Batch:
             ClosedError: the engine was closed meanwhile.
             StoppedError: the job was stopped.
         """
-        plan = self.plan
-        answers = engine.answer_all(
-            plan.prompts(schema),
-            plan.settings,
-            mode=plan.mode,
-            as_they_end=True,
-            apart=plan.mode == "both",
-            stopped=lambda: job.stopping,
-        )
+        plan, both, what = self.plan, self.plan.mode == "both", "deciding" if self.plan.deciding else ""
+        numbers = [number for number in range(len(plan.rows)) if number not in self.results]
+        latest: list[tuple[PreparedPrompt, RunSettings]] = []
+
+        def prompts() -> Iterator[tuple[PreparedPrompt, RunSettings] | Exception]:
+            for prompt in plan.prompts(schema, numbers):
+                latest[:] = [] if isinstance(prompt, Exception) else [prompt]
+                yield prompt
+
+        answers: Any
+        if plan.deciding is not None:
+            answers = plan.deciding.answers(prompts(), Listener(stopped=lambda: job.stopping), both=both)
+        else:
+            answers = engine.answer_all(
+                prompts(),
+                plan.settings,
+                mode=plan.mode,
+                as_they_end=True,
+                apart=both,
+                stopped=lambda: job.stopping,
+                check=not both,
+            )
         begun, ended = time.monotonic(), 0
-        job.progress(0, len(plan.rows), "")
+        self.seconds_left = None
+        job.progress(len(self.results), len(plan.rows), what)
         with contextlib.closing(answers):
-            for number, outcome in answers:
+            for place, outcome in answers:
+                number = numbers[place]
                 if isinstance(outcome, ClosedError):
                     raise outcome
                 result = self._result(plan.rows[number], outcome)
+                if both and result.reuse:  # the next row benefits from the check
+                    result = replace(result, reuse=self._checked(*latest[0], outcome, job))
                 keep(number, result)
                 ended += result.fault is None
                 took, rest = time.monotonic() - begun, len(plan.rows) - len(self.results) - 1
                 with job.changing():
                     self.results[number] = result
                     self.seconds_left = time_left(self.seconds_left, took, ended, rest)
-                job.progress(len(self.results), len(plan.rows), "")
+                job.progress(len(self.results), len(plan.rows), what)
         if len(self.results) < len(plan.rows):
-            job.progress(len(self.results), len(plan.rows), "")  # raises if the job was stopped
+            job.progress(len(self.results), len(plan.rows), what)  # raises if the job was stopped
         return self
+
+    @property
+    def decides(self) -> bool:
+        """Whether its rows have decisions instead of answers."""
+        return self.plan.deciding is not None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the job's state without rows."""
@@ -320,25 +371,27 @@ class Batch:
             shown["speedup"], shown["same_text"] = _finite(change["ttft_speedup"]), change["same_text"]
             shown["first_token_agrees"] = change["first_token_agrees"]
             shown["kl_first_token"] = _finite(change["kl_first_token"])
+            shown["over_limit"] = result.over_limit
         return shown
 
     def summary(self) -> BatchSummary:
         """Returns the results so far."""
         results = list(self.results.values())
-        done = [row for row in results if row.fault is None]
+        ended = [row for row in results if row.fault is None]
+        done = [row for row in ended if not row.decided]
         both = [row for row in done if row.comparison]
         checked = [row for row in done if row.sides["cached"].judged is not None]
         judged = [row.sides for row in checked if row.comparison]
         verdicts = [(sides["cached"].passed, sides["uncached"].passed) for sides in judged]
         read = [row for row in done if row.sides["cached"].tokens.get("from_cache")]
-        warm = [row for row in read if not row.sides["cached"].tokens.get("encoded")]
+        warm = [row for row in read if not row.sides["cached"].encoded]
         timed = warm or read or done
         tokens = [row.sides["cached"].tokens for row in done]
-        encoded = sum(row.get("encoded", 0) for row in tokens)
+        reused = sum(row.get("from_cache", 0) - row.get("encoded", 0) for row in tokens)
         return {
             "rows": len(self.plan.rows),
-            "answered": len(done),
-            "failed": len(results) - len(done),
+            "answered": len(ended),
+            "failed": len(results) - len(ended),
             "scored": sum(bool(row.scores) for row in done),
             "score_cached": _mean(row.scores.get("cached") for row in done),
             "score_uncached": _mean(row.scores.get("uncached") for row in done),
@@ -354,13 +407,15 @@ class Batch:
             "same_first_token": sum(row.comparison["first_token_agrees"] for row in both),
             "same_text": sum(row.comparison["same_text"] for row in both),
             "kl_mean": _mean(_finite(row.comparison["kl_first_token"]) for row in both),
+            "kl_checked": sum(bool(row.reuse.get("checked")) for row in done),
+            "over_limit": sum(row.over_limit for row in done),
             "ttft_cached_ms": _median(row.sides["cached"].ttft_ms for row in timed),
             "ttft_uncached_ms": _median(row.sides["uncached"].ttft_ms for row in timed if row.comparison),
             "timed": len(timed),
             "cold": bool(done) and not warm,
             "unread": len(done) - len(read),
-            "encoded": encoded,
-            "reused": sum(row.get("from_cache", 0) for row in tokens) - encoded,
+            "encoded": sum(row.sides["cached"].encoded for row in done),
+            "reused": reused,
             "computed": sum(row.get("computed", 0) for row in tokens),
         }
 
@@ -368,9 +423,11 @@ class Batch:
         """Returns all checks of a row's answer."""
         return (*self.plan.expect, *row.expect)
 
-    def _result(self, row: Row, outcome: Answer | BothAnswers | Exception) -> RowResult:
+    def _result(self, row: Row, outcome: Any) -> RowResult:
         if isinstance(outcome, Exception):
             return RowResult(fault=row_fault(outcome, row))
+        if self.plan.deciding is not None:
+            return RowResult(decided=outcome)
         expect = self.expectations(row)
         if self.plan.mode == "cached":
             return RowResult({"cached": self._side(outcome, expect)}, reuse=_reuse(outcome))
@@ -378,12 +435,30 @@ class Batch:
         comparison = getattr(outcome, "comparison").to_json()  # noqa: B009
         return RowResult(sides, comparison, reuse=_reuse(getattr(outcome, "cached")))  # noqa: B009
 
+    def _checked(
+        self, prompt: PreparedPrompt, settings: RunSettings, outcome: Any, job: Job
+    ) -> dict[str, Any]:
+        """Checks a row's answer against its KL limit, and returns its reuse; a stop skips the check."""
+
+        def progress(*_: object) -> None:
+            job.progress(len(self.results), len(self.plan.rows), "")
+
+        taken = outcome.cached.reuse
+        try:
+            taken = prompt.check_answer(outcome.uncached.token_ids, taken, settings, progress, every=True)
+        except StoppedError:
+            pass
+        except Exception:  # the answers are complete
+            logger.warning("The check of a row failed", exc_info=True)
+        return dict(taken.to_json())
+
     def _side(self, answer: Any, expect: Sequence[Expectation]) -> SideResult:
+        new = {use.key: use.tokens for use in answer.segments if use.outcome == Outcome.MISS}
         return SideResult(
             answer.text,
             answer.ttft_ms,
             dict(answer.timeline_ms),
-            dict(answer.tokens),
+            {**answer.tokens, SEGMENTS: sum(new.values())},
             str(answer.stopped),
             answer.warnings,
             judge(answer.text, expect, self.plan.combine),

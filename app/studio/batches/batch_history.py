@@ -41,13 +41,12 @@ class Shown:
 
 
 class _Live:
-    """The latest batch of this studio, with its storage."""
+    """The latest batch of this studio of one kind, with its storage; `begun` if it is in the store."""
 
-    def __init__(self, batch: Batch, store: BatchStore) -> None:
+    def __init__(self, batch: Batch, store: BatchStore, *, begun: bool = False) -> None:
         self.batch, self.unkept = batch, ""
-        self._store, self.begun = store, False
+        self._store, self.begun = store, begun
         self._unwritten: list[tuple[int, int, RowResult]] = []
-        self._ended = 0
         self.job: Job | None = None
 
     def work(self, engine: Engine, schema: PreparedSchema, job: Job) -> Batch:
@@ -55,6 +54,8 @@ class _Live:
         state: KeptState = "failed"
         fault = ""
         with self._store.answering.held(self.batch.key):
+            if self.begun:
+                self._try(lambda: self._store.mark(self.batch.key, "working"))
             self._write()
             try:
                 self.batch.answer(engine, schema, job, self._keep)
@@ -65,12 +66,11 @@ class _Live:
             finally:
                 self._write()
                 if self.begun:
-                    self._try(lambda: self._store.end(self.batch.key, state, fault))
+                    self._try(lambda: self._store.mark(self.batch.key, state, fault))
         return self.batch
 
     def _keep(self, number: int, result: RowResult) -> None:
-        self._unwritten.append((number, self._ended, result))
-        self._ended += 1
+        self._unwritten.append((number, len(self.batch.results), result))
         self._write()
 
     def _write(self) -> None:
@@ -102,7 +102,7 @@ class BatchBook:
 
     def __init__(self, jobs: Jobs, store: BatchStore) -> None:
         self._jobs, self.store = jobs, store
-        self._live: _Live | None = None
+        self._lives: dict[bool, _Live] = {}  # by whether it decides
         self._opened: OrderedDict[str, Shown] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -116,17 +116,43 @@ class BatchBook:
             if self.working is not None:
                 raise PromptCacheError(GOES_ON)
             self.store.require_new(batch.key)
-            live = _Live(batch, self.store)
-            job = Job(batch.key, lambda job: live.work(engine, schema, job), "batch", result=batch)
-            live.job = self._jobs.start(job)
-            self._live = live
+            return self._begin(_Live(batch, self.store), engine, schema)
+
+    def resume(self, key: str, engine: Engine) -> Job:
+        """Runs the rows of a batch that have no result, in the background.
+
+        Raises:
+            PromptCacheError: another batch is running, this one has no row left, or another model is loaded.
+        """
+        shown = self.find(key)
+        batch = shown.batch
+        if shown.state in ("working", "elsewhere"):
+            raise PromptCacheError(GOES_ON)
+        if len(batch.results) == len(batch.plan.rows):
+            raise PromptCacheError("Every row of this batch has a result.")
+        if batch.model != engine.model.name:
+            raise PromptCacheError(f"The model of this batch is {batch.model}. Load it, then resume.")
+        schema = engine.schema(batch.plan.schema)
+        with self._lock:
+            if self.working is not None:
+                raise PromptCacheError(GOES_ON)
+            self._opened.pop(key, None)
+            live = self._lives.get(batch.decides)
+            if live is None or live.batch is not batch:
+                live = _Live(batch, self.store, begun=True)
+            return self._begin(live, engine, schema)
+
+    def _begin(self, live: _Live, engine: Engine, schema: PreparedSchema) -> Job:
+        job = Job(live.batch.key, lambda job: live.work(engine, schema, job), "batch", result=live.batch)
+        live.job = self._jobs.start(job)
+        self._lives[live.batch.decides] = live
         return job
 
     @property
     def working(self) -> str | None:
         """The key of the running batch."""
-        live = self._live
-        return live.batch.key if live is not None and live.job is not None and not live.job.over else None
+        lives = tuple(self._lives.values())
+        return next((live.batch.key for live in lives if live.job is not None and not live.job.over), None)
 
     def find(self, key: str) -> Shown:
         """Returns a batch by its key.
@@ -134,9 +160,10 @@ class BatchBook:
         Raises:
             PromptCacheError: no such batch, or the database cannot be read.
         """
-        live = self._here()
-        if live is not None and live.batch.key == key:
-            return self._of(live)
+        for decides in (False, True):
+            live = self._here(decides=decides)
+            if live is not None and live.batch.key == key:
+                return self._of(live)
         name = self.store.name(key)
         with self._lock:
             if name is None:
@@ -154,12 +181,12 @@ class BatchBook:
                     self._opened.popitem(last=False)
         return shown
 
-    def latest(self) -> Shown | None:
-        """Returns this studio's latest batch, else the newest stored batch, else None."""
-        live = self._here()
+    def latest(self, *, decides: bool = False) -> Shown | None:
+        """Returns this studio's latest batch of a kind, else the newest stored one, else None."""
+        live = self._here(decides=decides)
         if live is not None:
             return self._of(live)
-        newest = next(iter(self.store.listed()), None)
+        newest = next((batch for batch in self.store.listed() if batch["decides"] == decides), None)
         return None if newest is None else self.find(newest["key"])
 
     def listed(self) -> list[BatchKept]:
@@ -223,9 +250,9 @@ class BatchBook:
     def _unended(self, key: str) -> State:
         return "elsewhere" if key in self.store.answering else "left"
 
-    def _here(self) -> _Live | None:
-        """Returns this studio's latest batch with its stored name; None if it was deleted."""
-        live = self._live
+    def _here(self, *, decides: bool) -> _Live | None:
+        """Returns this studio's latest batch of a kind with its stored name; None if it was deleted."""
+        live = self._lives.get(decides)
         if live is None or not live.begun:
             return live
         try:
@@ -238,7 +265,9 @@ class BatchBook:
             self.working != live.batch.key and not self.store.held()["warnings"]
         ):  # the database was not set aside
             with self._lock:
-                self._live = live = None if self._live is live else self._live
+                if self._lives.get(decides) is live:
+                    del self._lives[decides]
+            return None
         return live
 
     def delete(self, keys: Sequence[str]) -> int:
@@ -253,8 +282,7 @@ class BatchBook:
             count = self.store.delete(keys)
             for key in keys:
                 self._opened.pop(key, None)
-            if self._live is not None and self._live.batch.key in keys:
-                self._live = None
+            self._lives = {kind: live for kind, live in self._lives.items() if live.batch.key not in keys}
         return count
 
     @staticmethod

@@ -1,4 +1,7 @@
-"""Grades the answers of a batch with a model: the loaded one, or one of a server on this machine."""
+"""Grades the answers of a batch with a model: the loaded one, or one of a server on this machine.
+
+The command line and the studio share the judges.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from app.studio.model.local_server import ask, server_at
 from app.studio.web.jobs import Job
 from engine.base.errors import ClosedError, PromptCacheError
 from engine.inference.run_settings import RunSettings
+from engine.pml import Schema
 from engine.rows.evaluations import messages_of
 
 if TYPE_CHECKING:
@@ -33,8 +37,11 @@ _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
 
 Replies = Generator[tuple[int, str | Exception], None, None]
-Judge = Callable[[Sequence[str], Job], Replies]
-"""Yields the reply to each prompt, or its error, by the index of the prompt and in any order."""
+Judge = Callable[[Sequence[str], Callable[[], bool]], Replies]
+"""Yields the reply to each prompt, or its error, by the index of the prompt and in any order.
+
+The function that it gets returns True once the replies are no longer wanted.
+"""
 
 
 def grade_of(reply: str | Exception) -> Grade:
@@ -67,7 +74,7 @@ def grade_batch(
     asked = list(_asked(batch, template))
     job.progress(0, len(asked), "")
     done = 0
-    with contextlib.closing(judge([text for _, _, text in asked], job)) as replies:
+    with contextlib.closing(judge([text for _, _, text in asked], lambda: job.stopping)) as replies:
         for index, reply in replies:
             number, sides, _ = asked[index]
             keep(number, dict.fromkeys(sides, grade_of(reply)))
@@ -77,26 +84,32 @@ def grade_batch(
     return batch
 
 
+def judge_prompt(template: str, question: str, schema: Schema, source: str, answer: str) -> str:
+    """Returns the judge's prompt for an answer; `source` is the prompt that was answered."""
+    values = {"question": question, "answer": answer}
+    if "{prompt}" in template:
+        messages = messages_of(schema, source)
+        values["prompt"] = "\n\n".join(message["content"] for message in messages)
+    return _FIELD.sub(lambda match: values[match[1]], template)
+
+
 def _asked(batch: Batch, template: str) -> Iterator[tuple[int, tuple[str, ...], str]]:
     """The judge's prompts, each with the row's number and the sides that have this answer."""
     for number, result in sorted(batch.results.items()):
-        values = {"question": batch.shown(number)["question"]}
-        if "{prompt}" in template and result.sides:
-            messages = messages_of(batch.plan.schema, batch.plan.source(batch.plan.rows[number]))
-            values["prompt"] = "\n\n".join(message["content"] for message in messages)
+        question, plan = batch.shown(number)["question"], batch.plan
         same = result.comparison.get("same_text")
         for sides in [tuple(result.sides)] if same else [(side,) for side in result.sides]:
-            of = {**values, "answer": result.sides[sides[0]].text}
-            yield number, sides, _FIELD.sub(lambda match, of=of: of[match[1]], template)  # type: ignore[misc]
+            source, answer = plan.source(plan.rows[number]), result.sides[sides[0]].text
+            yield number, sides, judge_prompt(template, question, plan.schema, source, answer)
 
 
 def model_judge(engine: Engine) -> Judge:
     """Returns the loaded model as a judge."""
     from engine import Answer, Block, Message
 
-    def replies(texts: Sequence[str], job: Job) -> Replies:
+    def replies(texts: Sequence[str], stopping: Callable[[], bool]) -> Replies:
         prompts = ((engine.conversation([Message("user", (Block(text),))]), REPLY) for text in texts)
-        answers = engine.answer_all(prompts, as_they_end=True, stopped=lambda: job.stopping)
+        answers = engine.answer_all(prompts, as_they_end=True, stopped=stopping)
         with contextlib.closing(answers):
             for index, outcome in answers:
                 if isinstance(outcome, ClosedError):
@@ -115,10 +128,10 @@ def server_judge(url: str, model: str) -> Judge:
     """
     server = server_at(url)
 
-    def replies(texts: Sequence[str], job: Job) -> Replies:
+    def replies(texts: Sequence[str], stopping: Callable[[], bool]) -> Replies:
         name = model or ask(server, "/models", lambda told: str(told["data"][0]["id"]), None, REPLY_SECONDS)
         for index, text in enumerate(texts):
-            if job.stopping:
+            if stopping():
                 return
             body = {
                 "model": name,

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.studio.batches.batch import Batch, BatchPlan, RowResult, SideResult
+from app.studio.batches.deciding import Deciding
 from app.studio.documents.drafts import Workspace
 from app.studio.runs.settings import as_today
 from engine.base.errors import SettingsError
@@ -29,6 +30,7 @@ def about(batch: Batch) -> str:
             "settings": asdict(plan.settings),
             "expect": [[check.kind, check.value] for check in plan.expect],
             "combine": plan.combine,
+            **({} if plan.deciding is None else {"deciding": plan.deciding.to_json()}),
             "texts": batch.texts,
             "schema": plan.schema.name,
             "model": batch.model,
@@ -64,6 +66,7 @@ def batch_of(
         stored["mode"],
         tuple(Expectation(kind, value) for kind, value in stored["expect"]),
         stored["combine"],
+        Deciding.read(stored["deciding"]) if "deciding" in stored else None,
     )
     workspace = Workspace("", schema, "", stored["origin"], as_today(stored["form"]))
     texts = stored["texts"][0], stored["texts"][1]

@@ -33,6 +33,13 @@ class SomeBatches:
 
 
 @request
+class OneBatch:
+    """The key of a batch."""
+
+    key: Words
+
+
+@request
 class NameBatch:
     """The user's name for a batch; "" removes it."""
 

@@ -26,6 +26,7 @@ KeptState = Literal["working", "done", "stopped", "failed"]
 _LISTED = """
     select id as key, name, started, state, json_extract(about, '$.schema') as schema,
     json_extract(about, '$.model') as model, json_extract(about, '$.mode') as mode,
+    json_extract(about, '$.deciding') is not null as decides,
     rows, answered, failed, judged, passed from batches order by rowid desc
 """
 _GONE = "That batch no longer exists. It was deleted, or newer batches replaced it."
@@ -36,7 +37,8 @@ class BatchKept(TypedDict):
     """A batch in a list.
 
     `passed` of `judged` rows pass on every side. `working` means that no end is stored: the batch runs here,
-    or its studio ended first. `elsewhere` means that another studio runs it.
+    or its studio ended first. `elsewhere` means that another studio runs it. `decides` means that its rows
+    have decisions instead of answers.
     """
 
     key: str
@@ -46,6 +48,7 @@ class BatchKept(TypedDict):
     schema: str
     model: str
     mode: BatchMode
+    decides: bool
     rows: int
     answered: int
     failed: int
@@ -165,8 +168,8 @@ class BatchStore:
             sql = "update batch_rows set result = ? where batch = ? and number = ? and result is not null"
             db.execute(sql, [result_json(result), *row])
 
-    def end(self, key: str, state: KeptState, fault: str = "") -> None:
-        """Writes how a batch ended.
+    def mark(self, key: str, state: KeptState, fault: str = "") -> None:
+        """Writes how a batch ended, or that it works again.
 
         Raises:
             PromptCacheError: the database cannot be written.
@@ -177,7 +180,8 @@ class BatchStore:
     def listed(self) -> list[BatchKept]:
         """Returns all batches, newest first."""
         with self._database.reading() as db:
-            return cast(list[BatchKept], list(db.query(_LISTED)))
+            listed = [{**row, "decides": bool(row["decides"])} for row in db.query(_LISTED)]
+        return cast(list[BatchKept], listed)
 
     def load(self, key: str) -> tuple[Batch, KeptState, str]:
         """Returns a batch with its results, its final state and its error.

@@ -89,9 +89,18 @@ class Answering:
 
     def _show(self) -> None:
         side = self._run.sides["cached"]
-        counted = f" ({side.done} of {side.total})" if side.total > 1 else ""
+        noun = " tokens" if side.working.startswith("encoding") else ""
+        counted = f": {side.done} of {side.total}{noun}" if side.total > 1 else ""
         tokens = side.tokens
         stored = tokens["from_cache"] - tokens["encoded"] if tokens else None
+        taken, unread = self._run.reuse, ""
+        if tokens and tokens["encoded"]:
+            limit = " if the KL limit allows it" if taken is not None and taken.combination else ""
+            unread = (
+                f"The next answer reads the modules and turns before this question from the cache{limit}."
+            )
+        elif taken is not None and not taken.scope:
+            unread = f"Not read from the cache: {taken.why.removeprefix('Computed without reuse: ')}."
         self._exchange = {
             **self._exchange,
             "answer": clean(side.text),
@@ -99,6 +108,7 @@ class Answering:
             "ttft_ms": side.ttft_ms,
             "from_cache": stored,
             "computed": tokens["prompt"] - stored if stored is not None else None,
+            "unread": "" if stored else unread,
             "generated": tokens.get("generated", 0),
             "ended": side.ended,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -28,6 +28,7 @@ class Exchange(TypedDict):
 
     `parent` is "" for the first one. `working` describes the work before the first token. `from_cache` are
     prompt tokens that were stored before this answer, `computed` all others. They are None if unknown.
+    `unread` is the reason if no token was stored.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Exchange(TypedDict):
     ttft_ms: float | None
     from_cache: int | None
     computed: int | None
+    unread: NotRequired[str]
     generated: int
     ended: Ended
 

@@ -12,8 +12,9 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, EMPTY, preview
+from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, EMPTY, IN_PROMPTS, OPTION, PROMPT_ATTRIBUTES, preview
 from app.studio.documents.requests import Argument, Move, Pick
+from app.studio.runs.text_diff import common_ends
 from app.studio.web.source_offsets import to_utf16
 from engine.base.errors import PromptCacheError
 from engine.exchange import export
@@ -23,10 +24,13 @@ from engine.pml import (
     EarlierSchemas,
     Fix,
     Module,
+    NewText,
     Parsed,
     Prompt,
     PromptError,
     Role,
+    RoleClose,
+    RoleOpen,
     Schema,
     Text,
     Union,
@@ -43,8 +47,12 @@ from engine.pml import (
 )
 from engine.pml.diagnostics.quick_fixes import Diagnose
 from engine.pml.edit.formatter import format_source
+from engine.pml.tree.parts import part_text
 
-PROMPT_FORMS = ("openai", "anthropic", "text")
+_MOST_SHOWN = 6  # lines and texts of a preview
+_LONGEST_SHOWN = 90  # characters of each
+
+PROMPT_FORMS = ("openai", "decisions", "anthropic", "text")
 
 
 Mark = TypedDict(
@@ -235,6 +243,77 @@ def mended_document(source: str, code: str, place: int, title: str, diagnose: Di
     return result
 
 
+class ReadText(TypedDict):
+    """A text that the model reads; `path` is of its module, or "" for other text."""
+
+    role: str
+    path: str
+    text: str
+
+
+class FixPreview(TypedDict):
+    """The effect of a quick fix.
+
+    `removed` and `added` are lines of the document. `reads` is the assembled prompt around the change, with
+    `above` and `below` texts left out. `errors` counts the errors of the prompt after the fix.
+    """
+
+    removed: list[str]
+    added: list[str]
+    reads: list[ReadText]
+    above: int
+    below: int
+    errors: int
+
+
+def fix_preview(before: str, after: str, was: Checked, now: Checked) -> FixPreview:
+    """Returns the effect of a quick fix.
+
+    Args:
+        before: the document.
+        after: the document after the fix.
+        was: both documents.
+        now: both documents after the fix.
+    """
+    old, new = before.split("\n"), after.split("\n")
+    head, tail = common_ends(old, new)
+    texts, former = _assembled(now), _assembled(was)
+    same, _ = common_ends(former, texts)
+    start = max(0, len(texts) - _MOST_SHOWN if texts == former else same - 1)
+    shown = texts[start : start + _MOST_SHOWN]
+    return {
+        "removed": [line[:_LONGEST_SHOWN] for line in old[head : len(old) - tail][:_MOST_SHOWN]],
+        "added": [line[:_LONGEST_SHOWN] for line in new[head : len(new) - tail][:_MOST_SHOWN]],
+        "reads": [{"role": role, "path": path, "text": _gist(text)} for role, path, text in shown],
+        "above": start,
+        "below": len(texts) - start - len(shown),
+        "errors": sum(one.severity == "error" for one in now.of_prompt),
+    }
+
+
+def _gist(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _LONGEST_SHOWN else f"{words[: _LONGEST_SHOWN - 1]}…"
+
+
+def _assembled(checked: Checked) -> list[tuple[str, str, str]]:
+    """Returns the texts of a prompt in reading order, each with its role and module."""
+    if checked.basis.tree is None or checked.prompt.tree is None:
+        return []
+    texts: list[tuple[str, str, str]] = []
+    role = ""
+    for part in bind(checked.basis.tree, checked.prompt.tree).parts:
+        if isinstance(part, RoleOpen | RoleClose):
+            role = part.role if isinstance(part, RoleOpen) else ""
+            continue
+        place, text = (role, "" if isinstance(part, NewText) else part.module), part_text(part)
+        if texts and texts[-1][:2] == place:
+            texts[-1] = (*place, texts[-1][2] + text)
+        elif text.strip():
+            texts.append((*place, text))
+    return texts
+
+
 def mended_schema(
     schema: str, prompt: str, code: str, place: int, title: str, found: Iterable[Diagnostic]
 ) -> str:
@@ -326,11 +405,16 @@ def words_json(schema: Schema | None) -> WordsOfBoth:
         for name, detail in ELEMENTS.items()
     ]
     in_prompt: list[Word] = [
-        {"name": role, "kind": "keyword", "detail": ELEMENTS[role], "parents": ["prompt"]} for role in ROLES
+        {"name": name, "kind": "keyword", "detail": IN_PROMPTS[name], "parents": ["prompt"]}
+        for name in (*ROLES, "decide")
     ]
-    attributes: dict[str, list[Attribute]] = {"prompt": [{"name": "schema", "detail": "the schema's name"}]}
+    in_prompt.append({"name": "option", "kind": "keyword", "detail": OPTION, "parents": ["decide"]})
+    attributes: dict[str, list[Attribute]] = {
+        element: [{"name": name, "detail": detail} for name, detail in named.items()]
+        for element, named in PROMPT_ATTRIBUTES.items()
+    }
     explained = {name: f"<{name}>\n{detail}" for name, detail in ELEMENTS.items()}
-    helped: dict[str, str] = {role: explained[role] for role in ROLES}
+    helped = {word["name"]: f"<{word['name']}>\n{word['detail']}" for word in in_prompt}
     for module in schema.modules() if schema is not None else ():
         parent = module.path.rpartition("/")[0].rpartition("/")[2]
         own = module.params()

@@ -13,6 +13,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from app.studio.database import UserDatabase
+from app.studio.runs.text_diff import common_ends
 from engine.base.errors import PromptCacheError
 
 logger = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Drafts:
             return _open(db)
 
     def save(self, workspace: Workspace, *, base: int, force: bool = False) -> Workspace:
-        """Saves `workspace` as the open one.
+        """Saves `workspace` as the open one; a schema that one edit replaces becomes a version.
 
         Args:
             workspace: the texts and settings on the page.
@@ -105,6 +106,8 @@ class Drafts:
             if current is not None and current.revision != base and not current.same_text(workspace):
                 if not force:
                     raise StaleDraftError(current)
+                _shelve(db, current)
+            elif current is not None and _rewritten(current.schema, workspace.schema):
                 _shelve(db, current)
             return _write_open(db, workspace, current)
 
@@ -180,6 +183,11 @@ class Drafts:
             raise
         except PromptCacheError as error:
             raise PromptCacheError(f"{error} The page still has your text.") from error
+
+
+def _rewritten(old: str, new: str) -> bool:
+    """Whether the edit replaced more than half of a text."""
+    return 2 * sum(common_ends(old, new)) < len(old)
 
 
 def _now() -> str:

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from app.studio.documents.documents import first_error
 from app.studio.web.json_answers import Json, JsonOf
 from app.studio.web.source_offsets import to_utf16
-from engine.base.tiers import Tier
+from engine.base.tiers import TIERS, Tier
 from engine.inference.run_settings import RunSettings
 from engine.pml import Diagnostic, PromptError, parse_prompt
 
@@ -174,6 +174,15 @@ class _Places:
             return "", 0, 0
         wide, span = self._wide[passage.source.document], passage.source.span
         return passage.source.document, wide(span.start), wide(span.end)
+
+
+def read_tiers(strip: Strip | None) -> dict[str, Tier]:
+    """Returns the slowest tier of each module's segments that a prompt reads, by path."""
+    found: dict[str, list[Tier]] = {}
+    for piece in strip["pieces"] if strip is not None else ():
+        if piece["kind"] == "module" and piece["bytes"]:
+            found.setdefault(piece["path"], []).append(piece["cached"])
+    return {path: min(tiers, key=TIERS.index) for path, tiers in found.items()}
 
 
 def measured(

@@ -18,8 +18,8 @@ from app.studio.history.sharing import for_others
 from app.studio.runs.run_frame import SIDES, Side
 from app.studio.web.digests import digest
 from engine.base.errors import PromptCacheError
-from engine.exchange.to_messages import to_openai
-from engine.pml import bind, has_errors, parse_prompt, parse_schema
+from engine.pml import parse_schema
+from engine.rows import evaluations
 
 SERVER: Final = "server at "
 """Before a base URL: the device of a run on another server."""
@@ -101,16 +101,9 @@ def messages_of(schema: str, prompt: str) -> list[dict[str, str]]:
         schema: the schema's text with the text of its files.
         prompt: the prompt's text; it is the only turn if it does not fit the schema.
     """
-    whole = [{"role": "user", "content": prompt}]
-    read, written = parse_schema(schema), parse_prompt(prompt)
-    if not read.ok or not written.ok or read.tree is None or written.tree is None:
-        return whole
-    bound = bind(read.tree, written.tree)
-    try:
-        messages: list[dict[str, str]] = to_openai(bound.parts)[0]["messages"]
-    except PromptCacheError:  # it is empty
-        return whole
-    return whole if has_errors(bound.diagnostics) else messages
+    read = parse_schema(schema)
+    turns = evaluations.messages_of(read.tree, prompt) if read.ok and read.tree else []
+    return turns or [{"role": "user", "content": prompt}]
 
 
 def converted(form: str, records: Sequence[Record], base_url: str = BASE_URL) -> tuple[str, str, str]:

@@ -35,7 +35,8 @@ class StagesOfSides(TypedDict):
 class RunSummary(TypedDict):
     """A run in a list. Times in milliseconds; `clear` if the timings of both sides differ clearly.
 
-    `scope` and `repair` are the cached side's; `reuse` is why the promise chose them. `kl` is the mean per
+    `digest` is that of the schema's text.
+    `scope` and `repair` are the cached side's; `reuse` is the reason of automatic reuse. `kl` is the mean per
     token in nats, from a measurement or else from a check. `linked` is the run whose prompt another model
     answered here, or "".
     """
@@ -45,6 +46,7 @@ class RunSummary(TypedDict):
     name: str
     note: str
     schema: str
+    digest: str
     model: str
     state: str
     scope: str
@@ -116,6 +118,7 @@ class Record:
             "name": self.name,
             "note": self.note,
             "schema": frame["schema"],
+            "digest": frame["of"]["schema"],
             "model": model_in_words(frame["model"]),
             "state": frame["state"],
             "scope": str(taken.get("scope", "")),

@@ -205,7 +205,7 @@ def _fidelity(kept: KeptFidelity | None) -> Html | None:
     modules = [
         (row["path"] or "fixed text", nats(row["harm"]), str(row["mends"])) for row in fidelity["modules"]
     ]
-    tried = [(row["what"], nats(row["kl_mean"]), str(row["flips"])) for row in fidelity["remedies"]]
+    fixes = [(row["what"], nats(row["kl_mean"]), str(row["flips"])) for row in fidelity["improvements"]]
     return element(
         "section",
         element("h3", "What reuse changed"),
@@ -217,8 +217,8 @@ def _fidelity(kept: KeptFidelity | None) -> Html | None:
             f"{nats(fidelity['kl_mean'])} nats.",
             class_="soft",
         ),
-        _rows(("Module", "Harm, nats", "Flips"), modules),
-        _rows(("Tried", "Mean KL, nats", "Flips left"), tried) if tried else None,
+        _rows(("Module", "KL (nats)", "Flipped tokens"), modules),
+        _rows(("Fix", "Mean KL (nats)", "Flips left"), fixes) if fixes else None,
     )
 
 

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 NOT_STORED = "Segments are in memory at most, because the budget of the cache is 0."
 NOT_KEPT = "The answer is complete, but the run could not be saved."
+LEFT = "Stopped: the page was closed or reloaded."
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,8 @@ class Runs:
                 run.state, run.message = "failed", _sentence(error)
         with job.changing():
             run.conclude()
+            if run.state == "stopped" and job.left:
+                run.message = LEFT
             encoding = run.encoding.found
             if encoding is not None and encoding.segments and not request.engine.store.settings.budget:
                 run.warnings = with_warnings(run.warnings, [NOT_STORED])

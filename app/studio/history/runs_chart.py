@@ -1,6 +1,6 @@
 """The chart of stored runs: times to first token cached, uncached, and on the first run.
 
-A line joins runs of one model and one schema only.
+A line joins runs of one model, one schema text and one scope only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.base.stopwatch import milliseconds
 
 FIRST = "first time"
 FEW = 40  # runs with large marks, lines, and the first-run time
-TICKS = [digit * 10.0**power for power in range(-2, 7) for digit in (1, 2, 5)]  # milliseconds
+TICKS = ((20, (1, 2, 5)), (300, (1, 3)), (float("inf"), (1,)))  # digits, by the ratio of the extreme times
 
 Time = Callable[[RunSummary], float | None]
 Stages = Callable[[RunSummary], Mapping[str, float]]
@@ -49,9 +49,8 @@ def runs_chart(runs: Sequence[RunSummary]) -> go.Figure:
         lines: dict[object, list[tuple[int, RunSummary, float]]] = {}
         for number, run in enumerate(runs, 1):
             if ms := time(run):
-                lines.setdefault((run["model"], run["schema"]) if joined else (), []).append(
-                    (number, run, ms)
-                )
+                of = (run["model"], run["schema"], run["digest"], run["scope"]) if joined else ()
+                lines.setdefault(of, []).append((number, run, ms))
         for line, places in enumerate(lines.values()):
             figure.add_scatter(
                 name=name,
@@ -73,7 +72,7 @@ def runs_chart(runs: Sequence[RunSummary]) -> go.Figure:
                 text=[_hover(run, name, ms, stages(run)) for _, run, ms in places],
                 hovertemplate="%{text}<extra></extra>",
             )
-    _style(figure, len(runs))
+    _style(figure, len(runs), [ms for line in figure.data for ms in line.y])
     return figure
 
 
@@ -95,14 +94,17 @@ def _hover(run: RunSummary, name: str, ms: float, stages: Mapping[str, float]) -
     return "<br>".join(lines)
 
 
-def _style(figure: go.Figure, runs: int) -> None:
+def _style(figure: go.Figure, runs: int, times: Sequence[float]) -> None:
+    ratio = max(times) / min(times) if times else 1
+    digits = next(digits for most, digits in TICKS if ratio <= most)
+    ticks = [digit * 10.0**power for power in range(-2, 7) for digit in digits]
     framed(figure, height=230, margin={"l": 76, "r": 12, "t": 30, "b": 40}, hovermode="closest")
     figure.update_yaxes(
         type="log",
         title={"text": "time to first token", "font": {"size": 12}, "standoff": 8},
         automargin=True,
-        tickvals=TICKS,
-        ticktext=[f"{tick / 1000:g} s" if tick >= 1000 else f"{tick:g} ms" for tick in TICKS],
+        tickvals=ticks,
+        ticktext=[f"{tick / 1000:g} s" if tick >= 1000 else f"{tick:g} ms" for tick in ticks],
     )
     figure.update_xaxes(
         title={"text": "runs, oldest first", "font": {"size": 12}},

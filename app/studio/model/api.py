@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 STEP_SECONDS = 0.05
 LAST_SECONDS = 5.0
+ALIAS = re.compile(r"[\w./:@+-]{1,100}")
 
 
 @dataclass(frozen=True)

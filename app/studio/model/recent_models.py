@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from app.models.model_choice import BUNDLED, ModelChoice
@@ -11,6 +12,7 @@ from app.studio.database import UserDatabase, put_first
 from engine.base.choices import DEVICES, QUANTIZATIONS, RANDOM, WEIGHTS
 from engine.base.errors import PromptCacheError
 from engine.checkpoint.checkpoint import local_folder
+from engine.checkpoint.model_catalogue import CATALOGUE, here
 
 KEPT = 12
 
@@ -26,13 +28,14 @@ class RecentModels:
         self._database = database
 
     def kept(self) -> tuple[ModelChoice, ...]:
-        """Returns the models, latest first; none if they cannot be read."""
+        """Returns the models, latest first, without those of the catalogue; none if they cannot be read."""
         try:
             with self._database.reading() as db:
                 rows = list(db.table("recent_models").rows_where(order_by="rowid desc"))
         except PromptCacheError:
             return ()
-        return tuple(choice for row in rows if (choice := _read(json.loads(row["choice"]))) is not None)
+        choices = (_read(json.loads(row["choice"])) for row in rows)
+        return tuple(choice for choice in choices if choice is not None and not _is_of_catalogue(choice))
 
     def add(self, choice: ModelChoice) -> None:
         """Puts a model first, unless the studio always offers it."""
@@ -52,6 +55,13 @@ class RecentModels:
     def remove(self, name: str) -> None:
         """Removes a model."""
         self._database.change_or_log(lambda db: db.table("recent_models").delete_where("name = ?", [name]))
+
+
+def _is_of_catalogue(choice: ModelChoice) -> bool:
+    """Whether the studio offers this model under its own name."""
+    files = [file.parent.resolve() / file.name for name in CATALOGUE if (file := here(name)) is not None]
+    known = choice.name in CATALOGUE or Path(choice.name) in files
+    return known and choice == ModelChoice(choice.name)
 
 
 def _read(row: Any) -> ModelChoice | None:

@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
+from app.studio.decisions.prompt_decisions import (
+    BegunDecisions,
+    Decided,
+    DecidePrompt,
+    PageQuestion,
+    decide,
+    own_questions,
+    read_questions,
+)
 from app.studio.documents import documents
 from app.studio.documents.documents import (
     Exported,
@@ -19,7 +28,7 @@ from app.studio.documents.documents import (
 )
 from app.studio.documents.module_search import Finder
 from app.studio.documents.name_changes import Renamed, renamed
-from app.studio.documents.prompt_view import Reads, Strip, measured, nothing, reads
+from app.studio.documents.prompt_view import Reads, Strip, measured, nothing, read_tiers, reads
 from app.studio.documents.requests import (
     AddScaffold,
     Check,
@@ -85,11 +94,12 @@ class CheckedSchema(TypedDict):
 
 
 class CheckedPrompt(TypedDict):
-    """Marks of the prompt, the name of its schema, and the text of the last turn of the user."""
+    """Marks of the prompt, its schema's name, the text of the user's last turn, and questions to decide."""
 
     diagnostics: list[Mark]
     name: str
     question: str
+    decides: list[PageQuestion]
 
 
 class DigestsOfBoth(TypedDict):
@@ -110,7 +120,10 @@ class CheckedTexts(TypedDict):
 
 
 class ModuleSize(TypedDict):
-    """Tokens of a module without and with its contents; bytes and tier of its keys and values."""
+    """Tokens of a module without and with its contents; bytes and tier of its keys and values.
+
+    `cached` is the tier of the segments that the prompt reads, or of a prompt with all modules.
+    """
 
     tokens: int
     total: int
@@ -245,6 +258,7 @@ class AuthorPage(Page):
                 "diagnostics": diagnostics_json(checked.of_prompt, prompt),
                 "name": (of_prompt.schema if of_prompt else None) or "",
                 "question": documents.question(of_prompt),
+                "decides": own_questions(of_prompt),
             },
             "basis": basis,
             "picks": documents.picks_json(tree, prompt) if tree else {"paths": [], "arguments": {}},
@@ -259,6 +273,7 @@ class AuthorPage(Page):
         if not parsed.ok:
             return {"sizes": {}, "strip": None, "diagnostics": {"schema": [], "prompt": []}}
         settings = PageSettings.sight(request.settings)
+        known = {(d.code, d.span) for d in self._documents.check(schema, prompt, base=base).of_prompt}
         with self._parts.taken() as engine:
             model = model_of(engine)
             try:
@@ -269,13 +284,14 @@ class AuthorPage(Page):
             layout = prepared.layout(scope=settings.scope)
             in_schema = prepared.check(scope=settings.scope)
             in_prompt, strip = measured(prepared, schema, prompt, settings)
+            read = read_tiers(strip)
         return {
             "sizes": {
                 module.path: {
                     "tokens": module.tokens,
                     "total": module.total_tokens,
                     "bytes": module.bytes,
-                    "cached": module.cached,
+                    "cached": read.get(module.path, module.cached),
                 }
                 for module in layout.modules
             },
@@ -286,7 +302,9 @@ class AuthorPage(Page):
             "model": model,
             "diagnostics": {
                 "schema": diagnostics_json(in_schema, schema),
-                "prompt": diagnostics_json([d for d in in_prompt if d not in in_schema], prompt),
+                "prompt": diagnostics_json(
+                    [d for d in in_prompt if d not in in_schema and (d.code, d.span) not in known], prompt
+                ),
             },
         }
 
@@ -344,6 +362,15 @@ class AuthorPage(Page):
         return {"text": text, "kind": request.kind}
 
     @endpoint
+    def preview_fix(self, request: FixDocument) -> documents.FixPreview:
+        """Returns the lines and the assembled prompt after a quick fix."""
+        fixed, base = self.fix_document(request), self._base(request)
+        both = {"schema": request.schema, "prompt": request.prompt}
+        after = {**both, fixed["kind"]: fixed["text"]}
+        was, now = (self._documents.check(**texts, base=base) for texts in (both, after))
+        return documents.fix_preview(both[fixed["kind"]], fixed["text"], was, now)
+
+    @endpoint
     def rename_name(self, request: RenameName) -> Renamed:
         """Returns the name at the caret, and both documents after it is changed."""
         return renamed(request, self._base(request))
@@ -385,6 +412,21 @@ class AuthorPage(Page):
         """Starts to time the first token of a run more often."""
         with self._parts.taken() as engine:
             return self._runs.time_again(self._wanted(request, engine), request.number).state()
+
+    @endpoint
+    def decide_prompt(self, request: DecidePrompt) -> BegunDecisions:
+        """Starts to answer the prompt's questions, or else those of the form, on both sides."""
+        with self._parts.taken() as engine:
+            wanted = self._wanted(request, engine)
+            questions, faults = read_questions(request.prompt, request.questions)
+            if faults:
+                return {"job": None, "faults": faults}
+
+            def work(job: Job) -> Decided:
+                return decide(job, wanted, questions)
+
+            job = self._jobs.start(Job(request.key, work, "decide", "waiting for its turn"))
+        return {"job": job.state(), "faults": []}
 
     @endpoint
     def draw_own_runs(self, request: OwnRuns) -> DrawnRuns:

@@ -14,7 +14,8 @@ from app.batch.row_answers import RowFault, row_fault, row_settings
 from app.studio.batches import BatchesHeld, BatchKept, BatchStore
 from app.studio.batches.batch import Batch, BatchMode, BatchPlan, BatchSummary, RowShown
 from app.studio.batches.batch_history import BatchBook
-from app.studio.batches.held import Encoded, Held, SettingHeld, encoded, held, settings_held
+from app.studio.batches.deciding import Deciding
+from app.studio.batches.held import Encoded, Held, encoded, held
 from app.studio.batches.judge import TEMPLATE, model_judge, require_template, server_judge
 from app.studio.batches.requests import (
     BatchFile,
@@ -22,12 +23,14 @@ from app.studio.batches.requests import (
     BatchSince,
     GradeBatch,
     NameBatch,
+    OneBatch,
     OneRow,
     OpenRow,
     ScoreRow,
     SomeBatches,
 )
 from app.studio.batches.result_files import batch_csv, batch_for, batch_json
+from app.studio.batches.row_whole import RowWhole, whole_row
 from app.studio.batches.rows import (
     MOST_ROWS,
     BatchWanted,
@@ -36,14 +39,24 @@ from app.studio.batches.rows import (
     rows_of,
     run_settings,
 )
+from app.studio.decisions.prompt_decisions import read_questions
+from app.studio.decisions.row_decisions import (
+    BegunRows,
+    DecideRows,
+    FittedTemperature,
+    FitTemperature,
+    LatestDecisions,
+    OneDecidedBatch,
+    decided_batch,
+    fitted_temperature,
+)
 from app.studio.documents.documents import Exported, first_error
 from app.studio.documents.drafts import Workspace
 from app.studio.documents.requests import Nothing
 from app.studio.documents.workspace_opener import Opened, workspace_json
 from app.studio.pages.author import DigestsOfBoth
 from app.studio.pages.page import Page
-from app.studio.runs.differences import word_difference
-from app.studio.runs.run_frame import Difference
+from app.studio.runs.settings import PageSettings
 from app.studio.web.digests import digest, digest_of_schema
 from app.studio.web.endpoints import endpoint
 from app.studio.web.json_answers import JobState, Json
@@ -130,39 +143,6 @@ class LatestBatch(TypedDict):
     """The latest batch, or None."""
 
     batch: NotRequired[BatchState]
-
-
-class CheckVerdict(TypedDict):
-    """One check of a row: why a side fails it, "" if it passes, None if it was not checked."""
-
-    check: str
-    cached: str | None
-    uncached: str | None
-
-
-class SideWhole(TypedDict):
-    """A side of a row with its whole answer."""
-
-    text: str
-    ttft_ms: float
-    timeline_ms: dict[str, float]
-    tokens: dict[str, int]
-    ended: str
-    warnings: list[str]
-
-
-class RowWhole(TypedDict):
-    """A row with its whole results; `reuse` says what was reused, and why."""
-
-    row: RowShown
-    prompt: str
-    modules: list[str]
-    settings: list[SettingHeld]
-    reuse: str
-    cached: SideWhole | None
-    uncached: SideWhole | None
-    difference: Difference | None
-    checks: list[CheckVerdict]
 
 
 class ExportedFiles(TypedDict):
@@ -271,14 +251,38 @@ class BatchPage(Page):
         with self._parts.taken() as engine:
             plan, schema = self._plan(request, rows, engine)
             plan = replace(plan, mode=request.mode, expect=checks, combine=request.combine)
-            batch = Batch(
-                request.key,
-                plan,
-                (digest_of_schema(request.schema, plan.schema), digest(request.prompt)),
-                engine.model.name,
-                workspace=Workspace("", request.schema, "", request.origin, dict(request.settings)),
-            )
-            return self._book.start(batch, engine, schema).state()
+            return self._book.start(_batch(request, plan, engine), engine, schema).state()
+
+    @endpoint
+    def batch_resume(self, request: OneBatch) -> JobState[Json]:
+        """Runs the rows of a batch that have no result yet."""
+        with self._parts.taken() as engine:
+            return self._book.resume(request.key, engine).state()
+
+    @endpoint
+    def batch_decide(self, request: DecideRows) -> BegunRows:
+        """Starts to answer the open prompt's questions, or else those of the form, about each row."""
+        rows = rows_of(request)
+        with self._parts.taken() as engine:
+            plan, schema = self._plan(request, rows, engine)
+            questions, faults = read_questions("" if request.alone else request.prompt, request.questions)
+            if faults:
+                return {"job": None, "faults": faults}
+            deciding = Deciding(tuple(questions), PageSettings.read(request.settings).readout)
+            plan = replace(plan, mode=request.mode, deciding=deciding)
+            job = self._book.start(_batch(request, plan, engine), engine, schema)
+        return {"job": job.state(), "faults": []}
+
+    @endpoint
+    def batch_decided(self, request: OneDecidedBatch) -> LatestDecisions:
+        """Returns the latest or another batch of decisions, with its figures so far."""
+        shown = self._book.find(request.key) if request.key else self._book.latest(decides=True)
+        return {} if shown is None else {"batch": decided_batch(shown)}
+
+    @endpoint
+    def batch_fit(self, request: FitTemperature) -> FittedTemperature:
+        """Returns a temperature that is fitted on every other labelled row."""
+        return fitted_temperature(self._book.find(request.key).batch, request.question)
 
     @endpoint
     def batch_state(self, request: BatchSince) -> LatestBatch:
@@ -338,41 +342,8 @@ class BatchPage(Page):
     @endpoint
     def batch_row(self, request: OneRow) -> RowWhole:
         """Returns a row with whole answers, their differences, and the result of each check."""
-        batch, row = self._row(request.key, request.number)
-        result = batch.results.get(request.number)
-        sides = result.sides if result is not None else {}
-        whole: dict[str, SideWhole] = {
-            name: {
-                "text": side.text,
-                "ttft_ms": side.ttft_ms,
-                "timeline_ms": side.timeline_ms,
-                "tokens": side.tokens,
-                "ended": side.ended,
-                "warnings": list(side.warnings),
-            }
-            for name, side in sides.items()
-        }
-        judged = {name: side.judged.faults for name, side in sides.items() if side.judged is not None}
-        checks: list[CheckVerdict] = [
-            {
-                "check": str(check),
-                "cached": judged["cached"][at] if "cached" in judged else None,
-                "uncached": judged["uncached"][at] if "uncached" in judged else None,
-            }
-            for at, check in enumerate(batch.expectations(row))
-        ]
-        both, of_row = len(sides) > 1, batch.plan.held_by(row)
-        return {
-            "row": batch.shown(request.number),
-            "prompt": of_row["prompt"],
-            "modules": of_row["modules"],
-            "settings": settings_held(of_row["settings"]),
-            "reuse": result.reuse["why"] if result is not None and result.reuse else "",
-            "cached": whole.get("cached"),
-            "uncached": whole.get("uncached"),
-            "difference": word_difference(sides["cached"].text, sides["uncached"].text) if both else None,
-            "checks": checks,
-        }
+        batch, _ = self._row(request.key, request.number)
+        return whole_row(batch, request.number)
 
     @endpoint
     def batch_score(self, request: ScoreRow) -> RowScored:
@@ -443,6 +414,16 @@ class BatchPage(Page):
         if self._choices[0] != of:
             self._choices = of, {}
         return self._choices[1]
+
+
+def _batch(request: BatchWanted | DecideRows, plan: BatchPlan, engine: Engine) -> Batch:
+    return Batch(
+        request.key,
+        plan,
+        (digest_of_schema(request.schema, plan.schema), digest(request.prompt)),
+        engine.model.name,
+        workspace=Workspace("", request.schema, "", request.origin, dict(request.settings)),
+    )
 
 
 def row_own_settings(batch: Batch, row: Row) -> Json:

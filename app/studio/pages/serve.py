@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 from app.server.http.access import name_of
 from app.studio.documents.documents import Checked, first_error
 from app.studio.documents.requests import Count, Flag, Nothing, Texts, Words, request
+from app.studio.model.api import ALIAS
 from app.studio.pages.page import Page
 from app.studio.pages.snippets import Client, Folded, Sought, folded, notes_on, snippet
 from app.studio.runs.settings import PageSettings
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 LAST = 4  # final characters that identify a long key
 LONG = 16
-LONGEST_NAME = 100
 
 State = Literal["ok", "loading", "draining", "off"]
 Way = Literal["inline", "kept", "messages"]
@@ -142,7 +142,9 @@ class ServePage(Page):
     def __init__(self, parts: Parts) -> None:
         self._parts, self._api, self._documents = parts, parts.api, parts.documents
         stored = parts.drafts.form(self.name).get("aliases", [])
-        self._api.add_aliases(tuple(name for name in stored if isinstance(name, str)))
+        self._api.add_aliases(
+            tuple(name for name in stored if isinstance(name, str) and ALIAS.fullmatch(name))
+        )
 
     @endpoint
     def served(self, request: Since) -> ServedNow:
@@ -160,9 +162,10 @@ class ServePage(Page):
         """Sets further names of the model, and stores them for the next start."""
         names = tuple(dict.fromkeys(filter(None, (name.strip() for name in request.names))))
         for name in names:
-            if len(name) > LONGEST_NAME or not name.isprintable():
+            if not ALIAS.fullmatch(name):
                 raise PromptCacheError(
-                    f"A name has at most {LONGEST_NAME} printable characters. Change {name[:LONGEST_NAME]!r}."
+                    "A name has at most 100 letters, digits and . _ - / : @ +, without spaces. Change "
+                    f"{name[:100]!r}."
                 )
         names = tuple(name for name in names if name not in (self._model, *self._api.offer.aliases))
         self._parts.drafts.keep_form(self.name, {"aliases": list(names)})

@@ -17,8 +17,8 @@ WAYS: Final[Mapping[str, tuple[str, str, str]]] = {
     "uncached": ("without the cache", UNCACHED, "solid"),
     "cached": ("from the cache, in memory", CACHED, "solid"),
     "files": ("from the cache, read from files", CACHED, "dash"),
-    "floor": ("floor: the new tokens alone", NEW, "dot"),
-    LOADING: ("floor: reading the files alone", STAGES["load"], "dot"),
+    "floor": ("lower bound: new tokens only", NEW, "dot"),
+    LOADING: ("lower bound: reading files only", STAGES["load"], "dot"),
     "one_by_one": ("one after the other", UNCACHED, "solid"),
     "together": ("together", CACHED, "solid"),
 }

@@ -23,7 +23,7 @@ SIDES: tuple[Side, Side] = ("cached", "uncached")
 
 
 class StepFrame(TypedDict):
-    """The progress of a part of a run; it `waits` for other work."""
+    """The progress of a part of a run; it `waits` for other work. Encoding counts tokens."""
 
     state: State
     waits: bool
@@ -136,9 +136,9 @@ class ModelOfRun(TypedDict):
 
 
 class ReuseFrame(TypedDict):
-    """The reuse settings that the promise chose, and the reason; `scope` is "" if nothing was reused.
+    """The reuse settings that automatic reuse chose, and the reason; `scope` is "" if nothing was reused.
 
-    `kl` is of this answer if checked, else from a measurement. `broken` if a check exceeds the promise.
+    `kl` is of this answer if checked, else from a measurement. `broken` if a check exceeds the limit.
     `follows` while a check is pending.
     """
 

@@ -157,7 +157,7 @@ class Run:
         repeat: the current timing, from 1, of `timings`.
         message: the error message, if any.
         warnings: warnings that do not affect the answers.
-        reuse: the reuse settings that the promise chose, if any.
+        reuse: the reuse settings that automatic reuse chose, if any.
         kept: the id of the stored run; "" until it is stored.
         question: the prompt's last text; "" if it has none.
     """

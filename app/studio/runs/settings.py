@@ -11,6 +11,7 @@ from typing import Any, Literal
 from app.studio.web.digests import digest
 from engine.base.choices import Reuse
 from engine.base.errors import SettingsError
+from engine.decisions.readout import Readout
 from engine.inference.run_settings import RunSettings
 from engine.inference.setting import Setting, declared, settings_of
 
@@ -18,13 +19,17 @@ WITHOUT_EFFECT = frozenset({"repeats", "sync"})  # do not affect an answer
 WHEN_DRAWN = frozenset({"seed", "top_p", "top_k"})  # matter only with sampling
 AUTOMATIC = 3  # timings of each side
 MOST_SECONDS = 3.0  # of repeated timings after the answer
-Matters = Literal["always", "drawn", "never"]
+Matters = Literal["always", "drawn", "decided", "never"]
 MOST_WHOLE = 2**53 - 1  # JavaScript's largest safe integer
+_DECIDE = "decide_"  # begins the name of a setting of decisions
+_READOUT = Readout.__dataclass_fields__
 
 
 @dataclass(frozen=True)
 class PageSettings(RunSettings):
-    """The settings of the page's drawer. `reuse` is auto unless scope or repair is set.
+    """The settings of the page. `reuse` is auto unless scope or repair is set.
+
+    The names that begin with `decide_` belong to decisions; see `engine.decisions.readout.Readout`.
 
     Raises:
         SettingsError: a value is out of range.
@@ -41,6 +46,11 @@ class PageSettings(RunSettings):
             most=25,
         ),
     )
+    decide_permutations: int = field(default=1, metadata=_READOUT["permutations"].metadata)
+    decide_calibrate: bool = field(default=False, metadata=_READOUT["calibrate"].metadata)
+    decide_per_token: bool = field(default=False, metadata=_READOUT["per_token"].metadata)
+    decide_temperature: float = field(default=1.0, metadata=_READOUT["temperature"].metadata)
+    decide_list_options: bool = field(default=True, metadata=_READOUT["list_options"].metadata)
 
     @classmethod
     def read(cls, sent: Mapping[str, object]) -> PageSettings:
@@ -70,6 +80,11 @@ class PageSettings(RunSettings):
         """
         return cls.read({name: sent[name] for name in ("scope", "placement") if name in sent})
 
+    @property
+    def readout(self) -> Readout:
+        """How decisions read their probabilities."""
+        return Readout(**{name: getattr(self, f"{_DECIDE}{name}") for name in _READOUT})
+
     def timings(self, first_ms: float) -> int:
         """Returns the number of timings of each side; `first_ms` is the time of the first one on both."""
         fitting = 1 + int(1000 * MOST_SECONDS / max(first_ms, 1.0))
@@ -89,8 +104,13 @@ class PageSettings(RunSettings):
         return digest(json.dumps(changed, sort_keys=True))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the settings as the page sends them."""
-        return {**asdict(self), "stop": list(self.stop)}
+        """Returns the settings of a run as the page sends them, without those of decisions."""
+        settings = {**asdict(self), "stop": list(self.stop)}
+        return {name: value for name, value in settings.items() if matters(name) != "decided"}
+
+    def of_decisions(self) -> dict[str, Any]:
+        """Returns the settings of decisions as the page sends them."""
+        return {**self.to_json(), **{f"{_DECIDE}{name}": getattr(self.readout, name) for name in _READOUT}}
 
     def _matters(self, name: str) -> bool:
         how = matters(name)
@@ -98,7 +118,9 @@ class PageSettings(RunSettings):
 
 
 def matters(name: str) -> Matters:
-    """Whether a setting can change a run's result: always, never, or only with sampling."""
+    """Whether a setting can change a result: always, never, only with sampling, or only of decisions."""
+    if name.startswith(_DECIDE):
+        return "decided"
     return "never" if name in WITHOUT_EFFECT else "drawn" if name in WHEN_DRAWN else "always"
 
 

@@ -125,3 +125,11 @@ def _words(old: str | None, new: str | None) -> tuple[list[LinePart], list[LineP
 def _whole(line: str, *, changed: bool) -> list[LinePart]:
     shown = line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
     return [{"text": shown, "changed": changed}] if shown else []
+
+
+def common_ends(old: Sequence[object], new: Sequence[object]) -> tuple[int, int]:
+    """Returns how many items at the start and at the end of two sequences are equal."""
+    most = min(len(old), len(new))
+    head = next((at for at in range(most) if old[at] != new[at]), most)
+    most -= head
+    return head, next((at for at in range(most) if old[-1 - at] != new[-1 - at]), most)

@@ -71,15 +71,15 @@ class Sweep:
 
     def __post_init__(self) -> None:
         if self.axis not in AXES:
-            raise PromptCacheError(f"There is no sweep over {self.axis!r}; there is one over {_or(AXES)}.")
+            raise PromptCacheError(f"There is no axis {self.axis!r}. Use {_or(AXES)}.")
         values = tuple(dict.fromkeys(self.values or DEFAULTS[self.axis]))
         if len(values) > MOST_POINTS:
-            raise PromptCacheError(f"{len(values)} points are too many; a sweep has {MOST_POINTS} at most.")
+            raise PromptCacheError(f"A sweep has at most {MOST_POINTS} points, not {len(values)}.")
         in_words = self.axis in IN_WORDS
         wrong = [one for one in values if isinstance(one, str) != in_words]
         if wrong:
             kind = "a name" if in_words else "a whole number"
-            raise PromptCacheError(f"{wrong[0]!r} is no value of {self.axis!r}: that is {kind}.")
+            raise PromptCacheError(f"{wrong[0]!r} is not a value of {self.axis!r}, which needs {kind}.")
         if self.axis == "scope" and not set(values) <= set(SCOPES):
             raise PromptCacheError(
                 f"A scope is {_or(SCOPES)}, not {next(iter(set(values) - set(SCOPES)))!r}."
@@ -186,14 +186,14 @@ def parsed_values(axis: Axis, words: Sequence[str]) -> tuple[Value, ...]:
     """Values as somebody wrote them.
 
     Raises:
-        PromptCacheError: one is no value of the axis.
+        PromptCacheError: one is not a value of the axis.
     """
     if axis in IN_WORDS:
         return tuple(words)
     found: list[Value] = []
     for word in words:
         if not word.isascii() or not word.isdigit():
-            raise PromptCacheError(f"{word!r} is no whole number above 0, as a sweep over {axis!r} needs.")
+            raise PromptCacheError(f"{word!r} is not a whole number above 0, which axis {axis!r} needs.")
         found.append(int(word))
     return tuple(found)
 

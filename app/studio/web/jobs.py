@@ -53,6 +53,7 @@ class Job:
         alone: str = "",
     ) -> None:
         self.key, self.name, self.alone, self.over = key, name, alone, False
+        self.left = False  # it was stopped because its last follower left
         self._what, self._done, self._total, self._fault = waiting, 0, 0, ""
         self._work, self._result = work, result
         self._changed, self._stop = threading.RLock(), threading.Event()
@@ -96,6 +97,12 @@ class Job:
         """Requests a stop at the next step."""
         self._stop.set()
 
+    @property
+    def words(self) -> str:
+        """The current step in words, with its percentage."""
+        with self._changed:
+            return f"{self._what} {100 * self._done // self._total} %" if self._total else self._what
+
     def state(self) -> JobState[Json]:
         """Returns the state for the page."""
         with self._changed:
@@ -124,6 +131,7 @@ class Job:
             with self._following:
                 self._followers = tuple(follower for follower in self._followers if follower is not told)
                 if not self._followers and not self.over:
+                    self.left = not self.stopping
                     self.stop()
 
     def _run(self) -> None:
@@ -193,7 +201,7 @@ class Jobs:
     def _keep(self, key: str, job: Job) -> None:
         known = self._jobs.get(key)
         if known is not None and known is not job and not known.over:
-            raise PromptCacheError("Work with this key is running. Wait for its end, or stop it first.")
+            raise PromptCacheError("This work is already running. Wait for its end, or stop it first.")
         over = [name for name, other in self._jobs.items() if other.over and name != key]
         if known is None and len(self._jobs) >= KEPT:
             if not over:

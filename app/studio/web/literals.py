@@ -112,7 +112,7 @@ def _written(value: Any, style: _Style, depth: int) -> str:
             return _bracketed(parts, "{}", style, depth, style.padding)
         case Sequence():
             return _bracketed([_written(item, style, depth + 1) for item in value], "[]", style, depth, "")
-    raise TypeError(f"{type(value).__name__} is no value of a program")
+    raise TypeError(f"{type(value).__name__} is not a value of a program")
 
 
 def _field(name: str, value: Any, style: _Style, depth: int) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from app.studio.documents.drafts import Workspace
 from app.studio.documents.fitting import followed, wrapped
 from app.studio.documents.folder import ChangedFileError, ElsewhereError, NotUtf8Error, Stamp
 from app.studio.documents.folder_index import Entry
@@ -212,6 +213,10 @@ class RecentEntries(TypedDict):
     documents: list[RecentEntry]
 
 
+def _own_entry(workspace: Workspace) -> RecentEntry:
+    return {"origin": "", "name": workspace.name or "Untitled", "kind": "workspace", "used": workspace.saved}
+
+
 class FileDesk(Endpoints):
     """The server side of the File menu."""
 
@@ -401,22 +406,20 @@ class FileDesk(Endpoints):
         return self.recent(Nothing())
 
     def _own_workspaces(self) -> list[RecentEntry]:
-        """Returns the latest version of each workspace without a file, except unchanged samples."""
+        """Returns the open workspace and the latest version of each name, without files and samples."""
+        present = self._drafts.load()
         found: dict[str, RecentEntry] = {}
         for key, one in self._drafts.shelf():
-            kind, _, place = one.origin.partition(":")
-            if kind == "file" or one.name in found:
-                continue
-            if kind == "sample" and self._library.is_sample(place, one):
-                continue
-            found[one.name] = {
-                "origin": f"version:{key}",
-                "name": one.name or "Untitled",
-                "kind": "workspace",
-                "used": one.saved,
-                "version": key,
-            }
-        return list(found.values())
+            if one.name not in found and self._is_own(one) and not (present and present.same_text(one)):
+                found[one.name] = {**_own_entry(one), "origin": f"version:{key}", "version": key}
+        if present is None or not self._is_own(present):
+            return list(found.values())
+        return [{**_own_entry(present), "missing": "Open now."}, *found.values()]
+
+    def _is_own(self, workspace: Workspace) -> bool:
+        """Whether a workspace has neither a file nor the unchanged texts of a sample."""
+        kind, _, place = workspace.origin.partition(":")
+        return kind != "file" and not (kind == "sample" and self._library.is_sample(place, workspace))
 
     def _recent_entry(self, origin: str, name: str, kind: str, used: str) -> RecentEntry:
         entry: RecentEntry = {"origin": origin, "name": name, "kind": kind, "used": used}

@@ -26,6 +26,7 @@ from app.studio.web.json_answers import JobState, Json, JsonOf
 from app.studio.workspace.page_state import Parts
 from engine.base.choices import TIMELINE_PARTS, TimelinePart
 from engine.base.tiers import TIERS, Tier
+from engine.checkpoint.model_catalogue import CATALOGUE, here
 from engine.inference.setting import Kind
 
 if TYPE_CHECKING:
@@ -36,10 +37,14 @@ PREVIEW = 400  # characters of a version's texts
 
 
 class ModelFacts(TypedDict):
-    """A summary of the loaded model; `digest` identifies it in runs."""
+    """A summary of the loaded model; `digest` identifies it in runs.
+
+    `stored` is a model of the catalogue on this disk, or "".
+    """
 
     digest: str
     about: str
+    stored: str
     name: str
     own_name: str
     family: str
@@ -174,7 +179,7 @@ class Workspaces(Endpoints):
             "loading": opening.words,
             "model": model_facts(opening.engine) if opening.there else None,
             "number": number,
-            "switching": switch.state()["what"] if switch is not None else "",
+            "switching": switch.words if switch is not None else "",
         }
 
     @endpoint
@@ -238,6 +243,7 @@ def model_facts(engine: Engine) -> ModelFacts:
     return {
         "digest": digest_of_model(model_of(engine)),
         "about": ABOUT_DEMO if model.name == "demo" else "",
+        "stored": next((name for name in CATALOGUE if here(name)), ""),
         "name": model.name,
         "own_name": model.stored.name,
         "family": model.family,

@@ -1,10 +1,12 @@
 // A chart drawn by plotly, whose script loads on first use.
-import { h } from "./dom.js"
+import { debounce, h } from "./dom.js"
 import { Emitter } from "./events.js"
+
+const RESIZED_MS = 60
 
 /**
  * @typedef {HTMLElement & {on: (event: "plotly_click", action: (detail: {points: {customdata: unknown}[]}) => void) => void}} Plot
- * @typedef {{react: (node: HTMLElement, data: unknown, layout: unknown, options: unknown) => Promise<Plot>, Plots: {resize: (node: HTMLElement) => unknown}}} Plotly
+ * @typedef {{newPlot: (node: HTMLElement, data: unknown, layout: unknown, options: unknown) => Promise<Plot>}} Plotly
  */
 
 /** @type {Promise<Plotly> | null} */
@@ -28,32 +30,42 @@ export class Chart extends Emitter {
   #place = h("div", { class: "plot" })
   #said = h("p", { class: "empty", hidden: true }, "The chart's script could not be loaded. The next chart tries again.")
   #latest = 0
+  /** @type {Api.Drawn["figure"] | null} */
+  #figure = null
+  #width = 0
   node = h("div", { class: "chart", role: "img", "aria-label": "Drawing the chart", "data-empty": true }, this.#place, this.#said)
 
   constructor() {
     super()
-    new ResizeObserver(async () => {
-      if (this.#place.childElementCount && this.#place.offsetWidth) (await plotly()).Plots.resize(this.#place)
-    }).observe(this.node)
+    // Plotly's own resize leaves the legend on the marks.
+    new ResizeObserver(debounce(RESIZED_MS, () => { if (this.#figure && ![0, this.#width].includes(this.#place.offsetWidth)) this.#show(this.#figure) })).observe(this.node)
   }
 
   /** Shows or hides the chart. @param {boolean} something */
   shown(something) { this.node.toggleAttribute("data-empty", !something) }
 
   /** Replaces the chart. @param {Api.Drawn["figure"]} figure @param {string} label its accessible name */
-  async draw({ data, layout }, label) {
-    const number = ++this.#latest
-    this.shown(data.length > 0)
+  async draw(figure, label) {
+    this.shown(figure.data.length > 0)
     this.node.setAttribute("aria-label", label)
-    if (!data.length) return
+    this.#figure = figure.data.length ? figure : null
+    if (this.#figure) await this.#show(figure)
+    else this.#latest++
+  }
+
+  /** @param {Api.Drawn["figure"]} figure */
+  async #show({ data, layout }) {
+    const number = ++this.#latest
+    this.#width = this.#place.offsetWidth
+    this.#place.style.minHeight = `${layout.height}px`  // until it is drawn, too
     try {
-      const { react } = await plotly()
+      const { newPlot } = await plotly()
       if (number !== this.#latest) return
-      const first = !this.#place.childElementCount
-      const plot = await react(this.#place, data, { ...layout, autosize: true }, { displayModeBar: false, responsive: false })
-      if (first) plot.on("plotly_click", ({ points }) => { if (points[0]?.customdata != null) this.emit("chosen", String(points[0].customdata)) })
+      const plot = await newPlot(this.#place, data, { ...layout, autosize: true }, { displayModeBar: false, responsive: false })
+      plot.on("plotly_click", ({ points }) => { if (points[0]?.customdata != null) this.emit("chosen", String(points[0].customdata)) })
       this.#said.hidden = true
     } catch {
+      this.#place.style.minHeight = ""
       this.#said.hidden = false
     }
   }

@@ -46,6 +46,8 @@ export function refill(node, ...children) {
 const grouped = new Intl.NumberFormat("en")
 export const count = (/** @type {number} */ value) => grouped.format(Math.round(value))
 export const plural = (/** @type {number} */ value, /** @type {string} */ noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`
+/** Work done so far; encoding counts tokens. @param {string} what @param {number} done @param {number} total */
+export const tally = (what, done, total) => `${count(done)} of ${/encod/.test(what) ? plural(total, "token") : count(total)}`
 
 /** @param {number | null | undefined} value */
 export function milliseconds(value) {

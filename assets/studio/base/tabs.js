@@ -25,9 +25,9 @@ export class Tabs extends Emitter {
   /**
    * @param {string} name key of the saved choice
    * @param {string} label of all panels
-   * @param {{pair?: [string, string], room?: number}} options `pair`: two panels to show side by side from `room` pixels on
+   * @param {{pair?: [string, string], room?: number, beside?: HTMLElement}} options `pair`: two panels to show side by side from `room` pixels on; `beside`: right of the tabs
    */
-  constructor(name, label, { pair, room = Infinity } = {}) {
+  constructor(name, label, { pair, room = Infinity, beside } = {}) {
     super()
     this.#name = name
     this.#pair = pair
@@ -35,7 +35,7 @@ export class Tabs extends Emitter {
     this.#besides = remembered(`${name}-beside`) !== "no"
     this.#list = h("div", { class: "tab-list", role: "tablist", "aria-label": label })
     this.#list.addEventListener("keydown", event => this.#key(event))
-    this.node = h("div", { class: "tabs" }, h("div", { class: "tab-bar" }, this.#list, h("span", { class: "grow" }), this.#toggle), this.#stage)
+    this.node = h("div", { class: "tabs" }, h("div", { class: "tab-bar" }, this.#list, beside ?? h("span", { class: "grow" }), this.#toggle), this.#stage)
     if (pair) this.#stage.append(separator(this.#stage, { name: `${name}-pair`, label: "Width of the left panel", least: 25, most: 75, usual: 50 }))
     if (pair) new ResizeObserver(([{ contentRect }]) => this.#fit(contentRect.width >= room)).observe(this.node)
   }

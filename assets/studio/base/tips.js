@@ -8,7 +8,16 @@ const CROWDED = "table, button, [role=row]"  // of such an element only the colu
 const nameOf = node => (node.querySelector("dt, .scale-name") ?? node).textContent?.trim() ?? ""
 
 export function explainOnFocus() {
-  const tip = h("div", { class: "tip", popover: "manual" }), close = () => { if (tip.matches(":popover-open")) tip.hidePopover() }
+  /** @type {HTMLElement | null} */
+  let explained = null
+  const tip = h("div", { class: "tip", popover: "manual" }), close = () => { explained = null; if (tip.matches(":popover-open")) tip.hidePopover() }
+  const place = () => {
+    if (!explained) return
+    const { left, top, bottom } = explained.getBoundingClientRect(), height = tip.offsetHeight
+    if (bottom < 0 || top > innerHeight) return close()
+    const below = bottom + GAP + height <= innerHeight ? bottom + GAP : top - GAP - height
+    Object.assign(tip.style, { left: `${Math.max(GAP, Math.min(left, innerWidth - tip.offsetWidth - GAP))}px`, top: `${below >= GAP ? below : Math.max(GAP, innerHeight - height - GAP)}px` })
+  }
   document.body.append(tip)
   document.addEventListener("focusin", ({ target }) => {
     close()
@@ -18,11 +27,10 @@ export function explainOnFocus() {
     if (!rows.length) return
     tip.replaceChildren(...rows)
     tip.showPopover()
-    const { left, top, bottom } = target.getBoundingClientRect(), height = tip.offsetHeight
-    const below = bottom + GAP + height <= innerHeight ? bottom + GAP : top - GAP - height
-    Object.assign(tip.style, { left: `${Math.max(GAP, Math.min(left, innerWidth - tip.offsetWidth - GAP))}px`, top: `${below >= GAP ? below : Math.max(GAP, innerHeight - height - GAP)}px` })
+    explained = target
+    place()
   })
   document.addEventListener("focusout", close)
   document.addEventListener("keydown", ({ key }) => { if (key === "Escape") close() })
-  addEventListener("scroll", close, { capture: true, passive: true })
+  addEventListener("scroll", place, { capture: true, passive: true })  // focus itself scrolls to its element
 }

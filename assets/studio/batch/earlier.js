@@ -15,7 +15,7 @@ const called = ({ name, schema, started }) => name || `${schema || "Untitled"}, 
 
 /**
  * "open": a batch to show; "deleted": deleted batches; "named": a renamed batch.
- * @extends {Emitter<{open: string, deleted: string[], named: {key: string, name: string}}>}
+ * @extends {Emitter<{open: Kept, deleted: string[], named: {key: string, name: string}}>}
  */
 export class Earlier extends Emitter {
   #server
@@ -33,13 +33,14 @@ export class Earlier extends Emitter {
   #table = new Table({
     label: "Stored batches", key: row => row.key, sort: ["started", -1], choice: called,
     columns: [
-      { name: "started", title: "Started", value: row => Date.parse(row.started) || null, greatest: true, cell: row => h("button", { type: "button", class: "quiet when", "data-key": `open ${row.key}`, "aria-label": `Show ${called(row)}`, onclick: () => this.emit("open", row.key) }, when(row.started)) },
+      { name: "started", title: "Started", value: row => Date.parse(row.started) || null, greatest: true, cell: row => h("button", { type: "button", class: "quiet when", "data-key": `open ${row.key}`, "aria-label": `Show ${called(row)}`, onclick: () => this.emit("open", row) }, when(row.started)) },
       { name: "name", title: "Name", value: row => row.name, cell: row => this.#field(row) },
+      { name: "kind", title: "Rows have", value: row => row.decides ? "decisions" : "answers" },
       { name: "schema", title: "Schema", value: row => row.schema },
       { name: "model", title: "Model", value: row => row.model, cell: row => row.model.split("/").findLast(part => part) ?? "–" },
       { name: "rows", title: "Answered", value: row => row.answered, number: true, cell: row => `${count(row.answered)} of ${count(row.rows)}` },
       { name: "failed", title: "Failed", value: row => row.failed, number: true },
-      { name: "passed", title: "As expected", value: row => row.judged ? row.passed / row.judged : null, number: true, cell: row => row.judged ? `${count(row.passed)} of ${count(row.judged)}` : "–", about: "Rows whose answers pass all checks" },
+      { name: "passed", title: "Passed", value: row => row.judged ? row.passed / row.judged : null, number: true, cell: row => row.judged ? `${count(row.passed)} of ${count(row.judged)}` : "–", about: "Rows whose answers pass all checks" },
       { name: "state", title: "State", value: row => this.#state(row) },
     ],
   })

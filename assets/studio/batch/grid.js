@@ -106,7 +106,7 @@ export class Grid extends Emitter {
   #show() {
     this.#varied = [...variedOf(this.#tree, this.#alone), TEXT, ...variedSettings(this.#settings)]
     const groups = Map.groupBy(this.#varied.filter(({ key }) => !this.#chosen.some(one => one.key === key)), ({ group }) => group)
-    this.#vary.replaceChildren(h("option", { value: "" }, this.#chosen.length ? "another axis…" : "choose an axis…"),
+    this.#vary.replaceChildren(h("option", { value: "" }, this.#chosen.length ? "vary something else…" : "choose what to vary…"),
       ...[...groups].map(([label, all]) => h("optgroup", { label }, ...all.map(one => h("option", { value: one.key }, one.label)))))
     refill(this.#list, ...this.#chosen.map(one => this.#axis(one)))
     this.#count()
@@ -159,7 +159,7 @@ export class Grid extends Emitter {
     const product = sizes.length > 1 ? `${sizes.join(" × ")} = ` : ""
     this.#size.dataset.mood = rows > this.#most ? "bad" : ""
     this.#size.textContent = !sizes.length ? "Choose what differs between rows. Each combination of values is one row."
-      : sizes.includes(0) ? "Choose at least one value on each axis."
+      : sizes.includes(0) ? "Choose at least one value in each list."
         : rows > this.#most ? `${product}${plural(rows, "row")}, but a batch has at most ${count(this.#most)}. Remove some values.` : `${product}${plural(rows, "row")}`
   }
 }

@@ -2,7 +2,7 @@
 import { count, h, plural, refill } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
 
-const ADDED = "A row's picks are added to the modules of the Author prompt, and its text replaces the question."
+const ADDED = "A row adds its picks to the modules of the Author prompt. Its pick from a union replaces the ticked one. Its text replaces the question."
 
 /** Modules and settings as chips. @param {Pick<Api.RowWhole, "modules" | "settings">} held */
 export const chipsOf = ({ modules, settings }) => [
@@ -46,7 +46,7 @@ export class Held extends Emitter {
       alone ? null : h("button", { type: "button", "data-key": "author", onclick: () => this.emit("author") }, "Change on Author"))
     refill(this.#settings, h("span", { class: "soft" }, "Settings, of all pages"), ...chipsOf({ modules: [], settings }),
       h("button", { type: "button", "data-key": "settings", onclick: () => this.emit("settings") }, "Change settings"))
-    this.#rule.textContent = `${alone ? "" : `${ADDED} `}A row's columns “set …” replace settings.`
+    this.#rule.textContent = `${alone ? "" : `${ADDED} `}Columns named “set …” change a setting for their row.`
   }
 
   /** Shows what the rows encode; null if unknown. @param {{encoded: Api.Encoded, valid: number} | null} found @param {string} scope of the settings */
@@ -56,7 +56,7 @@ export class Held extends Emitter {
     const much = tokens > 1.2 * anchored && named
     this.#cost.dataset.mood = much ? "warn" : ""
     refill(this.#cost,
-      !rows ? null : much ? `Scope ${named} encodes the modules anew for each row: ${count(tokens)} tokens for ${which.toLowerCase()}, instead of ${count(anchored)} with scope anchored. ` : tokens ? `${which} encode${rows === 1 ? "s" : ""} ${plural(tokens, "token")} that no segment has yet.` : `${which}: all segments are encoded.`,
+      !rows ? null : much ? `Scope ${named} encodes the modules again for each row: ${count(tokens)} tokens for ${which.toLowerCase()}, instead of ${count(anchored)} with scope anchored. ` : tokens ? `${which} encode${rows === 1 ? "s" : ""} ${plural(tokens, "token")} not cached yet.` : `${which}: everything is cached.`,
       much && named === scope ? h("button", { type: "button", "data-key": "anchored", onclick: () => this.emit("scope", "anchored") }, "Use scope anchored") : null)
   }
 }

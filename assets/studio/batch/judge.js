@@ -20,7 +20,7 @@ export class Judge extends Emitter {
   #ready = false  // whether the batch has ended
   #by = h("select", { "aria-label": "Judge", onchange: () => this.#edited() }, h("option", { value: "model" }, "the loaded model"), h("option", { value: "server" }, "a server on this machine"))
   #url = h("input", { type: "text", autocomplete: "off", spellcheck: false, placeholder: `${location.protocol}//${location.hostname}:8000/v1`, "aria-label": "Base URL of the judge", oninput: () => this.#edited() })
-  #model = h("input", { type: "text", autocomplete: "off", spellcheck: false, placeholder: "its first model", "aria-label": "Model of the judge", oninput: () => this.#edited() })
+  #model = h("input", { type: "text", autocomplete: "off", spellcheck: false, placeholder: "the server's first model", "aria-label": "Model of the judge", oninput: () => this.#edited() })
   #place = h("span", { class: "judge-place" }, this.#url, this.#model)
   #template = h("textarea", { rows: 8, "aria-label": "Prompt of the judge", "aria-describedby": "judge-hint", oninput: () => this.#edited() })
   #reset = h("button", { type: "button", class: "quiet", onclick: () => { this.#template.value = this.#usual; this.#edited() } }, "Reset the prompt")
@@ -31,7 +31,7 @@ export class Judge extends Emitter {
     h("div", { class: "judge-form" },
       h("div", { class: "table-tools" }, h("span", { class: "soft" }, "Judge"), this.#by, this.#place),
       this.#template,
-      h("p", { class: "hint soft", id: "judge-hint" }, "{question}, {answer} and {prompt}, the whole prompt of the row, are replaced. The first number from 0 to 10 in the reply is the grade."),
+      h("p", { class: "hint soft", id: "judge-hint" }, "{question}, {answer} and {prompt} stand for the texts of the row. The first number from 0 to 10 in the reply is the grade."),
       h("div", { class: "table-tools" }, this.#run, this.#stop, this.#reset, this.#status)))
 
   /** @param {import("../base/server.js").Server} server */

@@ -11,7 +11,8 @@ import { scoreOf, showScore } from "./score.js"
 const FILTERS = [
   ["all", "All", () => true],
   ["failed checks", "Failed checks", row => row.cached?.passed === false || row.uncached?.passed === false],
-  ["verdict changed", "Verdict changed by caching", row => row.cached?.passed != null && row.uncached?.passed != null && row.cached.passed !== row.uncached.passed],
+  ["result changed", "Result changed by caching", row => row.cached?.passed != null && row.uncached?.passed != null && row.cached.passed !== row.uncached.passed],
+  ["over the limit", "Over the KL limit", row => row.over_limit === true],
   ["differing", "Texts differ", row => row.same_text === false],
   ["scored", "Scored", row => row.cached?.score != null || row.uncached?.score != null],
   ["errors", "Errors", row => row.state === "failed"],
@@ -98,11 +99,11 @@ export class Results extends Emitter {
         ...(this.#both ? [{ name: "uncached", title: "Uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.text, cell: (/** @type {Api.RowShown} */ row) => row.state === "done" ? this.#side(row, row.uncached, row.same_text) : "" }] : []),
         { name: "score", title: "Score", value: row => row.cached?.score ?? row.uncached?.score, greatest: true, about: "Your score of the answer, from 0 to 1", cell: row => this.#scores(row) },
         ...(this.#graded ? [{ name: "grade", title: "Grade", value: (/** @type {Api.RowShown} */ row) => row.cached?.grade?.score ?? row.uncached?.grade?.score, number: true, about: "The judge's grade of the answer, from 0 to 1", cell: (/** @type {Api.RowShown} */ row) => this.#grades(row) }] : []),
-        { name: "time", title: "TTFT cached", value: row => row.cached?.ttft_ms, number: true, about: "Time to first token of the cached side", cell: row => this.#cachedTime(row) },
+        { name: "time", title: "TTFT cached", value: row => row.cached?.ttft_ms, number: true, about: "Time to first token (TTFT), cached", cell: row => this.#cachedTime(row) },
         ...(this.#both ? [
-          { name: "without", title: "TTFT uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.ttft_ms, number: true, about: "Time to the first token without the cache", cell: (/** @type {Api.RowShown} */ row) => time(row.uncached?.ttft_ms) },
+          { name: "without", title: "TTFT uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.ttft_ms, number: true, about: "Time to first token (TTFT), uncached", cell: (/** @type {Api.RowShown} */ row) => time(row.uncached?.ttft_ms) },
           { name: "speedup", title: "Speed-up", value: (/** @type {Api.RowShown} */ row) => row.speedup, number: true, cell: (/** @type {Api.RowShown} */ row) => row.speedup ? h("span", { class: uncachedTime(row.cached) ? "soft" : null, title: uncachedTime(row.cached)?.[1] }, times(row.speedup).join(" ")) : "" },
-          { name: "kl", title: "KL", value: (/** @type {Api.RowShown} */ row) => row.kl_first_token, number: true, about: "KL divergence of the first token from the uncached side, in nats", cell: (/** @type {Api.RowShown} */ row) => row.kl_first_token == null ? "" : nats(row.kl_first_token) },
+          { name: "kl", title: "KL", value: (/** @type {Api.RowShown} */ row) => row.kl_first_token, number: true, about: "How much caching changed the probabilities of the first token, in nats; 0 means no change", cell: (/** @type {Api.RowShown} */ row) => row.kl_first_token == null ? "" : h("span", {}, nats(row.kl_first_token), row.over_limit ? h("span", { class: "first-time", "data-mood": "bad", title: "A check found a mean KL of the answer above the limit" }, "over the limit") : null) },
         ] : []),
       ],
     })
@@ -144,35 +145,36 @@ export class Results extends Emitter {
 
   // A time that includes encoding, or without reuse, has another colour and a note.
   /** @param {Api.RowShown} row */
-  #cachedTime({ cached }) {
+  #cachedTime({ cached, speedup }) {
     if (!cached) return ""
     const [label, why] = uncachedTime(cached) ?? []
     return label ? h("span", { title: why }, milliseconds(cached.ttft_ms), h("span", { class: "first-time soft" }, label, h("span", { class: "sr" }, `. ${why}`)))
-      : h("span", { class: "time-cached" }, milliseconds(cached.ttft_ms))
+      : h("span", { class: speedup != null && speedup < 1 ? null : "time-cached" }, milliseconds(cached.ttft_ms))
   }
 
   /** @param {Api.BatchSummary} found */
   #showTiles(found) {
     const of = (/** @type {number} */ part, /** @type {number} */ all) => all ? `${count(part)} of ${count(all)}` : "–"
-    /** @type {[string, string, string][]} */
+    /** @type {[string, string, string, string?][]} */
     const tiles = [["Answered", of(found.answered, found.rows), found.failed ? `${plural(found.failed, "row")} failed` : ""]]
     if (found.checked) {
       tiles.push(["Passed, cached", of(found.passed_cached, found.checked), ""])
-      if (this.#both) tiles.push(["Passed, uncached", of(found.passed_uncached, found.checked), found.verdicts_changed ? `caching changed ${plural(found.verdicts_changed, "result")}` : "no check has another result with caching"])
+      if (this.#both) tiles.push(["Passed, uncached", of(found.passed_uncached, found.checked), found.verdicts_changed ? `caching changed ${plural(found.verdicts_changed, "result")}` : "caching changed no result"])
     }
     if (found.scored) tiles.push(["Mean score, cached", found.score_cached?.toFixed(2) ?? "–", [plural(found.scored, "row") + " scored", this.#both && found.score_uncached != null && `uncached ${found.score_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
-    if (found.graded) tiles.push(["Mean grade, cached", found.grade_cached?.toFixed(2) ?? "–", [plural(found.graded, "row") + " judged", found.ungraded && `${plural(found.ungraded, "answer")} without a grade`, this.#both && found.grade_uncached != null && `uncached ${found.grade_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
+    if (found.graded) tiles.push(["Mean grade, cached", found.grade_cached?.toFixed(2) ?? "–", [plural(found.graded, "row") + " judged", found.ungraded && `${plural(found.ungraded, "answer")} not graded`, this.#both && found.grade_uncached != null && `uncached ${found.grade_uncached.toFixed(2)}`].filter(Boolean).join(", ")])
     if (this.#both) {
       tiles.push(["Same first token", of(found.same_first_token, found.compared), found.kl_mean == null ? "" : `mean KL ${nats(found.kl_mean)}`])
-      tiles.push(["Same text", of(found.same_text, found.compared), ""])
+      const limit = found.kl_checked ? `${found.over_limit ? plural(found.over_limit, "row") : "no row"} over the KL limit` : ""
+      tiles.push(["Same text", of(found.same_text, found.compared), limit, found.over_limit ? "bad" : ""])
     }
     const ratio = found.ttft_cached_ms && found.ttft_uncached_ms ? found.ttft_uncached_ms / found.ttft_cached_ms : null
     const unread = found.unread ? `${plural(found.unread, "row")} without reuse` : ""
     const basis = !found.timed ? "" : found.unread === found.answered ? unread : `${found.cold ? "encoding included" : `of ${plural(found.timed, "row")} fully cached`}${unread && `; excludes ${unread}`}`
     tiles.push(["First token, cached", milliseconds(found.ttft_cached_ms), basis])
     if (this.#both) tiles.push(["First token, uncached", milliseconds(found.ttft_uncached_ms), ratio ? `cached is ${times(ratio).join(" ")}` : ""])
-    tiles.push(["Encoded once", plural(found.encoded, "token"), ""], ["Read from the cache", plural(found.reused, "token"), found.encoded ? `${(found.reused / found.encoded).toFixed(1)} per encoded token` : ""])
-    this.#tiles.replaceChildren(...tiles.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "soft" }, more) : null)))
+    tiles.push(["Encoded once", plural(found.encoded, "token"), ""], ["Read from the cache", plural(found.reused, "token"), found.encoded ? `${(found.reused / found.encoded).toFixed(1)} times the encoded tokens` : ""])
+    this.#tiles.replaceChildren(...tiles.map(([name, value, more, mood]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "soft" }, mood ? h("span", { "data-mood": mood }, more) : more) : null)))
   }
 
   #showFilters() {

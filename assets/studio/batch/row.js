@@ -6,13 +6,16 @@ import { scoreOf } from "./score.js"
 /** @type {[keyof Pick<Api.RowWhole, "cached" | "uncached">, string][]} */
 const SIDES = [["cached", "Cached"], ["uncached", "Uncached"]]
 
+/** The tokens of the segments that a row encoded. @param {Record<string, number>} tokens */
+const encodedOf = tokens => tokens.encoded_segments ?? tokens.encoded ?? 0
+
 /**
  * Why a row's time is not that of a cached prompt: a label and a sentence; null if all its segments were cached.
  * @param {Pick<Api.SideShown, "tokens"> | null | undefined} side @returns {[string, string] | null}
  */
 export function uncachedTime(side) {
   if (!side) return null
-  const { from_cache: read, encoded } = side.tokens
+  const { from_cache: read } = side.tokens, encoded = encodedOf(side.tokens)
   if (!read) return ["no reuse", "This row read no tokens from the cache."]
   return encoded ? ["first time", `${plural(encoded, "token")} of its modules ${encoded === 1 ? "was" : "were"} not cached. This row's time includes encoding; later rows reuse the result.`] : null
 }
@@ -21,7 +24,7 @@ export function uncachedTime(side) {
 function facts({ ttft_ms, tokens, ended }) {
   /** @type {[string, string][]} */
   const told = [["first token after", milliseconds(ttft_ms)], ["from cache", count((tokens.from_cache ?? 0) - (tokens.encoded ?? 0))], ["computed", count(tokens.computed ?? 0)], ["generated", count(tokens.generated ?? 0)]]
-  if (tokens.encoded) told.splice(2, 0, ["encoded now", count(tokens.encoded)])
+  if (encodedOf(tokens)) told.splice(2, 0, ["encoded now", count(encodedOf(tokens))])
   if (ended === "length") told.push(["ended", `cut at ${count(tokens.generated ?? 0)} tokens`])
   return h("dl", { class: "side-facts" }, ...told.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
 }
@@ -37,7 +40,7 @@ function answer(title, side, difference, score, grade) {
 function verdicts(checks) {
   if (!checks.length) return null
   const sides = SIDES.filter(([side]) => checks.some(one => one[side] !== null))
-  const verdict = (/** @type {string | null} */ fault) => fault === null ? h("td", {}, "–") : h("td", { "data-mood": fault ? "bad" : "good" }, fault ? `✕ ${fault}` : "✓ holds")
+  const verdict = (/** @type {string | null} */ fault) => fault === null ? h("td", {}, "–") : h("td", { "data-mood": fault ? "bad" : "good" }, fault ? `✕ ${fault}` : "✓ passes")
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Checks of this row" }, h("table", { class: "check-verdicts" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Check"), ...sides.map(([, title]) => h("th", { scope: "col" }, title)))),
     h("tbody", {}, ...checks.map(one => h("tr", {}, h("th", { scope: "row" }, one.check), ...sides.map(([side]) => verdict(one[side])))))))
 }
@@ -45,7 +48,7 @@ function verdicts(checks) {
 /** @param {Api.RowShown} row */
 function between({ speedup, first_token_agrees: agrees, kl_first_token: divergence, same_text: same }) {
   if (same == null) return null
-  const told = [speedup && `${times(speedup).join(" ")} to the first token`, `first token ${agrees ? "the same" : "differs"}`, divergence != null && `KL ${nats(divergence)}`, same ? "same text" : "texts differ"]
+  const told = [speedup && `${times(speedup).join(" ")} to the first token`, `first token ${agrees ? "the same" : "differs"}`, divergence != null && `its KL ${nats(divergence)}`, same ? "same text" : "texts differ"]
   return h("p", { class: "soft" }, told.filter(Boolean).join(" · "))
 }
 
@@ -56,7 +59,7 @@ export function rowDetail({ row, prompt, modules, settings, reuse, cached, uncac
     row.fault ? h("p", { "data-mood": "bad" }, row.fault.message) : null,
     label ? h("p", { class: "soft" }, `${label[0].toUpperCase()}${label.slice(1)}. ${why}`) : null,
     h("div", { class: "row-sides" }, ...SIDES.flatMap(([side, title]) => { const found = sides[side]; return found ? [answer(title, found, difference?.[side], scoreOf(row.number, side, row[side]?.score ?? null, rate, row.id), row[side]?.grade)] : [] })),
-    reuse ? h("p", { class: "soft" }, `${reuse}.`) : null,
+    reuse ? h("p", row.over_limit ? { "data-mood": "bad" } : { class: "soft" }, `${reuse}.`) : null,
     h("p", { class: "row-held" }, ...chipsOf({ modules, settings })),
     h("header", { class: "row-head" }, between(row), h("span", { class: "grow" }), h("button", { type: "button", disabled: !prompt, onclick: open }, "Open in Author")),
     verdicts(checks),

@@ -23,7 +23,7 @@ export class Rows extends Emitter {
   /** Fields that the user edited; saved values do not overwrite them. @type {Set<"source" | "table" | "alone">} */
   #own = new Set()
   #readSoon = debounce(READ_AFTER_MS, () => this.#read())
-  #table = h("textarea", { rows: 7, spellcheck: false, wrap: "off", "aria-label": "Table of rows, as CSV or lines of JSON", placeholder: "id,picks,text,expect contains\nsurf,tokyo,Highlight the surf spots.,beach", oninput: () => this.#wrote() })
+  #table = h("textarea", { rows: 7, spellcheck: false, wrap: "off", "aria-label": "Table of rows, as CSV or JSON Lines", placeholder: "id,picks,text,expect contains\nsurf,tokyo,Highlight the surf spots.,beach", oninput: () => this.#wrote() })
   #chooser = h("input", { type: "file", accept: ".csv,.tsv,.txt,.jsonl,.json,text/csv", hidden: true, "aria-label": "Open a table from this computer" })
   #status = h("p", { class: "read", role: "status" })
   #faults = h("ul", { class: "row-faults", "aria-label": "Errors in the rows", hidden: true })
@@ -32,7 +32,7 @@ export class Rows extends Emitter {
   #alone = h("input", { type: "checkbox", onchange: () => { this.#own.add("alone"); this.#grid.stand(this.#alone.checked); this.#changed() } })
   #panel
   /** Whether rows ignore the open prompt. */
-  alone = h("label", { class: "check", title: "Otherwise each row changes the open prompt of the Author page: its picks are added, and its text replaces the last one." }, this.#alone, "Ignore the modules ticked in Author")
+  alone = h("label", { class: "check", title: "If off, each row adds its picks to the prompt of the Author page and replaces its last text." }, this.#alone, "Ignore the modules ticked in Author")
 
   /**
    * @param {import("../base/server.js").Server} server
@@ -48,7 +48,7 @@ export class Rows extends Emitter {
     this.#panel = h("div", { class: "table-form" }, this.#table,
       h("div", { class: "table-tools" },
         h("button", { type: "button", onclick: () => this.#chooser.click() }, "Choose a file…"),
-        h("button", { type: "button", onclick: () => this.#example() }, "Write an example"),
+        h("button", { type: "button", onclick: () => this.#example() }, "Insert an example"),
         h("span", { class: "soft" }, "or drop one here. Columns: ", ...["picks", "text", "module/parameter", "set temperature", "expect contains"].flatMap((name, at) => [at ? ", " : "", h("code", {}, name)]), ".")), this.#chooser)
     this.node = h("section", { class: "batch-part rows-part", "aria-label": "Rows" },
       h("header", {}, h("h3", {}, "Rows"), h("div", { class: "segmented", role: "radiogroup", "aria-label": "Rows from" },
@@ -93,8 +93,11 @@ export class Rows extends Emitter {
   /** @param {string} name @param {Source} value */
   #radio(name, value) { return h("input", { type: "radio", name, value, onclick: () => this.#own.add("source"), onchange: () => { this.#own.add("source"); this.#show(); this.#changed() } }) }
 
+  // A written table is the source, also if the saved form arrived meanwhile and had a grid.
   #wrote() {
     this.#own.add("source").add("table")
+    this.#source.table.checked = true
+    this.#show()
     this.#changed()
   }
 

@@ -67,6 +67,7 @@ export class Chat {
     this.node.addEventListener("keydown", event => { if (event.key === "Escape") this.#escape(event) })
     this.#message.on("sent", () => this.#submit())
     this.#message.on("typed", () => { if (this.#status.dataset.mood === "bad") this.#say(""); this.#countSoon() })
+    this.#message.on("editing", () => this.#markEdited())
     this.#list.on("chosen", id => this.#open(id))
     this.#list.on("deleted", chat => this.#delete(chat))
     studio.belonging.on("changed", () => { this.#showDocuments(); if (!this.#frame?.id) this.#preview() })
@@ -149,7 +150,7 @@ export class Chat {
     if (number !== this.#asked || this.#frame?.id || frame.away) return
     if (frame.error != null) {
       this.#frame = null
-      this.#log.replaceChildren(h("p", { class: "empty" }, "Fix the errors in the documents to chat over them. ", frame.error))
+      this.#log.replaceChildren(h("p", { class: "empty" }, "Fix the errors in the documents to chat about them. ", frame.error))
       return
     }
     const opening = this.#opening(frame)
@@ -215,7 +216,6 @@ export class Chat {
       this.#log.setAttribute("aria-busy", "false")
       this.#told.textContent = "The answer has ended."
       this.#buttons()
-      this.#workspace.remeasure()
       this.#studio.emit("stored")
     }
     job.on("state", ({ result }) => {
@@ -277,7 +277,7 @@ export class Chat {
     write: async exchange => {
       const frame = this.#frame, open = this.#workspace.names.schema
       if (!frame) return
-      if (frame.name !== open) return this.#say(`The open schema is “${open}”, but this chat is of “${frame.name}”. Open that schema first.`, "bad")
+      if (frame.name !== open) return this.#say(`The open schema is “${open}”, but this chat uses “${frame.name}”. Open that schema first.`, "bad")
       const editor = this.#workspace.editors.prompt, mark = editor.mark()
       const written = await this.#server.ask("write_chat", { id: frame.id, exchange: exchange.id })
       editor.apply(mark, written.prompt)
@@ -372,12 +372,17 @@ export class Chat {
       return [exchange.id, made]
     }))
     this.#turns = turns
-    const words = h("p", { class: "empty" }, `${frame?.question ? "Send the question of your prompt, or write another one." : "Ask something over the picked modules."} Each answer reads the modules and the earlier turns from the cache.`)
+    this.#markEdited()
+    const words = h("p", { class: "empty" }, `${frame?.question ? "Send the question of your prompt, or write another one." : "Ask about the picked modules."} Each answer reads the modules and the earlier turns from the cache.`)
     this.#place(turns.size ? [...turns.values()].map(({ node }) => node) : [words])
     this.#about.textContent = frame ? `${frame.name}: ${frame.modules.length ? frame.modules.map(path => path.split("/").at(-1)).join(", ") : "no modules"}` : ""
     this.#about.title = frame ? `This chat reads the schema ${frame.name} with ${frame.modules.join(", ") || "no modules"}.` : ""
     this.#showDocuments()
     this.#showLeft()
+  }
+
+  #markEdited() {
+    for (const [id, { node }] of this.#turns) node.toggleAttribute("data-edited", id === this.#message.editing)
   }
 
   // Screen readers read what is added: a turn in its place stays.
@@ -397,7 +402,7 @@ export class Chat {
     this.#changed.hidden = hidden
     if (hidden) return this.#changed.replaceChildren()
     const other = frame.name !== this.#workspace.names.schema
-    refill(this.#changed, h("span", {}, other ? `This chat is of the schema “${frame.name}”, not of the open documents.` : `This chat is of an earlier text of the ${kinds.join(" and the ")}.`),
+    refill(this.#changed, h("span", {}, other ? `This chat uses the schema “${frame.name}”, not the open documents.` : `This chat uses an earlier text of the ${kinds.join(" and the ")}.`),
       h("button", { type: "button", class: "link", "data-key": "go on", onclick: () => this.#goOn() }, "Go on with the open documents"),
       h("button", { type: "button", class: "link", "data-key": "open", onclick: () => this.#studio.shell.open("restore_chat", { id: frame.id }) }, "Open its documents"))
   }

@@ -11,12 +11,12 @@ function draft() {
 }
 
 /**
- * "sent": Enter was pressed; "typed": the text changed.
- * @extends {Emitter<{sent: void, typed: void}>}
+ * "sent": Enter was pressed; "typed": the text changed; "editing": another question is edited, or none.
+ * @extends {Emitter<{sent: void, typed: void, editing: void}>}
  */
 export class Message extends Emitter {
   #box = h("textarea", { id: "chat-message", rows: 3, "aria-describedby": "chat-keys", oninput: () => this.#typed(), onkeydown: (/** @type {KeyboardEvent} */ event) => this.#key(event) })
-  #mode = h("p", { class: "soft chat-mode", hidden: true }, "Editing an earlier question. ", h("button", { type: "button", class: "link", onclick: () => this.leave() }, "Cancel"))
+  #mode = h("p", { class: "soft chat-mode", hidden: true }, "Editing the marked question. The new answer starts a branch without the later turns. ‹ and › at the question switch branches. ", h("button", { type: "button", class: "link", onclick: () => this.leave() }, "Cancel"))
   /** The message that waits while another one is edited. */
   #aside
   /** The question of the prompt that the box offers. */
@@ -61,6 +61,7 @@ export class Message extends Emitter {
   within(exchanges) {
     if (!exchanges.some(({ id }) => id === this.editing)) this.editing = ""
     this.#mode.hidden = !this.editing
+    this.emit("editing")
   }
 
   /** Empties the box, if it still has the text that was sent. @param {string} sent */
@@ -80,6 +81,7 @@ export class Message extends Emitter {
   #show(editing, text) {
     this.editing = editing
     this.#mode.hidden = !editing
+    this.emit("editing")
     this.#box.value = text
     this.#typed()
   }

@@ -12,7 +12,7 @@ import { count, h, milliseconds, plural } from "../base/dom.js"
 
 const STATES = { working: "", done: "", stopped: "Stopped.", failed: "" }
 /** @type {Record<Api.Exchange["ended"], string>} */
-const ENDS = { "": "", eos: "", length: "Cut: the answer reached its limit.", stop: "Met a stop text." }
+const ENDS = { "": "", eos: "", length: "Cut at the maximum length.", stop: "Stopped at a stop text." }
 const CACHE = "Prompt tokens that were stored before this answer: modules, and earlier turns of this chat"
 const COMPUTED = "Prompt tokens that the model computed for this answer"
 const FIRST = "Time from the question to the first token of the answer, including modules that had to be encoded"
@@ -58,7 +58,8 @@ class Reply {
     this.#text.hidden = !answer
     const words = state === "working" ? (answer ? "" : working ? `${working[0].toUpperCase()}${working.slice(1)}…` : "Working…") : STATES[state]
     const end = state === "done" ? (answer.trim() ? ENDS[ended] : "The model generated no text.") : ""
-    this.#state.textContent = [words, end, message].filter(Boolean).join(" ")
+    const why = state !== "working" && exchange.unread || ""
+    this.#state.textContent = [words, end, message, why].filter(Boolean).join(" ")
     this.#state.hidden = !this.#state.textContent
     this.#state.dataset.mood = state === "failed" || message ? "bad" : ""
     this.#tools.hidden = state === "working"
@@ -93,7 +94,7 @@ export function turn(exchange, { siblings, number, stored, model, actions }) {
   const tools = h("div", { class: "turn-tools", role: "group", "aria-label": `Answer ${number}` }, copier.node,
     action("Ask again", `again ${id}`, () => actions.again(now()), "Ask the same question once more; this answer stays"),
     stored && action("Fork into a new chat", `fork ${id}`, () => actions.fork(now()), "Copy the turns up to this answer into a new chat"),
-    stored && action("Use as prompt", `write ${id}`, () => actions.write(now()), "Write the turns up to this question into the prompt; Run then answers it on both sides"))
+    stored && action("Use as prompt", `write ${id}`, () => actions.write(now()), "Copy the turns up to this question into the prompt. Run then answers with and without the cache"))
   reply.current = new Reply(exchange, model, tools)
   const node = h("article", { class: "exchange", "aria-label": `Turn ${number}` },
     h("div", { class: "turn asked" }, h("span", { class: "sr" }, "Question:"), h("div", { class: "turn-text" }, question || "(no question)"),

@@ -88,7 +88,7 @@ export class Documents {
     this.#recent(documents)
   }
 
-  /** The folders of recent documents as rows, latest first. @param {Api.RecentEntry[]} documents @returns {Row[]} */
+  /** The folders of recent documents as rows, latest first. @param {Api.RecentEntry[]} documents @returns {(Row & {used: string})[]} */
   #folders(documents) {
     /** The latest use of each. @type {Map<string, string>} */
     const found = new Map()
@@ -98,19 +98,20 @@ export class Documents {
       if (!found.has(folder)) found.set(folder, used)
     }
     return [...found].map(([folder, used]) => ({
-      name: folder || "Your folder", kind: "folder", about: "", size: "", time: moment(used), missing: "", holds: plural(this.#files.filter(name => name.startsWith(folder)).length, "document"), open: () => this.folder(folder) }))
+      used, name: folder || "Your folder", kind: "folder", about: "", size: "", time: moment(used), missing: "", holds: plural(this.#files.filter(name => name.startsWith(folder)).length, "document"), open: () => this.folder(folder) }))
   }
 
   /** @param {Api.RecentEntry[]} documents */
   #recent(documents) {
-    this.#fill([...documents.map(({ origin, name, kind, used, file, sample, version, missing }) => ({
-      name, kind, about: "", size: "", time: moment(used), missing: missing ?? "",
+    const rows = documents.map(({ origin, name, kind, used, file, sample, version, missing }) => ({
+      used, name, kind, about: "", size: "", time: moment(used), missing: missing ?? "",
       open: () => file ? this.#shell.open("open_file", { name: file }) : version ? this.#shell.open("open_shelved", { key: version }) : this.#shell.open("open_sample", { name: sample ?? "", prompt: 0 }),
-      forget: version ? undefined : async () => {
+      forget: kind === "workspace" ? undefined : async () => {
         const answer = await this.#server.ask("forget_recent", { origin })
         if (answer.documents) { this.#recent(answer.documents); this.#find.focus() }
       },
-    })), ...this.#folders(documents)], "Nothing yet. Your workspaces, and documents that you open from samples or your folder, appear here.")
+    }))
+    this.#fill([...rows, ...this.#folders(documents)].sort((a, b) => Date.parse(b.used) - Date.parse(a.used)), "Nothing yet. Your workspaces, and documents that you open from samples or your folder, appear here.")
   }
 
   #first() {

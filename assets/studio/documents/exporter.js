@@ -6,6 +6,7 @@ const FORMS = [
   ["pml", "PML: the schema in one file"],
   ["python", "Python: the schema as a program"],
   ["openai", "OpenAI: messages of the prompt"],
+  ["decisions", "OpenAI Decisions: the prompt and its questions"],
   ["anthropic", "Anthropic: messages with cache breakpoints"],
   ["jinja", "Jinja: the schema as a template"],
   ["text", "Plain text of the prompt"],

@@ -9,10 +9,10 @@ let dialogs = 0
  * @param {{
  *   title: string, action: string, about?: string,
  *   fields: {key: string, label: string, value: string, wanted?: boolean}[],
- *   done: (values: Record<string, string>) => Promise<string>,
- * }} question `wanted`: adds a check box to skip this file; `done` returns "" or an error
+ *   others?: [string, () => unknown][], done: (values: Record<string, string>) => Promise<string>,
+ * }} question `wanted`: adds a check box to skip this file; `others`: buttons that close the dialog; `done` returns "" or an error
  */
-export function askNames(host, { title, action, about = "", fields, done }) {
+export function askNames(host, { title, action, about = "", fields, others = [], done }) {
   const number = ++dialogs, said = h("p", { class: "bad", role: "alert" })
   const rows = fields.map(({ key, label, value, wanted }) => {
     const id = `name-${number}-${key}`
@@ -35,7 +35,7 @@ export function askNames(host, { title, action, about = "", fields, done }) {
     if (!said.textContent) dialog.close()
   } },
   h("h2", {}, title), about ? h("p", { class: "about" }, about) : null, ...rows.map(({ node }) => node), said,
-  h("div", { class: "buttons" }, submit, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel")))
+  h("div", { class: "buttons" }, submit, ...others.map(([words, run]) => h("button", { type: "button", onclick: () => { dialog.close(); run() } }, words)), h("button", { type: "button", onclick: () => dialog.close() }, "Cancel")))
   const dialog = h("dialog", { class: "names", "aria-label": title, onclose: () => dialog.remove() }, form)
   host.append(dialog)
   dialog.showModal()

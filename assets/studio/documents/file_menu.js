@@ -1,6 +1,7 @@
 // The File menu: opens and saves documents.
 import { Documents } from "./document_list.js"
 import { h } from "../base/dom.js"
+import { fileToOpen, writesFiles } from "./browser_files.js"
 import { Exporter } from "./exporter.js"
 import { Drops } from "./file_drop.js"
 import { Files } from "./file_saving.js"
@@ -49,7 +50,7 @@ export class FileMenu {
     this.#server = server
     this.#opener = new Opener(workspace, server, shell)
     this.#exporter = new Exporter(host, workspace, server)
-    this.#keeper = new Files(host, workspace, server, shell)
+    this.#keeper = new Files(host, workspace, server, shell, this.#opener)
     this.#shelf = new Shelf(host, workspace, server, shell)
     this.#documents = new Documents(host, server, shell)
     this.#state = new FileState(workspace)
@@ -129,6 +130,13 @@ export class FileMenu {
     })
   }
 
+  // A file that the browser can write is saved there again.
+  async #choose() {
+    if (!writesFiles()) return this.#chooser.click()
+    const handle = await fileToOpen()
+    if (handle) await this.#opener.openChosen(await handle.getFile(), handle)
+  }
+
   // Other programs may add and remove files. The focus stays.
   async #listFiles() {
     const { files, folder = false, root = "" } = await this.#server.ask("list_files", {})
@@ -152,7 +160,7 @@ export class FileMenu {
     const own = this.#keeper.folder, some = this.#files.slice(0, LISTED)
     this.#menu.replaceChildren(
       item("New…", () => this.#starts.open()),
-      item("Open from this computer…", () => this.#chooser.click()),
+      item("Open from this computer…", () => this.#choose()),
       item("Import files…", () => this.#imported.click()),
       item("Import a folder…", () => this.#folder.click()),
       item("Recent…", () => this.#documents.recent()),
@@ -162,6 +170,7 @@ export class FileMenu {
       item("Save as…", () => this.#keeper.saveAs()),
       item(own ? "Choose another folder…" : "Choose a folder…", () => this.#keeper.choose()),
       item("Rename…", () => this.#keeper.rename()),
+      ...(writesFiles() ? [item("Save the schema as a file…", () => this.#keeper.saveFile("schema")), item("Save the prompt as a file…", () => this.#keeper.saveFile("prompt"))] : []),
       item("Download the schema", () => this.#keeper.download("schema")),
       item("Download the prompt", () => this.#keeper.download("prompt")),
       item("Export…", () => this.#exporter.open()),

@@ -1,4 +1,5 @@
 // Saves each open document to its file, or shows why it was not saved.
+import { fileToSave, look, read, sameFile, writable, write, writesFiles } from "./browser_files.js"
 import { Choice } from "./version_choice.js"
 import { askNames } from "./file_dialog.js"
 import { download } from "../base/download.js"
@@ -9,7 +10,7 @@ const KINDS = ["schema", "prompt"]
 const MARK = "\ufeff"
 const FOLDER = "~/prompts"
 const LOOK_AGAIN_MS = 1000
-const AWAY = "The studio's server does not answer. Your text is kept."
+const AWAY = "The studio's server does not answer. Your text is not lost."
 const list = new Intl.ListFormat("en")
 
 /**
@@ -22,7 +23,8 @@ const list = new Intl.ListFormat("en")
 function whence(origin) {
   const [kind, ...name] = origin.split(":")
   if (kind === "sample") return "is a sample"
-  return kind === "browser" ? `(${name.join(":")}) was opened through the browser, which cannot save it` : "has no file"
+  const opened = `(${name.join(":").split("/").at(-1)}) was opened through the browser`
+  return kind !== "browser" ? "has no file" : writesFiles() ? `${opened}; choose its file again` : `${opened}, which cannot save it`
 }
 
 /**
@@ -51,6 +53,7 @@ export class Files {
   #workspace
   #server
   #shell
+  #opener
   #choice
   #folder = false
   #root = ""
@@ -65,12 +68,14 @@ export class Files {
    * @param {import("./workspace.js").Workspace} workspace
    * @param {import("../base/server.js").Server} server
    * @param {import("../shell/shell.js").Shell} shell shows notices and opens documents
+   * @param {import("./opener.js").Opener} opener
    */
-  constructor(host, workspace, server, shell) {
+  constructor(host, workspace, server, shell, opener) {
     this.#host = host
     this.#workspace = workspace
     this.#server = server
     this.#shell = shell
+    this.#opener = opener
     this.#choice = new Choice(host)
     addEventListener("focus", () => this.look())
     document.addEventListener("visibilitychange", () => { if (!document.hidden) this.look() })
@@ -114,7 +119,8 @@ export class Files {
   /** Saves a document to its file, or shows why it was not saved. @param {Kind} kind @param {How} how */
   async #write(kind, how = {}) {
     const workspace = this.#workspace, text = workspace.texts()[kind], origin = workspace.originOf(kind)
-    const answer = await this.#server.ask("save_file", { origin, text, stamp: workspace.stamp(kind), ...how })
+    const local = writable(origin) ? write(origin, this.#content(kind), how.force ?? false) : null
+    const answer = await (local ?? this.#server.ask("save_file", { origin, text, stamp: workspace.stamp(kind), ...how }))
     const key = `save-${kind}`
     this.#shell.dismiss(key)
     if (workspace.originOf(kind) !== origin) return  // another document was opened meanwhile
@@ -144,11 +150,13 @@ export class Files {
   /** Checks whether other programs changed the files, at most once a second. */
   async look() {
     const workspace = this.#workspace, kinds = workspace.filed(), now = Date.now()
-    if (!this.#folder || !kinds.length || now - this.#looked < LOOK_AGAIN_MS || this.#server.away) return
+    if (!kinds.length || now - this.#looked < LOOK_AGAIN_MS || this.#server.away) return
     this.#looked = now
     const files = kinds.map(kind => ({ kind, origin: workspace.originOf(kind), stamp: workspace.stamp(kind) }))
-    const { files: seen } = await this.#server.ask("look_at_files", { files: files.map(({ origin, stamp }) => ({ origin, stamp })) })
-    for (const { origin, state, message } of seen ?? []) {
+    const inFolder = files.filter(({ origin }) => !writable(origin)).map(({ origin, stamp }) => ({ origin, stamp }))
+    const { files: seen = [] } = inFolder.length ? await this.#server.ask("look_at_files", { files: inFolder }) : {}
+    const local = await Promise.all(files.map(({ origin }) => origin).filter(writable).map(look))
+    for (const { origin, state, message } of [...seen, ...local]) {
       const kind = files.find(one => one.origin === origin)?.kind
       if (!kind || workspace.originOf(kind) !== origin) continue
       if (this.#told.get(origin) === state) continue
@@ -171,15 +179,27 @@ export class Files {
     return this.#choice.ask({
       title: `${file}: theirs or mine?`, sentence: message, left: `Theirs: ${file} on the disk`, right: "Mine: in the editor",
       compare: async () => {
+        if (writable(origin)) {
+          const theirs = decoded(new Uint8Array(await (await read(origin)).file.arrayBuffer()))
+          if (!theirs) return `${file} is no longer UTF-8, so it cannot be shown.`
+          const right = workspace.texts(), both = await this.#server.ask("compare_texts", { left: { ...right, [kind]: theirs.text }, right })
+          return both.away ? AWAY : both.error ?? [{ title: `The ${TITLES[kind]}`, difference: both[kind] }]
+        }
         const answer = await this.#server.ask("compare_file", { origin, text })
         return answer.away ? AWAY : answer.error ?? [{ ...answer, title: `The ${TITLES[kind]}` }]
       },
       ways: [
-        { words: "Load theirs", about: "Your text is saved in Versions; press Ctrl-Z to restore it.", action: () => { done(); this.#shell.open("open_file", { name: this.#path(origin) }) } },
+        { words: "Load theirs", about: "Your text is saved in Versions; press Ctrl-Z to restore it.", action: () => { done(); return writable(origin) ? this.#reopen(origin) : this.#shell.open("open_file", { name: this.#path(origin) }) } },
         { words: "Keep mine: overwrite", about: "The file's content is replaced.", action: () => this.#again(kind, { ...how, force: true }) },
-        { words: "Save mine as…", about: "In another file; theirs stays.", action: () => this.saveAs([kind]) },
+        { words: "Save mine as…", about: "In another file; theirs is unchanged.", action: () => this.saveAs([kind]) },
       ],
     })
+  }
+
+  /** @param {string} origin */
+  async #reopen(origin) {
+    const { file, handle } = await read(origin)
+    return this.#opener.openChosen(file, handle)
   }
 
   // The name only, if the folder is unknown.
@@ -205,7 +225,7 @@ export class Files {
       ways: [
         { words: "Load theirs", about: "Your text is saved in Versions; press Ctrl-Z to restore it.", action: load },
         { words: "Keep mine", about: "Theirs is saved in Versions.", action: keep },
-        { words: "Save mine as…", about: "In files; then choose.", action: () => this.saveAs(KINDS) },
+        { words: "Save mine as…", about: "In a new file; then choose.", action: () => this.saveAs(KINDS) },
       ],
     })
     this.#shell.notice(message, { key: "conflict", actions: [["Compare…", compare], ["Load that text", load], ["Keep this text", keep]] })
@@ -224,14 +244,39 @@ export class Files {
   #ways(kind) {
     /** @type {Action[]} */
     const ways = [[`Save the ${TITLES[kind]} as…`, () => this.saveAs([kind])]]
-    return ways
+    return [...ways, ...this.#asFiles([kind])]
   }
 
-  /** Downloads a document with the line endings and byte order mark of its file. @param {Kind} kind */
-  download(kind) {
-    const text = this.#workspace.texts()[kind], { bom, newline = "\n" } = this.#workspace.stamp(kind)
-    download(this.#suggested(kind), `${bom ? MARK : ""}${text.replaceAll("\n", newline)}`)
+  /** Saves through the browser, if it can. @param {Kind[]} kinds @returns {Action[]} */
+  #asFiles(kinds) {
+    return writesFiles() ? kinds.map(kind => [`Save the ${TITLES[kind]} as a file…`, () => this.saveFile(kind)]) : []
   }
+
+  /** Saves a document to a file that the user chooses in the browser. @param {Kind} kind */
+  async saveFile(kind) {
+    const origin = await fileToSave(this.#suggested(kind))
+    if (!origin) return
+    const other = kind === "schema" ? "prompt" : "schema"
+    return this.#inTurn(async () => {
+      if (await sameFile(origin, this.#workspace.originOf(other))) {
+        await this.#write(other, { force: true })  // the browser emptied the file
+        return this.#shell.notice(`The ${TITLES[other]} is in that file. Choose another file for the ${TITLES[kind]}.`, { key: `save-${kind}`, actions: this.#ways(kind) })
+      }
+      const text = this.#workspace.texts()[kind], { saved, error } = await write(origin, this.#content(kind), true)
+      if (!saved) return this.#shell.notice(error ?? "", { key: `save-${kind}`, actions: this.#ways(kind) })
+      for (const key of ["save", `save-${kind}`]) this.#shell.dismiss(key)
+      await this.#workspace.noteFile(kind, { origin, text })
+    })
+  }
+
+  /** A document with the line endings and byte order mark of its file. @param {Kind} kind */
+  #content(kind) {
+    const text = this.#workspace.texts()[kind], { bom, newline = "\n" } = this.#workspace.stamp(kind)
+    return `${bom ? MARK : ""}${text.replaceAll("\n", newline)}`
+  }
+
+  /** Downloads a document. @param {Kind} kind */
+  download(kind) { download(this.#suggested(kind), this.#content(kind)) }
 
   /** @param {Kind} kind */
   #suggested(kind) {
@@ -241,7 +286,7 @@ export class Files {
   /** Asks for the folder of the user's documents. */
   choose() {
     askNames(this.#host, {
-      title: "Folder for documents", action: "Choose", about: "The studio makes the folder if it does not exist, and uses it from now on.",
+      title: "Folder for documents", action: "Choose", about: "The studio creates the folder if it does not exist, and uses it from now on.",
       fields: [{ key: "folder", label: "Folder on this machine", value: this.#root || FOLDER }], done: ({ folder }) => this.#choose(folder),
     })
   }
@@ -257,13 +302,14 @@ export class Files {
 
   /** Asks for names in the user's folder and saves documents there; asks for the folder too if there is none. @param {Kind[]} kinds */
   saveAs(kinds = KINDS) {
-    const both = kinds.length > 1, about = "New files in your folder; a name may begin with a subfolder. Nothing is overwritten."
+    const both = kinds.length > 1, about = "Saves new files in your folder. A name may include a subfolder. No file is overwritten."
     /** @type {Set<Kind>} */
     const written = new Set()
     askNames(this.#host, {
       title: both ? "Save as" : `Save the ${TITLES[kinds[0]]} as`,
       action: "Save", about: this.#folder ? about : `${about} File, Download saves without a folder.`,
       fields: [...(this.#folder ? [] : [{ key: "folder", label: "Folder on this machine", value: FOLDER }]), ...kinds.map(kind => ({ key: kind, label: both ? `The ${TITLES[kind]}` : "File name in your folder", value: this.#suggested(kind), ...(both ? { wanted: true } : {}) }))],
+      others: this.#asFiles(kinds),
       done: names => this.#inTurn(async () => {
         const wrong = names.folder ? await this.#choose(names.folder) : ""
         if (wrong) return wrong
@@ -291,12 +337,12 @@ export class Files {
 
   /** Asks for a new name of the workspace and its files. */
   rename() {
-    const workspace = this.#workspace, filed = this.#folder ? workspace.filed() : []
+    const workspace = this.#workspace, filed = this.#folder ? workspace.filed().filter(kind => !writable(workspace.originOf(kind))) : []
     const now = { workspace: workspace.name, ...Object.fromEntries(filed.map(kind => [kind, this.#path(workspace.originOf(kind))])) }
     /** @type {Record<string, string>} */
     const before = { ...now }
     askNames(this.#host, {
-      title: "Rename", action: "Rename", about: filed.length ? "Files are renamed at once; their content stays." : "The name in the header and in Versions.",
+      title: "Rename", action: "Rename", about: filed.length ? "Files are renamed at once; their content is unchanged." : "The name in the header and in Versions.",
       fields: [{ key: "workspace", label: "The workspace", value: now.workspace }, ...filed.map(kind => ({ key: kind, label: `The file of the ${TITLES[kind]}`, value: before[kind] }))],
       done: names => this.#inTurn(async () => {
         for (const kind of filed) {

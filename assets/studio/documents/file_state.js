@@ -34,7 +34,7 @@ export class FileState {
     const files = (/** @type {boolean} */ written) => there.filter(kind => workspace.wrote(kind) === written).map(kind => workspace.fileOf(kind))
     const same = files(false), written = files(true)
     this.#name.textContent = workspace.name || "Untitled"  // undo may restore another document
-    this.#files.textContent = [
+    this.#files.textContent = this.#files.title = [
       ...missing.map(kind => `${workspace.fileOf(kind)} not saved`),
       ...(same.length ? [`${list.format(same)} ${same.length > 1 ? "have" : "has"} the same text`] : []),
       ...(written.length ? [`saved to ${list.format(written)}`] : []),

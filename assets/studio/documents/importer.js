@@ -93,8 +93,8 @@ export class Importer {
     this.#shell = shell
     const field = (/** @type {string} */ words, /** @type {HTMLElement} */ input) => h("div", { class: "import-field" }, h("label", { for: input.id }, words), input)
     this.#fields = [
-      ["row", field("Conversation number", this.#row)], ["param_length", field("Tokens of a parameter", this.#length)], ["split", field("Split long texts", this.#split)],
-      ["tokens", field("Tokens of a part", this.#tokens)], ["titles", field("Add title lines", this.#titles)],
+      ["row", field("Conversation number", this.#row)], ["param_length", field("Tokens per parameter", this.#length)], ["split", field("Split long texts", this.#split)],
+      ["tokens", field("Tokens per part", this.#tokens)], ["titles", field("Add title lines", this.#titles)],
     ]
     this.#dialog = h("dialog", { class: "import", "aria-labelledby": "import-title" },
       h("h2", { id: "import-title" }, "Import"), this.#what,

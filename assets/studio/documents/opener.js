@@ -1,7 +1,10 @@
 // Opens samples, files and versions. The current texts become a version.
+import { taken } from "./browser_files.js"
 import { decoded } from "./file_saving.js"
 
 const MOST_BYTES = 5 * 1024 * 1024
+/** @type {import("./workspace.js").Kind[]} */
+const KINDS = ["schema", "prompt"]
 
 /** @typedef {NonNullable<Api.OpenFile["encoding"]>} Encoding */
 /** @typedef {"new_workspace" | "open_sample" | "open_file" | "open_text" | "open_shelved" | "restore_run" | "restore_chat" | "batch_open" | "open_imported" | "open_sample_schema"} Question */
@@ -58,14 +61,19 @@ export class Opener {
     if (answer.told) this.#tell(answer.told, answer.offers ?? [])
   }
 
-  /** Opens a file that the browser reads. @param {File} file @param {Encoding} [encoding] @returns {Promise<void>} */
-  async openChosen(file, encoding) {
+  /** Opens a file that the browser reads. @param {File} file @param {FileSystemFileHandle | null} handle to save to @param {Encoding} [encoding] @returns {Promise<void>} */
+  async openChosen(file, handle = null, encoding) {
     if (file.size > MOST_BYTES) return this.#shell.notice(`${file.name} is larger than 5 MB. Open a smaller file.`)
     const bytes = new Uint8Array(await file.arrayBuffer()), found = decoded(bytes, encoding)
-    if (found) return this.open("open_text", { name: file.name, ...found })
+    if (found) {
+      await this.open("open_text", { name: file.name, ...found })
+      const opened = `browser:${file.name}`, kind = KINDS.find(one => this.#workspace.originOf(one) === opened && this.#workspace.texts()[one] === found.text)
+      if (handle && kind) await this.#workspace.noteMoved(kind, taken(handle, file))
+      return
+    }
     const other = bytes[0] >= 0xfe ? "utf-16" : "windows-1252"
-    if (encoding === other) return this.#shell.notice(`${file.name} is broken ${OFFERS[other]}. Convert it to UTF-8 first.`)
-    this.#offer(`${file.name} is not UTF-8. Open it as ${OFFERS[other]}? It will be saved as UTF-8.`, other, () => this.openChosen(file, other))
+    if (encoding === other) return this.#shell.notice(`${file.name} cannot be read as ${OFFERS[other]}. Convert it to UTF-8 first.`)
+    this.#offer(`${file.name} is not UTF-8. Open it as ${OFFERS[other]}? It will be saved as UTF-8.`, other, () => this.openChosen(file, handle, other))
   }
 
   /** Reports what happened to the other document, and suggests schemas. @param {string} sentence @param {Api.Offer[]} offers */

@@ -3,6 +3,8 @@ import { h, plural, refill } from "../base/dom.js"
 
 const SIGNS = { error: "✕", warning: "!", info: "i" }
 const MOST_PROBLEMS = 100
+const PREVIEW_ID = "fix-preview"
+const SOON_MS = 150
 
 /** A note needs no action. @param {Api.Mark} mark */
 const isNote = ({ severity, fixes }) => severity === "info" && !fixes.length
@@ -15,6 +17,10 @@ export class Problems {
   /** Whether notes are unfolded. */
   #open = false
   #redraw = () => {}
+  /** The fix with the preview, and the timer that asks for it. @type {HTMLElement | null} */
+  #previewed = null
+  #timer = 0
+  #preview = h("div", { class: "tip fix-preview", role: "tooltip", popover: "manual" })
   status = h("span", { class: "status", role: "status" })
   list
 
@@ -22,14 +28,18 @@ export class Problems {
   constructor(workspace, kind) {
     this.#workspace = workspace
     this.#kind = kind
-    this.list = h("ul", { class: "problems", "aria-label": `Problems of the ${kind}`, hidden: true })
-    this.list.addEventListener("keydown", event => this.#walk(event))
+    this.list = h("ul", { class: "problems", "aria-label": `Problems in the ${kind}`, hidden: true })
+    this.#preview.id = `${PREVIEW_ID}-${kind}`
+    document.body.append(this.#preview)
+    this.list.addEventListener("keydown", event => { if (event.key === "Escape" && this.#previewed) this.#hide(); else this.#walk(event) })
+    this.list.addEventListener("scroll", () => { if (this.#previewed && this.#preview.matches(":popover-open")) this.#place(this.#previewed) }, { passive: true })
     workspace.on("problems", one => { if (one.kind === kind) this.#show(one.list) })
     workspace.on("choice", one => { if (one.kind === kind) this.#choose(one.mark) })
   }
 
   /** @param {Api.Mark[]} marks */
   #show(marks) {
+    this.#hide()
     const errors = marks.filter(({ severity }) => severity === "error").length
     const warnings = marks.filter(({ severity }) => severity === "warning").length
     this.status.textContent = [errors && plural(errors, "error"), warnings && plural(warnings, "warning")].filter(Boolean).join(", ") || "no problems"
@@ -38,7 +48,7 @@ export class Problems {
     const notes = marks.filter(isNote), problems = marks.filter(mark => !isNote(mark)), more = problems.length - MOST_PROBLEMS
     this.#redraw = () => this.#show(marks)
     refill(this.list, ...problems.slice(0, MOST_PROBLEMS).map((mark, place) => this.#row(mark, place)),
-      more > 0 ? h("li", { class: "more soft" }, `${plural(more, "more problem")} below in the text.`) : null,
+      more > 0 ? h("li", { class: "more soft" }, `${plural(more, "more problem")} further down.`) : null,
       notes.length ? h("li", {}, h("button", { type: "button", class: "problem soft", "data-key": "notes", "aria-expanded": String(this.#open), onclick: () => { this.#open = !this.#open; this.#redraw() } },
         h("span", { class: "sign", "aria-hidden": "true" }, this.#open ? "▾" : "▸"), plural(notes.length, "note"))) : null,
       ...(this.#open ? notes.slice(0, MOST_PROBLEMS).map((mark, place) => this.#row(mark, problems.length + place)) : []))
@@ -51,8 +61,48 @@ export class Problems {
       h("button", { type: "button", class: "problem", "data-key": `problem ${place}`, onclick: () => this.#workspace.editors[this.#kind].reveal(from) },
         h("span", { class: "sign", "aria-label": severity }, SIGNS[severity]), h("span", { class: "place" }, `${line}:${column}`),
         h("span", {}, `${code}: ${message}`)),
-      ...fixes.map((fix, number) => h("button", { type: "button", class: "fix", "data-key": `fix ${place} ${number}`, "aria-label": `${fix}: fixes ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark, fix) }, fix)),
+      ...fixes.map((fix, number) => h("button", { type: "button", class: "fix", "data-key": `fix ${place} ${number}`, "aria-describedby": this.#preview.id,
+        onpointerenter: this.#soon(mark, fix), onfocus: this.#soon(mark, fix), onpointerleave: () => this.#hide(), onblur: () => this.#hide(), "aria-label": `${fix}: fixes ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark, fix) }, fix)),
       this.#kind === "prompt" && code === "E121" ? h("button", { type: "button", class: "fix", "data-key": `wrap ${place}`, onclick: () => this.#workspace.wrap() }, "Make it a prompt") : null)
+  }
+
+  /** Returns the listener that previews a fix. @param {Api.Mark} mark @param {string} fix */
+  #soon(mark, fix) {
+    return (/** @type {Event} */ { currentTarget }) => {
+      this.#hide()
+      const button = this.#previewed = /** @type {HTMLElement} */ (currentTarget)
+      this.#timer = window.setTimeout(async () => {
+        const found = await this.#workspace.preview(this.#kind, mark, fix)
+        if (!found || this.#previewed !== button || !button.isConnected) return
+        const lines = (/** @type {"del" | "ins"} */ tag, /** @type {string[]} */ texts) => texts.map(text => h("p", { class: "line" }, h(tag, {}, text || " ")))
+        const skipped = (/** @type {number} */ number) => number ? h("li", { class: "soft" }, plural(number, "more text")) : null
+        this.#preview.replaceChildren(...lines("del", found.removed), ...lines("ins", found.added),
+          h("p", { class: "soft" }, found.errors ? `The model then reads, with ${plural(found.errors, "error")} left:` : "The model then reads:"),
+          h("ol", {}, skipped(found.above), ...found.reads.map(({ role, path, text }) => h("li", {}, h("b", {}, [role, path || "text"].filter(Boolean).join(" · ")), ` ${text}`)), skipped(found.below)))
+        this.#place(button)
+      }, SOON_MS)
+    }
+  }
+
+  // Covers neither the button nor the other choices.
+  /** @param {HTMLElement} button */
+  #place(button) {
+    const row = /** @type {HTMLElement} */ (button.closest("li.choice") ?? button), { style } = this.#preview
+    style.maxHeight = ""
+    if (!this.#preview.matches(":popover-open")) this.#preview.showPopover()
+    const { left } = button.getBoundingClientRect(), { top, bottom } = row.getBoundingClientRect(), list = this.list.getBoundingClientRect()
+    const { offsetHeight: height, offsetWidth: width } = this.#preview
+    const above = Math.max(top, list.top) - 12, below = innerHeight - Math.min(bottom, list.bottom) - 12
+    const up = row === button ? height > below && above > below : height <= above || above > below
+    style.maxHeight = `${up ? above : below}px`
+    style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`
+    style.top = `${up ? Math.max(8, above + 8 - height) : innerHeight - below - 8}px`
+  }
+
+  #hide() {
+    clearTimeout(this.#timer)
+    this.#previewed = null
+    if (this.#preview.matches(":popover-open")) this.#preview.hidePopover()
   }
 
   /** Lets the user choose among several fixes. @param {Api.Mark} mark */

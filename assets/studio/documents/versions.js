@@ -10,7 +10,7 @@ export class Shelf {
   #shown = h("div", { class: "version", role: "region", "aria-label": "The chosen version", "aria-live": "polite" })
   #dialog = h("dialog", { class: "shelf", "aria-labelledby": "versions-title" },
     h("h2", { id: "versions-title" }, "Versions"),
-    h("p", { class: "soft" }, "A version is saved when you open another workspace or save a file: the last fifty."),
+    h("p", { class: "soft" }, "Opening another workspace, replacing a schema or saving a file adds a version. The last 50 are available."),
     h("div", { class: "shelf-sides" }, this.#list, this.#shown),
     h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => this.#dialog.close() }, "Close")))
   #chosen = ""

@@ -2,15 +2,26 @@
 import { createEditor } from "../editor.bundle.js"
 import { debounce } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
+import { recall, writable } from "./browser_files.js"
 import { Unsaved } from "./unsaved.js"
 
-const CHECK_AFTER_MS = 90
+const CHECK_AFTER_MS = 0
 const MEASURE_AFTER_MS = 60
 const SAVE_AFTER_MS = 400
+const RETRY_AFTER_MS = 5000
 const READS_FILES = /\bsrc\s*=/
 /** @type {Kind[]} */
 const KINDS = ["schema", "prompt"]
-const fileName = (/** @type {string} */ origin) => origin.startsWith("file:") ? origin.slice("file:".length).split("/").at(-1) ?? "" : ""
+const fileName = (/** @type {string} */ origin) => origin.startsWith("file:") || writable(origin) ? origin.slice(origin.indexOf(":") + 1).split("/").at(-1) ?? "" : ""
+
+/** Whether a text shares less than half of an old one, at its ends. @param {string} old @param {string} text */
+function replaced(old, text) {
+  const most = Math.min(old.length, text.length)
+  let head = 0, tail = 0
+  while (head < most && old[head] === text[head]) head++
+  while (tail < most - head && old.at(-1 - tail) === text.at(-1 - tail)) tail++
+  return 2 * (head + tail) < old.length
+}
 
 /**
  * @typedef {"schema" | "prompt"} Kind
@@ -71,10 +82,13 @@ export class Workspace extends Emitter {
   /** @type {Promise<void> | null} */
   #saving = null
   #unsaved = new Unsaved()
-  #claimed = this.#unsaved.claim()
+  #claimed = Promise.all([this.#unsaved.claim(), recall()])
   /** @type {Promise<unknown>} */
   #edits = Promise.resolve()
-  #checkSoon = debounce(CHECK_AFTER_MS, () => this.#check())
+  /** @type {Promise<unknown>} */
+  #checking = Promise.resolve()
+  #checksAgain = false
+  #checkSoon = debounce(CHECK_AFTER_MS, () => this.#checkNext())
   #measureSoon = debounce(MEASURE_AFTER_MS, () => this.#measure())
   #saveSoon = debounce(SAVE_AFTER_MS, () => this.save())
 
@@ -193,12 +207,12 @@ export class Workspace extends Emitter {
   /** @param {Kind} kind @returns {string} */
   originOf(kind) { return this.editors[kind].source().origin ?? "" }
 
-  /** The name of a document's file; "" if it has none in a folder. @param {Kind} kind */
+  /** The name of a document's file; "" if it has none that can be written. @param {Kind} kind */
   fileOf(kind) {
     return fileName(this.originOf(kind))
   }
 
-  /** Documents with a file in a folder. */
+  /** Documents with a file that can be written. */
   filed() { return KINDS.filter(kind => this.fileOf(kind)) }
 
   /** Documents with changes that are not in their file. */
@@ -294,6 +308,13 @@ export class Workspace extends Emitter {
     if (answer.error) this.#say(answer.error)
   }
 
+  /** Returns the effect of a quick fix; null if it is refused. @param {Kind} kind @param {Api.Mark} fault @param {string} fix the fix's title */
+  async preview(kind, { code, from }, fix) {
+    const texts = { ...this.texts(), schema: this.basis() }
+    const answer = await this.#server.ask("preview_fix", { ...texts, [kind]: this.texts()[kind], origin: this.origin, kind, code, at: from, fix })
+    return "reads" in answer ? /** @type {Api.FixPreview} */ (answer) : null
+  }
+
   /**
    * Changes the name at the caret in both documents, each as one step of undo; without a new name only finds it.
    * @param {Kind} kind @param {string} name
@@ -355,7 +376,7 @@ export class Workspace extends Emitter {
     if (answer.away || answer.error != null) {
       this.#dirty = true
       this.emit("unsaved", answer.error ?? "")
-      if (answer.error) setTimeout(() => this.#saveSoon(), 5000)
+      if (answer.error) setTimeout(() => this.#saveSoon(), RETRY_AFTER_MS)
     } else if (answer.conflict) {
       this.#dirty = this.#conflict = true
       this.emit("conflict", { conflict: answer.conflict, message: answer.message ?? "" })
@@ -386,12 +407,21 @@ export class Workspace extends Emitter {
     this.emit("typing")
   }
 
+  // One check at a time: keys that are typed meanwhile share the next one.
+  async #checkNext() {
+    if (this.#checksAgain) return
+    this.#checksAgain = true
+    await Promise.allSettled([this.#checking])
+    this.#checksAgain = false
+    this.#checking = this.#check()
+  }
+
   async #check() {
     const version = this.#version, texts = this.texts()
     const request = { ...texts, origin: this.origin, fallback: this.#goodSchema, known: this.#known }
     const answer = await this.#server.ask("check", request)
     if (version !== this.#version) return false
-    if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }
+    if (answer.away || answer.error != null) { this.#failed(answer.error, this.#checkSoon); return false }
     this.#checked = version
     if (answer.schema.ok) this.#goodSchema = texts.schema
     else if (!answer.basis.stale) this.#goodSchema = null  // it was another schema
@@ -409,13 +439,20 @@ export class Workspace extends Emitter {
     return true
   }
 
-  // The title and the prompt follow the schema's name, unless they have files or names of their own.
+  /** Shows an error of the server and tries again later. @param {string | undefined} error @param {() => void} again */
+  #failed(error, again) {
+    if (!error) return
+    this.emit("unchecked", error)
+    setTimeout(again, RETRY_AFTER_MS)
+  }
+
+  // The title and the prompt follow the schema's name, unless they have files, or names of their own for the same schema.
   /** @param {{name: string, text: string, origin: string}} schema */
   async #renamed(schema) {
     const former = this.#former
     this.#former = schema
     if (!former || former.name === schema.name || former.origin !== schema.origin) return
-    if (!this.fileOf("schema") && (this.origin.startsWith("sample:") || ["", "Untitled", former.name].includes(this.name))) this.rename(schema.name)
+    if (!this.fileOf("schema") && (this.origin.startsWith("sample:") || ["", "Untitled", former.name].includes(this.name) || replaced(former.text, schema.text))) this.rename(schema.name)
     if (this.fileOf("prompt") || this.names.prompt !== former.name) return
     const mark = this.editors.prompt.mark()
     const answer = await this.#server.ask("follow_schema", { schema: schema.text, prompt: mark.text, former: former.text })
@@ -436,7 +473,7 @@ export class Workspace extends Emitter {
     const version = this.#version, texts = { schema: this.basis(), prompt: this.editors.prompt.text() }
     const answer = await this.#server.ask("measure", { ...texts, origin: this.origin, settings: this.settings })
     if (version !== this.#version) return false
-    if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }
+    if (answer.away || answer.error != null) { this.#failed(answer.error, this.#measureSoon); return false }
     this.emit("unchecked", "")
     this.#measured = { version, diagnostics: answer.diagnostics, texts }
     for (const kind of KINDS) this.#show(kind)

@@ -209,7 +209,7 @@ export class Card {
   #showParam(place) {
     const fields = this.#params[place], { name, length, default: fallback } = this.card.params[place]
     fields.known = this.card.params[place]
-    for (const [input, value, words] of /** @type {[HTMLInputElement, string, string][]} */ ([[fields.name, name, "name"], [fields.length, String(length), "most tokens"], [fields.default, fallback, "default"]])) {
+    for (const [input, value, words] of /** @type {[HTMLInputElement, string, string][]} */ ([[fields.name, name, "name"], [fields.length, String(length), "maximum tokens"], [fields.default, fallback, "default"]])) {
       if (input.value !== value && !isRefused(input)) input.value = value
       input.setAttribute("aria-label", `Parameter ${name} of ${this.card.name}: ${words}`)
     }
@@ -257,7 +257,8 @@ export class Card {
     for (const tool of this.node.querySelectorAll(":scope > :is(.form-head, .form-foot, .form-tools) [data-tool]")) {
       if (!(tool instanceof HTMLElement)) continue
       const { tool: what } = tool.dataset
-      tool.setAttribute("aria-label", what === "add" ? `Add to ${small(title)}` : what === "delete" ? `Delete ${small(title)}` : `Move ${small(title)} ${what}`)
+      if (what === "add") tool.textContent = `Add to ${small(title)}`
+      else tool.setAttribute("aria-label", what === "delete" ? `Delete ${small(title)}` : `Move ${small(title)} ${what}`)
       if (what === "up" || what === "down") {
         tool.title = `Move ${what} (Alt+${what === "up" ? "↑" : "↓"})`
         tool.setAttribute("aria-disabled", String(at === (what === "up" ? 0 : siblings.length - 1)))

@@ -164,7 +164,7 @@ export class FormView {
   /** @param {number} index @param {Api.FormCard} card */
   #furtherText(index, card) {
     if (card.kind === "locked") return h("div", { class: "form-card locked" }, h("p", {}, `${card.why} `, h("button", { type: "button", class: "link", onclick: () => this.#workspace.editors.prompt.reveal(card.at) }, "Edit in the source")), h("pre", {}, card.text))
-    const box = new TextBox({ label: "Further text of the prompt", key: `form prompt ${index}` }, text => this.#edit(() => ({ act: "write", card: index, text }), box))
+    const box = new TextBox({ label: "More text of the prompt", key: `form prompt ${index}` }, text => this.#edit(() => ({ act: "write", card: index, text }), box))
     this.#others.set(index, box)
     return h("div", { class: "form-card text" }, box.node)
   }

@@ -4,6 +4,7 @@ import { AnswerCost } from "../runs/answer_cost.js"
 import { AWAY } from "../base/jobs.js"
 import { Chat } from "../chat/chat.js"
 import { when } from "../runs/compare.js"
+import { addDecideTab } from "../decide/decide.js"
 import { h, pause, plural } from "../base/dom.js"
 import { explainOnFocus } from "../base/tips.js"
 import { Drawer } from "../shell/settings_drawer.js"
@@ -23,7 +24,7 @@ import { RunBar, cutOff } from "../runs/run_bar.js"
 import { CHOICES, ENCODE } from "../runs/run_menu.js"
 import { inEditor, keysOf } from "../shell/shortcuts.js"
 import { separator } from "../base/splits.js"
-import { Strip } from "../prompt/layout_bar.js"
+import { Strip, notCached } from "../prompt/layout_bar.js"
 import { Tabs } from "../base/tabs.js"
 
 /** @type {[Kind, Kind]} */
@@ -58,7 +59,7 @@ async function changeName(workspace, kind, host) {
   const { noun, name, error } = await workspace.changeName(kind)
   if (!name) return workspace.emit("notice", error ?? AWAY)
   askNames(host, {
-    title: `Rename the ${noun}`, action: "Rename", about: "It is renamed in the schema and in the prompt. Each change is one step of undo.",
+    title: `Rename the ${noun}`, action: "Rename", about: "Renames it in the schema and in the prompt. Undo each document separately.",
     fields: [{ key: "name", label: `New name of ${name}`, value: name }],
     done: async names => {
       const answer = await workspace.changeName(kind, names.name)
@@ -82,14 +83,22 @@ export function mount(studio) {
   const answers = h("div", { class: "answers" }), about = h("p", { class: "soft about-model" }, ABOUT)
   const explained = h("section", { class: "explanation", "aria-label": "What reuse changed" })
   const explanation = new Explanation(explained, workspace, server, drawer, studio.belonging)
-  explanation.on("setting", ([name, value]) => drawer.set(name, value))
+  let stands = () => false  // whether the settings of the last fix still apply
+  const takeFix = (/** @type {Record<string, string>} */ settings) => {
+    const { words, undo, ...taken } = drawer.take(settings)
+    stands = taken.stands
+    shell.notice(words, { key: "fix", mood: "info", actions: [["Undo", undo]] })
+  }
+  drawer.on("changed", () => { if (!stands()) shell.dismiss("fix") })
+  workspace.on("opened", () => shell.dismiss("fix"))
+  explanation.on("setting", takeFix)
   explanation.on("scaffold", async modules => explanation.say(await workspace.addScaffold(modules)))
   drawer.on("set back", sentence => {
     if (sentence) shell.notice(sentence, { key: "settings", mood: "info", closed: () => drawer.accept() })
     else shell.dismiss("settings")
   })
   shell.on("shown", page => {
-    if (page === "author") return
+    if (page === "author") return workspace.remeasure()  // another page may have encoded or removed segments
     drawer.accept()
     drawer.close()
   })
@@ -110,11 +119,16 @@ export function mount(studio) {
   })
   const history = new History(workspace, server)
   const question = new Question(workspace, runBar)
-  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, h("div", { class: "run-line" }, runBar.status, runBar.pace.node), question.node, answers, explained, history.node)
+  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, question.node, answers, explained, history.node)
   const writing = h("div", { class: "writing" }), desk = h("div", { class: "desk" })
-  const besides = new Tabs("results", "Answers and chat")
+  const runLine = h("div", { class: "run-line" }, runBar.status, runBar.pace.node)
+  const besides = new Tabs("results", "Answers, chat and decisions", { beside: runLine })
   besides.add("answers", "Answers", results)
   const chat = new Chat(studio, besides)
+  const readout = addDecideTab(studio, besides)
+  const showLine = (/** @type {string} */ name) => runLine.toggleAttribute("data-off", name !== "answers")
+  besides.on("shown", showLine)
+  showLine(besides.shown)
   writing.append(picker, separator(writing, { name: "picker", label: "Width of the modules", least: 20, most: 60, usual: 41 }), documents.node,
     h("div", { class: "below" }, strip))
   desk.append(writing, separator(desk, { name: "writing", label: "Width of modules and documents", least: 35, most: 70, usual: 56 }),
@@ -124,14 +138,14 @@ export function mount(studio) {
     h("header", { class: "page-line" }, h("h2", {}, "Author"), about),
     desk)
   studio.on("model", model => {
-    if (model.about) about.replaceChildren(model.about, " ", h("a", { href: "#/models" }, "Get a real model"), ".")
+    if (model.about) about.replaceChildren(model.about, " ", h("a", { href: "#/models" }, model.stored ? `Load ${model.stored}` : "Get a real model"), ".")
     else about.replaceChildren(ABOUT)
   })
   runBar.on("start", () => {
     shell.go("author")
     besides.show("answers")
-    results.scrollTop = 0  // its message is at the top
-    if (document.documentElement.scrollHeight > innerHeight) results.scrollIntoView({ block: "start" })
+    results.scrollTop = 0
+    if (document.documentElement.scrollHeight > innerHeight) besides.node.scrollIntoView({ block: "start" })  // its message is at the top
   })
   studio.commands.add(
     { title: "Run the prompt", group: "Run", keys: keysOf("run"), run: () => runBar.start(), when: () => !runBar.running },
@@ -142,11 +156,11 @@ export function mount(studio) {
     ...KINDS.map(kind => ({ title: `Go to the ${kind}`, group: "Editor", run: () => { documents.show(kind); workspace.editors[kind].view.focus() } })),
     { title: "Go to the form", group: "Editor", words: "cards without XML", run: () => documents.show("form") },
     ...KINDS.map(kind => ({ title: `Format the ${kind}`, group: "Editor", keys: keysOf("format"), run: () => workspace.format(kind) })),
-    ...KINDS.map(kind => ({ title: `Rename what the caret is on, in the ${kind}`, group: "Editor", keys: keysOf("rename"), words: "module parameter schema name", run: () => changeName(workspace, kind, documents.node) })))
+    ...KINDS.map(kind => ({ title: `Rename at the caret, in the ${kind}`, group: "Editor", keys: keysOf("rename"), words: "module parameter schema name", run: () => changeName(workspace, kind, documents.node) })))
   runBar.on("encoded", () => studio.emit("stored"))
   runBar.on("frame", ({ state }) => { if (state !== "working") studio.emit("stored") })
   runBar.on("ended", ({ state }) => { if (state === "done") drawer.accept() })
-  studio.on("stored", () => history.refresh())
+  studio.on("stored", () => { history.refresh(); workspace.remeasure() })
 
   return {
     begin(start) {
@@ -154,11 +168,16 @@ export function mount(studio) {
       tellSizes(workspace, start.tiers)
       layout.tiers = reads.tiers = start.tiers
       drawer.offer(start.settings)
+      readout.offer(start.settings)
 
       const shown = new Panes(answers, start.timeline_parts, studio.belonging, explanation)
+      shown.verdict.missing = async settings => {
+        const measured = await server.ask("measure", { ...workspace.texts(), origin: workspace.origin, settings: { ...workspace.settings, ...settings } })
+        return measured.strip ? notCached(measured.strip) : null
+      }
       shown.on("again", number => runBar.timeAgain(number))
-      shown.verdict.on("fix", ({ name, value }) => {
-        drawer.set(name, value)
+      shown.verdict.on("fix", ({ settings }) => {
+        takeFix(settings)
         runBar.start()
       })
       workspace.on("problems", () => shown.hindered(workspace.faulty()))
@@ -168,6 +187,7 @@ export function mount(studio) {
       let current = 0
       const show = (/** @type {Api.RunFrame} */ run) => {
         current = run.number
+        explanation.of(run)
         question.of(run)
         shown.show(run)
         chat.note(run)
@@ -204,7 +224,7 @@ export function mount(studio) {
           next = (await server.ask("show_run", { number: run.number })).run ?? cutOff(next)
           if (current !== run.number || runBar.running) return
           show(next)
-          if (next.state !== "working") { workspace.remeasure(); awaitCheck(next) }
+          if (next.state !== "working") { studio.emit("stored"); awaitCheck(next) }
         }
       }
       // A promise is checked once nothing else is computed.

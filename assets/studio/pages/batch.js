@@ -1,5 +1,6 @@
 // The Batch page: rows over the open workspace, checks of their answers, and results.
 import { Checks } from "../batch/checks.js"
+import { RowDecisions } from "../batch/decisions.js"
 import { Earlier } from "../batch/earlier.js"
 import { Grid } from "../batch/grid.js"
 import { Held } from "../batch/held.js"
@@ -8,6 +9,7 @@ import { Results } from "../batch/results.js"
 import { Rows } from "../batch/source.js"
 import { count, debounce, h, moment, newKey, pause, plural } from "../base/dom.js"
 import { AWAY } from "../base/jobs.js"
+import { ofDecisions } from "../shell/settings.js"
 import { keysOf, pressed } from "../shell/shortcuts.js"
 import { download, fileName } from "../base/download.js"
 
@@ -34,6 +36,7 @@ function timeLeft(seconds) {
 }
 
 class BatchPage {
+  #studio
   #server
   #workspace
   #grid = new Grid()
@@ -43,6 +46,7 @@ class BatchPage {
   #judge
   #results
   #earlier
+  #decisions
   /** @type {Api.BatchState | null} */
   #batch = null
   #only = false  // whether an earlier batch is shown even if a newer one exists
@@ -61,9 +65,10 @@ class BatchPage {
   #sided = false  // whether the user chose the sides
   #keepSoon = debounce(KEEP_AFTER_MS, () => this.#keep())
   #mode = h("select", { "aria-label": "Sides", onchange: () => { this.#sided = true; this.#changed() } },
-    h("option", { value: "both" }, "both sides in turn"), h("option", { value: "cached" }, "cached only, many rows at once"))
+    h("option", { value: "both" }, "cached and uncached, in turns"), h("option", { value: "cached" }, "cached only, many rows at once"))
   #run = h("button", { type: "button", class: "primary", "aria-keyshortcuts": "Control+Enter", onclick: () => this.#start() }, "Run")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#halt() }, "Stop")
+  #resume = h("button", { type: "button", hidden: true, onclick: () => this.#goOn() }, "Resume")
   #status = h("span", { class: "batch-status", role: "status", "aria-live": "polite" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the batch" })
   #title = h("p", { class: "soft", tabindex: "-1" })
@@ -74,6 +79,7 @@ class BatchPage {
   /** @param {import("../studio.js").Studio} studio */
   constructor(studio) {
     const { hosts, server, workspace, shell } = studio
+    this.#studio = studio
     this.#server = server
     this.#workspace = workspace
     this.#rows = new Rows(server, workspace, this.#grid)
@@ -81,16 +87,18 @@ class BatchPage {
     this.#judge = new Judge(server)
     this.#results = new Results(server)
     this.#earlier = new Earlier(server)
+    this.#decisions = new RowDecisions(server, workspace, this.#rows, () => ({ mode: /** @type {Api.BatchWanted["mode"]} */ (this.#mode.value), refusal: this.#refusal }))
     const save = (/** @type {Api.BatchFile["form"]} */ form, /** @type {string} */ words, title = "") => h("button", { type: "button", title: title || null, onclick: () => this.#download(form) }, words)
     this.#outcome = h("section", { class: "batch-outcome", "aria-label": "Results", hidden: true },
-      h("header", { class: "batch-head" }, h("h3", {}, "Results"), this.#title, h("span", { class: "grow" }), save("csv", "Save as CSV"), save("json", "Save as JSON"),
-        save("promptfoo", "For promptfoo", "Saves a configuration for promptfoo eval, and the results for promptfoo import"), save("langfuse", "For Langfuse", "Saves dataset items as lines of JSON")), this.#note, this.#age, this.#judge.node, this.#results.node)
+      h("header", { class: "batch-head" }, h("h3", {}, "Results"), this.#title, h("span", { class: "grow" }), this.#resume, save("csv", "Save as CSV"), save("json", "Save as JSON"),
+        save("promptfoo", "For promptfoo", "Saves a configuration for promptfoo eval, and the results for promptfoo import"), save("langfuse", "For Langfuse", "Saves dataset items as JSON Lines")), this.#note, this.#age, this.#judge.node, this.#results.node)
     hosts.batch.append(
       h("header", { class: "batch-head" }, h("h2", {}, "Batch"), h("p", { class: "soft" }, "Run many prompts against the open schema and check each answer.")),
       this.#rows.node, this.#held.node, this.#checks.node,
       h("div", { class: "batch-run" }, this.#run, this.#stop, h("label", { class: "sides" }, h("span", { class: "soft" }, "Answer "), this.#mode), this.#meter, this.#status),
-      this.#earlier.node, this.#outcome)
-    this.#earlier.on("open", key => this.#open(key))
+      this.#decisions.node, this.#earlier.node, this.#outcome)
+    this.#earlier.on("open", ({ key, decides }) => decides ? this.#openDecisions(key) : this.#open(key))
+    this.#decisions.on("changed", () => { this.#earlier.refresh(); this.#studio.emit("stored") })
     this.#earlier.on("deleted", keys => this.#forget(keys))
     this.#earlier.on("named", ({ key, name }) => { if (this.#batch?.key === key) { this.#batch.name = name; this.#showTitle(this.#batch) } })
     this.#rows.on("changed", () => this.#changed())
@@ -135,6 +143,7 @@ class BatchPage {
     if (answer.away || answer.error != null) { this.#server.once("back", () => this.begin(settings)); return }
     const { form, kinds, most, template } = answer
     await this.#look()
+    this.#decisions.readout.offer(settings)
     this.#grid.fill({ settings, most, chosen: form.grid })
     this.#checks.fill(kinds, form)
     this.#judge.fill(template, form.judge)
@@ -158,8 +167,9 @@ class BatchPage {
   }
 
   /** @param {Api.CheckedTexts} checked */
-  #hear({ texts }) {
+  #hear({ texts, prompt }) {
     this.#texts = texts
+    this.#decisions.take(prompt.decides)
     this.#showAge()
   }
 
@@ -202,6 +212,15 @@ class BatchPage {
     await this.#follow()
   }
 
+  // Runs the rows of the shown batch that have no result.
+  async #goOn() {
+    const answer = await this.#server.ask("batch_resume", { key: this.#batch?.key ?? "" })
+    if (answer.away || answer.error != null) return this.#say(answer.error ?? AWAY, "bad")
+    this.#stop.disabled = this.#only = false
+    this.#earlier.refresh()
+    await this.#follow()
+  }
+
   async #halt() {
     this.#say("Stopping…")
     this.#halted = document.activeElement === this.#stop
@@ -221,6 +240,12 @@ class BatchPage {
     this.#follow()
   }
 
+  /** @param {string} key */
+  async #openDecisions(key) {
+    await this.#decisions.open(key)
+    this.#decisions.node.scrollIntoView({ block: "start" })
+  }
+
   // Shows all rows of the same batch again, with new grades.
   async #again() {
     const { key = "" } = this.#batch ?? {}, answer = await this.#server.ask("batch_state", { key, known: -1, only: true })
@@ -229,6 +254,7 @@ class BatchPage {
 
   /** @param {string[]} keys */
   #forget(keys) {
+    this.#decisions.forget(keys)
     if (!this.#batch || !keys.includes(this.#batch.key)) return
     this.#batch = null
     this.#only = false
@@ -264,6 +290,7 @@ class BatchPage {
     this.#showTitle(batch)
     this.#note.textContent = [unkept && `Some rows are not on disk yet. ${unkept}`, UNENDED[state]].filter(Boolean).join(" ")
     Object.assign(this.#meter, { max: summary.rows || 1, value: ended, hidden: state !== "working" })
+    this.#resume.hidden = state === "working" || state === "elsewhere" || ended === summary.rows
     const rows = progress(summary)
     if (working && working !== key) this.#say("Another batch is running.")
     else if (state === "working" && !this.#stop.disabled) this.#say(left == null ? `${rows}…` : `${rows}, ${timeLeft(left)}`)
@@ -273,6 +300,7 @@ class BatchPage {
       else this.#say(state === "stopped" ? `Stopped: ${rows}.` : fault, state === "stopped" ? "" : "bad")
     }
     if (was?.key !== key || was.working !== working) this.#earlier.refresh()
+    if (was?.working && !working) this.#studio.emit("stored")
     this.#earlier.show(key)
     this.#buttons()
     this.#showAge()
@@ -330,7 +358,7 @@ class BatchPage {
 }
 
 /** @param {Record<string, any>} settings */
-const sorted = settings => Object.entries(settings).filter(([name]) => name !== "repeats").sort(([a], [b]) => a < b ? -1 : 1)
+const sorted = settings => Object.entries(settings).filter(([name]) => name !== "repeats" && !ofDecisions(name)).sort(([a], [b]) => a < b ? -1 : 1)
 
 /** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */
 export function mount(studio) {

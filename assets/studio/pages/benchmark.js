@@ -24,7 +24,7 @@ const FIELDS = [["cached", "Cached tokens"], ["modules", "Modules"], ["new", "Ne
 const AXES = { cached: "Cached tokens", new: "New tokens", modules: "Modules", scope: "Scope", repair: "Repair", prompts: "Prompts at once" }
 /** @type {Record<string, string>} */
 const WAYS = {
-  uncached: "without the cache", cached: "from the cache, in memory", files: "from the cache, read from files", floor: "floor: the new tokens alone",
+  uncached: "without the cache", cached: "from the cache, in memory", files: "from the cache, read from files", floor: "lower bound: new tokens only",
   one_by_one: "one after the other", together: "together",
 }
 const COMPARED = new Set(["scope", "repair"])
@@ -47,7 +47,7 @@ function conclusion(report) {
   const many = at(report, value, "together"), single = at(report, value, "one_by_one")
   const place = `${AXES[report.sweep.axis]}: ${typeof value === "number" ? count(value) : value}`
   if (many?.tokens_per_s && single?.tokens_per_s) {
-    return `${place}. ${many.tokens_per_s.toFixed(1)} tokens a second together, ${single.tokens_per_s.toFixed(1)} one after the other: ${(many.tokens_per_s / single.tokens_per_s).toFixed(2)} times as many.`
+    return `${place}. ${many.tokens_per_s.toFixed(1)} tokens per second together, ${single.tokens_per_s.toFixed(1)} one after the other: ${(many.tokens_per_s / single.tokens_per_s).toFixed(2)} times as many.`
   }
   if (!cached || !uncached) return ""
   if (COMPARED.has(report.sweep.axis)) {
@@ -68,18 +68,18 @@ function columns(axis) {
   /** @type {Column[]} */
   const times = [
     { name: "order", title: AXES[axis], value: row => row.order, cell: row => typeof row.value === "number" ? count(row.value) : row.value, number: !COMPARED.has(axis) },
-    { name: "name", title: "Way", value: row => WAYS[row.name] ?? row.name },
+    { name: "name", title: "Setup", value: row => WAYS[row.name] ?? row.name },
     { name: "median", title: "Median", value: row => row.median_ms, cell: row => milliseconds(row.median_ms), number: true },
     { name: "range", title: "Range", value: least, cell: row => `${milliseconds(least(row))} to ${milliseconds(most(row))}`, number: true },
   ]
-  if (axis === "prompts") return [...times, { name: "rate", title: "Tokens a second", value: row => row.tokens_per_s, cell: row => row.tokens_per_s?.toFixed(1) ?? "–", number: true }]
+  if (axis === "prompts") return [...times, { name: "rate", title: "Tokens per second", value: row => row.tokens_per_s, cell: row => row.tokens_per_s?.toFixed(1) ?? "–", number: true }]
   /** @type {(part: "load" | "repair" | "prefill", title: string) => Column} */
   const stage = (part, title) => ({ name: part, title, value: row => row.timeline_ms?.[part], cell: row => milliseconds(row.timeline_ms?.[part]), number: true })
-  times.push({ name: "ratio", title: "Speed-up", about: "As without the cache", value: row => row.base && row.base / row.median_ms, cell: row => row.base ? `${(row.base / row.median_ms).toFixed(1)}×` : "–", number: true })
+  times.push({ name: "ratio", title: "Speed-up", about: "Time without the cache over this time", value: row => row.base && row.base / row.median_ms, cell: row => row.base ? `${(row.base / row.median_ms).toFixed(1)}×` : "–", number: true })
   if (!COMPARED.has(axis)) return [...times, stage("load", "Loading"), stage("prefill", "Prefill")]
   return [...times, ...axis === "repair" ? [stage("repair", "Choosing tokens")] : [], stage("prefill", "Prefill"),
     { name: "encode", title: "Encoding, once", value: row => row.encode_ms, cell: row => milliseconds(row.encode_ms), number: true },
-    { name: "kl", title: "KL, first token", about: "KL divergence of the cached answer's first token from the uncached one, in nats, for random text", value: row => row.kl_first_token, cell: row => row.kl_first_token == null ? "–" : nats(row.kl_first_token), number: true }]
+    { name: "kl", title: "First-token KL", about: "How much caching changed the probabilities of the first token of random text, in nats; 0 means no change", value: row => row.kl_first_token, cell: row => row.kl_first_token == null ? "–" : nats(row.kl_first_token), number: true }]
 }
 
 class BenchmarkPage {
@@ -113,7 +113,7 @@ class BenchmarkPage {
   #views
   #actions
   #results
-  #empty = h("p", { class: "empty" }, "Nothing is measured yet. Choose an axis and press Measure: the times appear here and are saved.")
+  #empty = h("p", { class: "empty" }, "Nothing is measured yet. Choose what to vary and press Measure. The times appear here and are saved.")
   #list = h("div", {})
   #listed = ""
   /** @type {Table<Row> | null} */
@@ -202,7 +202,7 @@ class BenchmarkPage {
     this.#hint.textContent = named ? "Names, separated by spaces." : "Whole numbers, separated by spaces; 12 at most."
     for (const [name, input] of this.#fields) {
       input.disabled = name === axis
-      input.title = name === axis ? "This is the axis" : ""
+      input.title = name === axis ? "Varied: enter its values under Points" : ""
     }
     this.#expect()
   }

@@ -22,7 +22,7 @@ const COLUMNS = [
   ["model", "Model", row => row.model.split("/").findLast(part => part) ?? row.model],
   ["tokens", "Tokens", row => count(row.tokens)],
   ["bytes", "Size", row => bytes(row.bytes)],
-  ["tier", "Tier", row => row.tier],
+  ["tier", "Location", row => row.tier],
   ["hits", "Hits", row => count(row.hits)],
   ["last_used", "Last used", row => date(row.last_used)],
 ]
@@ -86,7 +86,7 @@ class CachePage {
     this.#filter.addEventListener("input", () => filter())
     addEventListener("resize", debounce(FILTER_MS, () => this.#map.again()))
     const size = h("form", { class: "size", novalidate: true, onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, this.#most, this.#unit,
-      h("button", { type: "button", onclick: () => this.#prune() }, "Prune to this now"),
+      h("button", { type: "button", onclick: () => this.#prune() }, "Evict to this size"),
       h("button", { type: "button", onclick: () => this.#setBudget() }, "Set as budget"))
     this.#table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Segments" }, h("table", {}, h("thead", {}, this.#head), this.#body))
     host.append(
@@ -140,7 +140,7 @@ class CachePage {
       ["Hit rate", asked ? `${Math.round(100 * stats.hits / asked)}% of ${count(asked)}` : "–"],
       ["Evicted", count(stats.evicted)],
       ["Damaged, set aside", count(stats.corrupt)],
-      ["Left on the disk", bytes(stats.disk_free)],
+      ["Free on disk", bytes(stats.disk_free)],
       ["Stored as", stats.scheme],
     ]
     this.#totals.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))

@@ -43,7 +43,7 @@ class ModelsPage {
   #options = h("div", { class: "model-options" })
   #verdict = h("p", { class: "verdict", id: "model-verdict", role: "status" })
   #look = h("div", { class: "look" })
-  #ask = h("button", { type: "button", hidden: true, onclick: () => this.#judge(true) }, "Ask huggingface.co about it")
+  #ask = h("button", { type: "button", hidden: true, onclick: () => this.#judge(true) }, "Look up on huggingface.co")
   #running = h("fieldset", { class: "running", hidden: true })
   #load = h("button", { type: "submit", class: "primary", disabled: true }, "Load")
   #table = h("div", {})
@@ -60,7 +60,7 @@ class ModelsPage {
     this.#running.append(h("legend", {}), choice("finish", "let them finish on the old model"), choice("stop", "stop them"))
     studio.hosts.models.append(
       h("header", { class: "models-head" }, h("h2", {}, "Models"), this.#status, this.#meter, this.#stop),
-      h("section", { class: "card", "aria-label": "Loaded model" }, h("h3", {}, "Answers now"), this.#loaded),
+      h("section", { class: "card", "aria-label": "Loaded model" }, h("h3", {}, "Loaded model"), this.#loaded),
       h("section", { class: "card", "aria-label": "Another model" }, h("h3", {}, "Another model"),
         h("form", { class: "choose", novalidate: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.#begin() } },
           this.#quick,
@@ -247,7 +247,7 @@ class ModelsPage {
     if (document.activeElement === this.#stop) this.#name.focus()
     this.#stop.hidden = this.#meter.hidden = true
     const { result, fault } = end
-    if (result) this.#say(`${shortName(result.model)} answers now, after ${result.seconds.toFixed(1)} s.`, "good")
+    if (result) this.#say(`${shortName(result.model)} is loaded, after ${result.seconds.toFixed(1)} s.`, "good")
     else if (fault === STOPPED) this.#say(`Stopped. ${this.#staying()}`)
     else this.#say(fault ? `${fault.slice(0, 1).toUpperCase()}${fault.slice(1)} ${this.#staying()}` : end.error ?? AWAY, "bad")
     if (result) { this.#name.value = ""; this.#unjudged() }

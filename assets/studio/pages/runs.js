@@ -163,7 +163,7 @@ class RunsPage {
         { name: "cached", title: "Cached", value: row => row.cached_ms, number: true, cell: row => milliseconds(row.cached_ms), about: "Time to first token, cached" },
         { name: "uncached", title: "Uncached", value: row => row.uncached_ms, number: true, cell: row => milliseconds(row.uncached_ms), about: "Time to first token, uncached" },
         { name: "speedup", title: "Speed-up", value: row => row.speedup, number: true, cell: row => h("span", { "data-verdict": row.speedup && row.clear ? (row.speedup >= 1 ? "good" : "warn") : null }, ratioWords(row)) },
-        { name: "kl", title: "Mean KL", value: row => row.kl, number: true, cell: row => row.kl == null ? "–" : h("span", { title: row.fidelity?.advice ?? `${row.reuse}.` }, nats(row.kl)), about: "KL divergence of the cached answer from the uncached one, in nats: the mean of its tokens, if measured" },
+        { name: "kl", title: "Mean KL", value: row => row.kl, number: true, cell: row => row.kl == null ? "–" : h("span", { title: row.fidelity?.advice ?? `${row.reuse}.` }, nats(row.kl)), about: "How much caching changed the answer: mean KL divergence per token, in nats; 0 means no change" },
         { name: "rating", title: "Rating", value: row => ratingWords(row.ratings), cell: row => thumbs(row.ratings), about: "Your rating of the answers, and whether they have notes" },
         { name: "note", title: "Note", value: row => row.note, cell: row => this.#field(row, "note") },
       ],

@@ -13,6 +13,11 @@ const OLD_AFTER_MS = 600  // usually more than the time to the next check
 /** Settings of positions and attention. @param {string} name */
 const placing = name => ["scope", "placement"].includes(name)
 
+/** Reusable tokens that are not encoded yet. @param {Api.Strip} strip */
+export function notCached({ pieces, cached: reusable }) {
+  return Math.max(0, reusable - pieces.filter(({ cached }) => cached !== "none").reduce((sum, { tokens }) => sum + tokens, 0))
+}
+
 /**
  * @typedef {Api.Piece & {node: HTMLElement}} DrawnPiece
  * @typedef {import("../documents/workspace.js").Kind} Kind
@@ -28,7 +33,7 @@ export class Strip extends Emitter {
   #owes = h("div", { class: "owes", "aria-hidden": "true", "data-empty": true })
   #readout = h("p", { class: "readout", role: "status" })
   #scales = h("div", { class: "scales", role: "group", "aria-label": "Width of the parts" })
-  #missing = h("li", { hidden: true }, h("i", { class: "swatch module uncached" }), "still to compute")
+  #missing = h("li", { hidden: true }, h("i", { class: "swatch module uncached" }), "not cached yet")
   #rewritten = h("li", { hidden: true }, h("i", { class: "swatch module rewritten" }), "computed each time")
   #owesKey = h("li", { class: "owes-key", hidden: true }, h("i", { class: "swatch owes-swatch" }), "influence on the answer")
   #summary = ""
@@ -91,9 +96,8 @@ export class Strip extends Emitter {
     if (!strip) this.#summary = "Shown when both documents have no errors."
     else {
       const share = strip.total ? Math.round(100 * strip.cached / strip.total) : 0
-      const there = strip.pieces.filter(({ cached }) => cached !== "none").reduce((sum, { tokens }) => sum + tokens, 0)
-      const missing = Math.max(0, strip.cached - there)
-      const rest = missing ? ` · ${count(missing)} still to compute once` : ""
+      const missing = notCached(strip)
+      const rest = missing ? ` · ${count(missing)} not cached yet` : ""
       this.#summary = `${plural(strip.total, "token")}: ${count(strip.cached)} reusable (${share}%), ${count(strip.new)} new${rest}`
       this.#missing.hidden = !missing
       this.#rewritten.hidden = !strip.pieces.some(({ why }) => why)

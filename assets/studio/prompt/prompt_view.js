@@ -124,7 +124,7 @@ export class Reads extends Emitter {
     const wrong = passages.filter(({ meets }) => meets).length
     this.#facts.textContent = turns ? `${plural(tokens, "token")}, ${plural(turns, "turn")}` : plural(tokens, "token")
     this.#wrong.hidden = !wrong
-    this.#wrong.textContent = `${plural(wrong, "place")} to look at`
+    this.#wrong.textContent = `${plural(wrong, "place")} to check`
     this.#copy.disabled = false
     if (this.#current >= passages.length) this.#current = -1
     this.#highlight()

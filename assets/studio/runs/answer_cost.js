@@ -73,7 +73,7 @@ export class AnswerCost {
       bar.style.width = `${most ? 100 * owed / most : 0}%`
       return h("tr", {}, h("th", { scope: "row" }, path.split("/").at(-1) || "fixed text"), h("td", {}, count(tokens)), h("td", { class: "share" }, bar), h("td", {}, nats(owed)))
     })
-    const head = h("tr", {}, ...["Influence of", "Tokens", "", "Nats a token"].map(name => h("th", { scope: "col" }, name)))
+    const head = h("tr", {}, ...["Influence of", "Tokens", "", "Nats per token"].map(name => h("th", { scope: "col" }, name)))
     return [h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)),
       sorted.length > MOST ? h("p", { class: "soft" }, `And ${plural(sorted.length - MOST, "module")} more, with less influence.`) : ""]
   }

@@ -7,7 +7,7 @@ const ALIKE_SHOWN = 2  // equal lines shown around differences
 const MOST_ALIKE = 8
 
 /** @type {Record<string, string>} */
-const ENDED = { eos: "finished (stop token)", length: "cut at the maximum length", stop: "met a stop text" }
+const ENDED = { eos: "finished (stop token)", length: "cut at the maximum length", stop: "stopped at a stop text" }
 /** @type {[keyof Api.ModelOfRun, string][]} */
 const MODEL = [["name", "Model"], ["device", "Device"], ["dtype", "Number format"], ["weights", "Weights"], ["fingerprint", "Fingerprint"]]
 
@@ -20,7 +20,7 @@ const ABOUT = {
   "First-token KL": "How much caching changed the probabilities of the first token; 0 means no change",
   "Mean KL per token": "How much caching changed the probabilities of the answer's tokens; 0 means no change",
   "Flipped tokens": "Answer tokens for which the cached side prefers another token",
-  "Harm by module": "Part of the KL per token that each module causes",
+  "KL by module": "Part of the KL per token that each module causes",
 }
 
 /**
@@ -129,11 +129,11 @@ function fidelity(runs) {
   /** @param {string} title @param {(found: Api.Fidelity) => unknown} value @param {(found: Api.Fidelity) => Child} cell */
   const row = (title, value, cell) => rowOf(runs)(title, ({ told }) => told.fidelity && value(told.fidelity.found), ({ told }) => told.fidelity ? cell(told.fidelity.found) : "–")
   return [
-    rowOf(runs)("Reuse measured", ({ told }) => told.fidelity?.measured, ({ told }) => told.fidelity ? when(told.fidelity.measured) : "–"),
+    rowOf(runs)("Effect of caching measured", ({ told }) => told.fidelity?.measured, ({ told }) => told.fidelity ? when(told.fidelity.measured) : "–"),
     row("Mean KL per token", found => found.kl_mean, found => `${nats(found.kl_mean)} nats, ${nats(found.kl_worst)} nats at worst`),
     row("First token, measured", found => found.kl_first_token, found => `${found.first_token_agrees ? "the same" : "different"} (KL ${nats(found.kl_first_token)} nats)`),
     row("Flipped tokens", found => found.flips.length, found => `${count(found.flips.length)} of ${count(found.tokens_read)}`),
-    row("Harm by module", found => JSON.stringify(found.modules), found => pairs(found.modules.map(one => [one.path || "fixed text", `${nats(one.harm)} nats`]))),
+    row("KL by module", found => JSON.stringify(found.modules), found => pairs(found.modules.map(one => [one.path || "fixed text", `${nats(one.harm)} nats`]))),
     row("Fixes tried", found => JSON.stringify(found.remedies), found => found.remedies.length ? pairs(found.remedies.map(one => [one.what, `KL ${nats(one.kl_mean)} nats`])) : "nothing"),
     row("Advice", found => found.advice, found => h("div", { class: "beside-note" }, found.advice)),
   ]

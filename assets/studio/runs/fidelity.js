@@ -1,5 +1,6 @@
 // Measures on demand how reuse changes an answer, by module, and how to fix it.
 import { originOf } from "./staleness.js"
+import { settingsWith } from "./verdict.js"
 import { count, debounce, h, moment, nats, plural } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
 import { AWAY, Job, STOPPED } from "../base/jobs.js"
@@ -10,28 +11,33 @@ const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value 
 const COLUMNS = [
   ["Module", "", m => m.path || "fixed text"],
   ["Tokens", "Tokens of the module that are read from the cache", m => count(m.tokens)],
-  ["Influence, nats", "How much the answer changes without this module: KL per token", m => nats(m.dependence)],
-  ["Keys deviate", "Relative distance of the stored keys from those of a full pass", m => percent(m.key_deviation)],
-  ["Values deviate", "Relative distance of the stored values from those of a full pass", m => percent(m.value_deviation)],
-  ["Harm, nats", "Part of the answer's KL per token that this module causes; negative if it offsets another", m => nats(m.harm)],
-  ["Flips", "Answer tokens that change because of this module; negative if it prevents changes", m => count(m.mends)],
+  ["Influence (nats)", "How much the answer depends on this module: KL per token if it is hidden", m => nats(m.dependence)],
+  ["Key difference", "Difference of the stored keys from those computed without the cache, relative", m => percent(m.key_deviation)],
+  ["Value difference", "Difference of the stored values from those computed without the cache, relative", m => percent(m.value_deviation)],
+  ["KL (nats)", "Part of the answer's KL per token that this module causes; negative if it offsets another", m => nats(m.harm)],
+  ["Flipped tokens", "Answer tokens that change because of this module; negative if it prevents changes", m => count(m.mends)],
 ]
 /** @type {[string, string][]} */
-const FLIPS = [["Token", "Place in the answer"], ["Uncached", "The answer's token"], ["Cached", "The token that the cached side prefers"], ["KL, nats", "Difference between the probabilities of both sides for this token; 0 means none"], ["After", "The answer before this token"]]
+const FLIPS = [["Token", "Place in the answer"], ["Uncached", "The answer's token"], ["Cached", "The token that the cached side prefers"], ["KL (nats)", "Difference between the probabilities of both sides for this token; 0 means none"], ["Text before", "The answer before this token"]]
 /** @type {[string, string][]} */
-const TRIED = [["Tried", ""], ["Flips left", "Answer tokens that still change"], ["Worst, nats", "The largest KL of a token"], ["Mean, nats", "KL per answer token"], ["Agrees", "Share of answer tokens that both sides prefer"], ["Computed", "Tokens that each answer computes in addition"], ["", ""]]
+const FIXES = [["Fix", ""], ["Flips left", "Answer tokens that still change"], ["Worst KL", "The largest KL of a token, in nats"], ["Mean KL", "KL per answer token, in nats"], ["Agreement", "Share of answer tokens that both sides prefer"], ["Computed tokens", "Tokens that each answer computes, compared with now"], ["", ""]]
 /** @param {[string, string, ...unknown[]][]} columns */
-const head = columns => h("thead", {}, h("tr", {}, ...columns.map(([name, title]) => h("th", { scope: "col", title: title || null, class: name === "After" ? "words" : null }, name))))
-/** A difference in computed tokens, with sign. @param {number} tokens */
-const signed = tokens => `${tokens > 0 ? "+" : tokens < 0 ? "−" : ""}${count(Math.abs(tokens))}`
+const head = columns => h("thead", {}, h("tr", {}, ...columns.map(([name, title]) => h("th", { scope: "col", title: title || null, class: name === "Text before" ? "words" : null }, name))))
+/** A difference in computed tokens. @param {number} tokens */
+const compared = tokens => tokens ? `${count(Math.abs(tokens))} ${tokens > 0 ? "more" : "fewer"}` : "as now"
+/** "link:2" in words. @param {string} repair */
+const repairWords = repair => {
+  const [kind, much] = repair.split(":")
+  return kind === "link" ? `Recompute the first ${plural(Number(much), "token")} of each module` : `Recompute ${percent(Number(much))} of the tokens (${kind})`
+}
 const MOST_FLIPS = 8
 const MEANING = "KL (Kullback-Leibler divergence, in nats) is the difference between the probabilities of both sides; 0 means none. A token flips if the cached side prefers another one."
 const FIND_AFTER_MS = 200
 const FIRST_MODULE = 2  // steps before the first module: both answers
 
 /**
- * "setting": a name and value to set; "scaffold": modules to encode together; "found": a measurement.
- * @extends {Emitter<{setting: [string, string], scaffold: string[], found: Api.MeasuredFidelity}>}
+ * "setting": settings to set; "scaffold": modules to encode together; "found": a measurement.
+ * @extends {Emitter<{setting: Record<string, string>, scaffold: string[], found: Api.MeasuredFidelity}>}
  */
 export class Explanation extends Emitter {
   #host
@@ -43,6 +49,8 @@ export class Explanation extends Emitter {
   #job = null
   /** @type {import("./staleness.js").Origin | null} */
   #origin = null
+  /** The run on the page. @type {Api.RunFrame | null} */
+  #run = null
   #age = ""
   /** The texts of the last rejected measurement. */
   #refused = ""
@@ -91,11 +99,22 @@ export class Explanation extends Emitter {
     const number = ++this.#asked, known = await this.#server.ask("find_fidelity", { ...texts, settings })
     if (this.#job || number !== this.#asked || known.away || known.error != null) return
     if (known.kept) return this.#take(known.kept)
-    if (!known.under_way) return
+    if (!known.under_way) return this.#findOfRun(number)
     /** @type {Job<Api.MeasuredFidelity>} */
     const job = new Job(this.#server, known.under_way)
     return this.#follow(job, /** @type {Promise<import("../base/jobs.js").JobReply<Api.MeasuredFidelity>>} */ (this.#server.ask("job_state", { key: job.key })))
   }
+
+  // After a reload with changed texts: the measurement of the shown run.
+  async #findOfRun(/** @type {number} */ number) {
+    const run = this.#run
+    if (!run || this.#origin) return
+    const { kept } = await this.#server.ask("find_fidelity", { schema: run.of.schema, prompt: run.of.prompt, settings: run.settings })
+    if (kept && number === this.#asked && !this.#job && !this.#origin) this.#take(kept)
+  }
+
+  /** Notes the run on the page. @param {Api.RunFrame} run */
+  of(run) { this.#run = run }
 
   /** Whether the shown measurement is up to date. */
   #holds() { return this.#origin !== null && this.#belonging.differences(this.#origin).length === 0 }
@@ -146,14 +165,17 @@ export class Explanation extends Emitter {
     this.say("")
     const rows = found.modules.map(m => h("tr", { "data-worst": m.path === found.worst && found.remedies.length > 0 ? "yes" : null },
       ...COLUMNS.map(([, , cell], index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, cell(m)))))
+    const [, verdict, figures] = /^(.*?\.)(?: (.*))?$/s.exec(found.advice) ?? ["", found.advice, ""]
+    const stuck = found.complete && found.worst !== null && found.remedies.length > 0 && !found.improvements.length && found.scope !== "scaffold"
+    const exact = stuck ? h("button", { type: "button", onclick: () => this.emit("setting", settingsWith(found, "scope", "scaffold")) }, "Encode these modules together") : ""
     const agrees = found.first_token_agrees ? "the same first token" : "a different first token"
     this.#body.replaceChildren(
-      h("p", { class: "advice" }, found.advice),
+      h("p", { class: "advice" }, h("strong", {}, verdict, " "), figures, exact),
       h("p", { class: "soft", tabindex: "0", title: MEANING }, `The cached side predicts ${agrees} (KL ${nats(found.kl_first_token)} nats). It read the uncached answer ${found.read_to_end ? "to its end" : "up to the maximum length"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} nats per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).${found.complete ? "" : " The measurement was stopped early."}`, measured ? ` Measured ${moment(measured)}.` : ""),
       found.flips.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Flipped tokens" }, this.#flips(found.flips)) : "",
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fidelity by module" }, h("table", {},
         head(COLUMNS), h("tbody", {}, ...rows))),
-      found.remedies.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fixes tried" }, this.#remedies(found.remedies)) : "")
+      found.improvements.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fixes" }, this.#fixes(found)) : "")
   }
 
   /** @param {Api.Flip[]} flips */
@@ -168,20 +190,21 @@ export class Explanation extends Emitter {
     ]
   }
 
-  /** @param {Api.Remedy[]} remedies */
-  #remedies(remedies) {
-    const rows = remedies.map(r => h("tr", {},
-      h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : r.scope ? `Scope ${r.scope}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
-      h("td", {}, count(r.flips)), h("td", {}, nats(r.kl_worst)), h("td", {}, nats(r.kl_mean)), h("td", {}, percent(r.answer_agreement)), h("td", {}, signed(r.computed)),
-      h("td", {}, h("button", { type: "button", class: "quiet", onclick: () => this.#use(r) }, r.scaffold.length ? "Add to schema" : "Use"))))
-    return h("table", {}, head(TRIED), h("tbody", {}, ...rows))
+  /** The fixes that help, after the present state. @param {Api.Fidelity} found */
+  #fixes(found) {
+    /** @param {string} name @param {Pick<Api.Remedy, "flips" | "kl_worst" | "kl_mean" | "answer_agreement" | "computed">} left @param {...Node} action */
+    const row = (name, left, ...action) => h("tr", {}, h("th", { scope: "row" }, name),
+      h("td", {}, count(left.flips)), h("td", {}, nats(left.kl_worst)), h("td", {}, nats(left.kl_mean)), h("td", {}, percent(left.answer_agreement)), h("td", {}, compared(left.computed)), h("td", {}, ...action))
+    const rows = found.improvements.map(r => row(
+      r.repair ? repairWords(r.repair) : r.scope ? `Scope ${r.scope}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`, r,
+      h("button", { type: "button", onclick: () => this.#use(r, found) }, r.scaffold.length ? "Add to schema" : "Use")))
+    return h("table", {}, head(FIXES), h("tbody", {}, row("As now", { ...found, flips: found.flips.length, computed: 0 }), ...rows))
   }
 
-  /** @param {Api.Remedy} remedy */
-  #use({ repair, scope, scaffold }) {
+  /** @param {Api.Remedy} fix @param {Api.Fidelity} found */
+  #use({ repair, scope, scaffold }, found) {
     if (scaffold.length) return this.emit("scaffold", scaffold)
-    this.emit("setting", scope ? ["scope", scope] : ["repair", repair])
-    this.say(`${scope ? `Scope ${scope}` : `Repair ${repair}`} is set for the next run.`)
+    this.emit("setting", scope ? settingsWith(found, "scope", scope) : settingsWith(found, "repair", repair))
   }
 
   // An outdated measurement stays with a note; undo makes it current again.

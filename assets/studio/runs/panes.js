@@ -1,6 +1,6 @@
 // The two answers side by side, and what caching changed.
 import { originOf } from "./staleness.js"
-import { count, h, milliseconds, nats, overlapping, plural, times, timesRange } from "../base/dom.js"
+import { count, h, milliseconds, nats, overlapping, plural, tally, times, timesRange } from "../base/dom.js"
 import { Copier } from "../base/copy_button.js"
 import { Emitter } from "../base/events.js"
 import { Scale } from "./time_scale.js"
@@ -26,7 +26,7 @@ const COLD = "These runs computed evicted segments again. The median and the rat
 export function endingWords({ state, ended, tokens }, { max_new_tokens: most, stop = [] }, message = "") {
   if (state === "stopped") return message || "Stopped by you."
   if (state !== "done") return ""
-  if (ended === "stop") return stop.length === 1 ? `Met the stop text ${JSON.stringify(stop[0])}.` : "Met one of the stop texts."
+  if (ended === "stop") return stop.length === 1 ? `Stopped at the stop text ${JSON.stringify(stop[0])}.` : "Stopped at a stop text."
   if (ended !== "length") return ended ? "Finished." : ""
   return tokens.generated < most ? `Cut at ${plural(tokens.generated ?? 0, "token")}: the window is full.` : `Cut at Max answer length, ${count(most)}.`
 }
@@ -36,18 +36,16 @@ function wholeAnswer({ ttft_ms: first, tokens: { generated }, tokens_per_second:
   return first == null || !generated ? null : first + (rate ? 1000 * (generated - 1) / rate : 0)
 }
 
-/** The times of the whole answers, and the reason if the first token tells another story. @param {Api.RunFrame | null} run */
-function wholeWords(run) {
+/** The times of the whole answers, if these have the same length. @param {Api.RunFrame | null} run */
+export function wholeWords(run) {
   const { cached, uncached } = run?.sides ?? {}
-  if (!run || cached?.state !== "done" || uncached?.state !== "done") return ""
+  if (!run || cached?.state !== "done" || uncached?.state !== "done" || cached.tokens.generated !== uncached.tokens.generated) return ""
   const took = wholeAnswer(cached), without = wholeAnswer(uncached), ratio = run.comparison.ttft_speedup ?? 1
   if (!took || !without) return ""
   const [figure, way] = times(without / took), words = figure === "1.0×" ? "whole answer as fast" : `whole answer ${figure} ${way}`
-  if (figure === "1.0×" || without > took === ratio > 1 || overlapping(run.comparison)) return words
-  const [own, other] = [cached, uncached].map(({ tokens }) => tokens.generated ?? 0), [rate, rival] = [cached.tokens_per_second, uncached.tokens_per_second]
-  const longer = took > without === own > other && own !== other
-  if (longer) return `${words}: it has ${count(own)} tokens instead of ${count(other)}`
-  return rate && rival ? `${words}: each later token took ${milliseconds(1000 / rate)} instead of ${milliseconds(1000 / rival)} (timed once)` : words
+  const [rate, rival] = [cached.tokens_per_second, uncached.tokens_per_second]
+  if (figure === "1.0×" || without > took === ratio > 1 || overlapping(run.comparison) || !rate || !rival) return words
+  return `${words}: each later token took ${milliseconds(1000 / rate)} instead of ${milliseconds(1000 / rival)} (timed once)`
 }
 
 class Pane {
@@ -157,7 +155,7 @@ class Pane {
     const counted = side.state === "working" && !side.waits && side.total
     const meter = counted
       ? h("progress", { max: side.total, value: side.done, "aria-label": "Progress" }) : null
-    const of = counted ? ` (${side.done} of ${side.total})` : ""
+    const of = counted ? ` (${tally(side.working, side.done, side.total)})` : ""
     return h("p", { class: "empty" }, words + of, meter)
   }
 }
@@ -242,7 +240,7 @@ export class Panes extends Emitter {
     this.#panes.toggleAttribute("data-old", differs !== "")
     const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then
     const next = this.#faulty.length ? `Fix the errors in the ${this.#faulty.join(" and the ")}, then run again.` : "Run again."
-    const words = [kept, differs && `${which} is ${differs}. ${next}`].filter(Boolean).join(" ")
+    const words = [kept, differs && `${which} ran ${differs}. ${next}`].filter(Boolean).join(" ")
     if (this.#age.textContent !== words) this.#age.textContent = this.#age.title = words
   }
 
@@ -254,11 +252,11 @@ export class Panes extends Emitter {
     this.#cached.show(run?.sides.cached, longest, difference?.cached, run)
     this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run)
     const { scope, repair, reuse: chosen } = run?.settings ?? {}, reuse = run?.reuse, own = !reuse && chosen !== "auto"
-    const how = [own && scope, own && repair !== "none" && repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
+    const how = [own && scope, own && repair !== "none" && repair, run?.placement === "schema" && "positions of the schema"].filter(Boolean)
     const checks = reuse?.follows && reuse.kl == null
     this.#reuse.hidden = !reuse
-    this.#reuse.textContent = this.#reuse.title = reuse ? `${reuse.why}${checks ? "; the check runs" : ""}.` : ""
-    if (checks) this.#reuse.append(h("progress", { "aria-label": "The check runs" }))
+    this.#reuse.textContent = this.#reuse.title = reuse ? `${reuse.why}${checks ? "; checking the answer" : ""}.` : ""
+    if (checks) this.#reuse.append(h("progress", { "aria-label": "Checking the answer" }))
     this.#reuse.dataset.mood = reuse?.broken ? "warn" : ""
     this.#scale.show(run, run?.number ? [`Run ${run.number}`, ...how].join(" · ") : "")
     this.#showRatio(run)
@@ -273,8 +271,8 @@ export class Panes extends Emitter {
   #showDivergence() {
     const run = this.#run, measured = run && this.#measured && JSON.stringify(originOf(this.#measured)) === JSON.stringify(originOf(run)) ? this.#measured.found : run?.fidelity?.found
     const mean = measured?.kl_mean ?? (run?.reuse?.checked ? run.reuse.kl : null), shown = mean ?? run?.comparison.kl_first_token
-    this.#divergenceName.replaceChildren(...mean == null ? ["First-token KL"] : ["Mean KL", h("span", { class: "wide" }, " per token")])
-    this.#divergence.textContent = shown == null ? "" : nats(shown)
+    this.#divergenceName.replaceChildren(...mean == null ? ["First token: KL"] : ["Mean KL", h("span", { class: "wide" }, " per token")])
+    this.#divergence.replaceChildren(shown == null ? "" : nats(shown), mean == null && run?.reuse ? h("span", { class: "soft wide" }, " (the limit is for the whole answer)") : "")
   }
 
   /** @param {Api.RunFrame | null} run */
@@ -287,7 +285,7 @@ export class Panes extends Emitter {
     this.#ratioWords.textContent = ratio == null ? alone ? `${run.mode} side only` : "not timed yet" : computed ? "first token: not read from the cache" : unclear ? "first token: no clear difference" : "to the first token"
     this.#ratio.dataset.verdict = ratio == null || unclear || computed ? "" : ratio >= 1 ? "good" : "warn"
     this.#range.textContent = ratio == null ? "" : least == null || most == null ? ", one timing each" : ` (${timesRange(least, most)})`
-    this.#range.title = "From slowest cached over fastest uncached timing, to fastest cached over slowest uncached"
+    this.#range.title = "The lowest and the highest ratio of the timings of both sides"
     this.#again.hidden = !run?.number || run.state !== "done" || ratio == null || this.#belonging.differences(originOf(run)).length > 0
     this.#again.title = `Times the first token twice more on each side, about ${milliseconds(2 * ((run?.sides.cached.ttft_ms ?? 0) + (run?.sides.uncached.ttft_ms ?? 0)))}`
     this.#whole.textContent = this.#whole.title = wholeWords(run)

@@ -1,5 +1,5 @@
 // Run and stop buttons, and a run's status.
-import { count, h, milliseconds, overlapping, plural, times } from "../base/dom.js"
+import { count, h, milliseconds, overlapping, plural, tally, times } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
 import { AWAY, Job, STOPPED } from "../base/jobs.js"
 import { Pace } from "../base/pace.js"
@@ -129,9 +129,8 @@ export class RunBar extends Emitter {
     const end = await job.asked(this.#server.ask("encode_all", this.#request(job.key)))
     this.emit("encoded")
     if (end.result) this.#encoded(end.result)
-    else if (end.fault === STOPPED) { this.#refuse("Stopped; encoded modules stay.", "") }
-    else this.#refuse((end.fault || end.error) ?? `${AWAY} Encoded modules stay; encode again when it is back.`)
-    this.#workspace.remeasure()
+    else if (end.fault === STOPPED) { this.#refuse("Stopped. Encoded modules are stored.", "") }
+    else this.#refuse((end.fault || end.error) ?? `${AWAY} Encoded modules are stored; encode again when it is back.`)
   }
 
   /** @param {string} key */
@@ -197,10 +196,9 @@ export class RunBar extends Emitter {
     const unclear = overlapping(frame.comparison), sooner = frame.reuse?.scope === "" ? "Not read from the cache this time." : unclear ? "No clear difference in time." : ratio ? `First token ${times(ratio).join(" ")} with the cache.` : ""
     const summary = warnings || (sooner && sooner + texts)
     if (frame.state === "failed") this.#say(frame.message, "bad")
-    else this.#say(frame.state === "stopped" ? `Stopped${warnings ? "." : "; computed segments stay."} ${summary}` : `Done. ${summary}`, warnings ? "warn" : "")
+    else this.#say(frame.state === "stopped" ? `Stopped${warnings ? "." : "; computed segments are stored."} ${summary}` : `Done. ${summary}`, warnings ? "warn" : "")
     this.#status.dataset.of = "run"
     this.emit("ended", frame)
-    this.#workspace.remeasure()
   }
 
   /** Waits for the model; returns whether it loaded before the user cancelled. */
@@ -222,16 +220,17 @@ export class RunBar extends Emitter {
   #encoding(what, done, total) {
     const words = what === "encoded" ? "Writing segments" : what ? `${what[0].toUpperCase()}${what.slice(1)}` : "Looking for encoded segments"
     this.pace.note(words.split(" ")[0], done, total)
-    this.#say(`${words}…${total > 1 ? ` ${count(done)} of ${count(total)}` : ""}`)
+    this.#say(`${words}…${total > 1 ? ` ${tally(what, done, total)}` : ""}`)
   }
 
   /** @param {Api.EncodeReport} report */
   #encoded({ encoded, reused, elsewhere, tokens, seconds, kept, total, warnings }) {
     const there = [reused && `${count(reused)} were stored already`, elsewhere && `${count(elsewhere)} came from another program`].filter(Boolean).join(", ")
-    const made = encoded ? `${plural(encoded, "segment")}, ${plural(tokens, "token")}, encoded in ${milliseconds(1000 * seconds)}` : "Everything was stored already"
+    const made = encoded ? `${plural(encoded, "segment")}, ${plural(tokens, "token")}, encoded in ${milliseconds(1000 * seconds)}` : there ? "Nothing was left to encode" : "There is nothing to encode"
     const lacking = kept < total ? ` ${count(total - kept)} of ${plural(total, "segment")} are not on disk: the budget of the cache is too small, or the disk is full.` : ""
     const mood = warnings.length || lacking ? "warn" : ""
-    this.#refuse(`Done. ${made}${there ? `; ${there}` : ""}.${lacking} ${warnings.join(" ")}`.trim(), mood)
+    const told = !encoded && !elsewhere && reused > 1 ? `All ${plural(reused, "segment")} were already stored` : `${made}${there ? `; ${there}` : ""}`
+    this.#refuse(`Done. ${told}.${lacking} ${warnings.join(" ")}`.trim(), mood)
   }
 
   /** @param {import("../documents/workspace.js").PlacedFault} fault */

@@ -75,7 +75,8 @@ class SecondModel {
     const choices = [[{ name: "demo" }, "demo (bundled)"],
       ...state.catalogue.filter(({ here }) => here).map(({ name, title }) => /** @type {[Choice, string]} */ ([{ name }, title])),
       ...state.recent.map((choice, at) => /** @type {[Choice, string]} */ ([/** @type {Choice} */ (choice), titles[at]]))]
-    refill(this.#quick, h("span", { class: "soft" }, "Choose a model"), ...choices.map(([choice, title]) => h("button", { type: "button", class: "choice", "data-key": choice.name, title: choice.name, "aria-pressed": "false", onclick: () => this.#choose(choice) }, title)))
+    const loaded = state.wanted.name
+    refill(this.#quick, h("span", { class: "soft" }, "Choose a model"), ...choices.map(([choice, title]) => h("button", { type: "button", class: "choice", "data-key": choice.name, title: choice.name, "aria-pressed": "false", onclick: () => this.#choose(choice) }, choice.name === loaded ? `${title} (loaded)` : title)))
   }
 
   /** @param {Choice} choice */

@@ -1,5 +1,6 @@
 // Compares the texts, settings and model of a result with the current ones.
 import { Emitter } from "../base/events.js"
+import { ofDecisions } from "../shell/settings.js"
 
 /** `name`: the schema's name, if known. @typedef {{name: string, schema: string, prompt: string, settings: Record<string, any>, model: string, modelName: string}} Origin */
 
@@ -47,7 +48,7 @@ export class Belonging extends Emitter {
    * @param {Origin} origin
    * @param {(name: string) => boolean} counts whether a setting can change this kind of result
    */
-  differences(origin, counts = () => true) {
+  differences(origin, counts = name => !ofDecisions(name)) {
     const words = [], texts = this.#texts
     const other = texts ? /** @type {("schema" | "prompt")[]} */ (["schema", "prompt"]).filter(kind => texts[kind] !== origin[kind]) : []
     if (other.length && this.ofAnotherSchema(origin)) words.push(`another schema (${origin.name})`)
@@ -64,10 +65,10 @@ export class Belonging extends Emitter {
     return this.#texts?.schema !== origin.schema && origin.name !== "" && name !== "" && name !== origin.name
   }
 
-  /** "of an earlier text of the prompt and of other settings (Scope)"; "" if nothing changed. @param {Origin} origin @param {(name: string) => boolean} [counts] */
+  /** "with an earlier text of the prompt and with other settings (Scope)"; "" if nothing changed. @param {Origin} origin @param {(name: string) => boolean} [counts] */
   sentence(origin, counts) {
     const found = this.differences(origin, counts)
-    return found.length ? listed(found.map(words => `of ${words}`)) : ""
+    return found.length ? listed(found.map(words => `with ${words}`)) : ""
   }
 
   /** Labels of changed settings that affect a result. @param {Record<string, any>} then @param {(name: string) => boolean} counts */
@@ -75,7 +76,7 @@ export class Belonging extends Emitter {
     const now = this.#workspace.settings
     const value = (/** @type {Record<string, any>} */ settings, /** @type {Api.SettingForm} */ form) => settings[form.name] ?? form.default
     const drawn = this.forms.some(form => form.name === "temperature" && [then, now].some(settings => value(settings, form) > 0))
-    const matter = this.forms.filter(({ name, matters }) => counts(name) && (matters === "always" || (matters === "drawn" && drawn)))
+    const matter = this.forms.filter(({ name, matters }) => counts(name) && (matters === "always" || matters === "decided" || (matters === "drawn" && drawn)))
     return matter.filter(form => JSON.stringify(value(then, form)) !== JSON.stringify(value(now, form))).map(({ label }) => label)
   }
 }

@@ -1,5 +1,5 @@
 // A run's times on one scale: the first time with encoding, cached, and uncached.
-import { count, h, milliseconds, plural, refill } from "../base/dom.js"
+import { count, h, milliseconds, plural, refill, tally } from "../base/dom.js"
 
 const NICE = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]
 const MOST_NAMES = 2
@@ -28,7 +28,7 @@ function named(modules) {
  * @param {boolean} computed whether the promise required computing the whole prompt
  */
 export function encodingWords({ state, modules, segments, tokens, ms, others, others_ms }, computed = false) {
-  if (state === "stopped") return "Stopped while encoding: computed segments stay."
+  if (state === "stopped") return "Stopped while encoding: computed segments are stored."
   if (state !== "done") return ""
   if (computed && !segments) return "Nothing was read from the cache."
   const earlier = others_ms == null ? "" : `, in ${milliseconds(others_ms)}`
@@ -81,7 +81,7 @@ export class Scale {
   /** @param {Api.EncodingFrame} encoding @param {Api.Payback | null} payback @param {Api.SideFrame} cached @returns {Row} */
   #first(encoding, payback, cached) {
     const row = { name: "First time", words: "encoding of missing modules, then the cached answer", range: null, pieces: [], ms: null }
-    if (encoding.state === "working") return { ...row, note: encoding.waits ? "waits for another run" : encoding.working === "encoded" ? "writing…" : encoding.working ? `${encoding.working} · ${encoding.done} of ${encoding.total}` : "looking for stored segments…" }
+    if (encoding.state === "working") return { ...row, note: encoding.waits ? "waits for another run" : encoding.working === "encoded" ? "writing…" : encoding.working ? `${encoding.working} · ${tally(encoding.working, encoding.done, encoding.total)}` : "looking for stored segments…" }
     if (encoding.state === "stopped") return { ...row, note: "stopped" }
     if (cached.ttft_ms != null && cached.cold_ms.length && !cached.samples_ms.length) return { ...row, note: "nothing is stored, so each run is the first" }
     if (payback?.first_ms == null || cached.ttft_ms == null) return { ...row, note: cached.ttft_ms == null ? "" : "was encoded earlier; that time was not recorded" }
@@ -110,7 +110,7 @@ export class Scale {
     if (spread && range) Object.assign(spread.style, { left: share(range[0], end), width: share(range[1] - range[0], end) })
     return h("div", { class: "scale-row", role: "listitem", title: words || null },
       h("span", { class: "scale-name" }, name),
-      h("span", { class: "scale-track" }, ...bars, spread, note ? h("span", { class: "soft scale-note" }, note) : null),
+      note ? h("span", { class: "soft scale-note", title: note }, note) : h("span", { class: "scale-track" }, ...bars, spread),
       h("span", { class: "scale-value" }, ms == null ? "" : milliseconds(ms)),
       h("span", { class: "sr" }, words))
   }

@@ -8,7 +8,7 @@ const STATES = {
   ok: ["Ready", "good", "Requests are answered."],
   loading: ["Loading", "warn", "Requests are answered with status 503 (529 to Anthropic's clients) until the model is loaded."],
   off: ["Off", "warn", "Requests are answered with status 503 (529 to Anthropic's clients) until it is switched on, or the studio restarts."],
-  draining: ["Ending", "warn", "The studio is closing: running answers finish, and new requests are rejected."],
+  draining: ["Closing", "warn", "The studio is closing: running answers finish, and new requests are rejected."],
 }
 
 /** The page's own origin is also the API's. */

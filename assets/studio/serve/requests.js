@@ -14,11 +14,11 @@ const hours = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit"
 /** @typedef {Api.ServedRequest} Row */
 
 /** @type {Record<Row["outcome"], string>} */
-const OUTCOMES = { waiting: "waiting", answering: "answering", done: "done", ended: "ended early", refused: "refused" }
+const OUTCOMES = { waiting: "waiting", answering: "answering", done: "done", ended: "stopped early", refused: "refused" }
 /** @type {Record<string, string>} */
 const STOPPED = { stop: "at a stop text", length: "at its token limit" }
 /** @type {Record<string, string>} */
-const DIALECTS = { openai: "OpenAI", anthropic: "Anthropic" }
+const DIALECTS = { openai: "OpenAI", anthropic: "Anthropic", typesafe: "TypeSafe" }
 
 const time = (/** @type {number} */ at) => Date.now() - at * 1000 < A_DAY_MS ? hours.format(at * 1000) : moment(at * 1000)
 const since = (/** @type {number} */ at) => `for ${Math.max(0, Math.round(Date.now() / 1000 - at))} s`
@@ -158,7 +158,7 @@ export class Requests {
         tokens("written", "Written", one => one.written, "Prompt tokens computed and stored on disk"),
         tokens("rest", "Computed", one => one.rest, "Prompt tokens computed and not stored on disk"),
         { name: "ttft", title: "First token", value: row => row.ttft_ms, number: true, cell: row => milliseconds(row.ttft_ms), about: "From the request's arrival to the first token, including waiting" },
-        tokens("out", "Out", one => one.generated, "Answer tokens"),
+        tokens("out", "Output", one => one.generated, "Answer tokens"),
         { name: "who", title: "Key", value: row => row.who },
       ],
     })

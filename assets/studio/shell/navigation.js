@@ -16,6 +16,7 @@ export class Rail extends Emitter {
   #pages
   #page = ""
   #place = ""
+  #hash = ""
 
   /** @param {Entry[]} pages @param {...HTMLElement} foot elements at its end */
   constructor(pages, ...foot) {
@@ -38,14 +39,17 @@ export class Rail extends Emitter {
 
   /** Starts to follow the URL. */
   start() {
-    addEventListener("hashchange", () => this.#show())
+    addEventListener("hashchange", () => { if (location.hash !== this.#hash) this.#show() })
     this.#show()
   }
 
   /** @param {string} page @param {string} [place] in the page */
   go(page, place = "") {
     if (page === this.#page && place === this.#place) history.replaceState(history.state, "", place ? `#/${page}/${place}` : `#/${page}`)
-    else location.hash = place ? `#/${page}/${place}` : `#/${page}`
+    else {
+      location.hash = place ? `#/${page}/${place}` : `#/${page}`
+      this.#show()  // before the event of the URL, so that the caller can move the focus into the page
+    }
   }
 
   /** @param {string} page whether the page exists */
@@ -62,6 +66,7 @@ export class Rail extends Emitter {
       this.emit("unknown", { wanted, title })
     }
     this.#place = page === wanted ? place.join("/") : ""
+    this.#hash = location.hash
     this.#page = document.documentElement.dataset.page = page
     document.title = `${title} · ${STUDIO}`
     this.unveil()

@@ -14,6 +14,9 @@ export function takes({ kind, choices, least, most, above, pattern }, value) {
   return (least == null || value > least || (value === least && !above)) && (most == null || value <= most)
 }
 
+/** Whether a setting is one of decisions, which the drawer does not show. @param {string} name */
+export const ofDecisions = name => name.startsWith("decide_")
+
 /** Whether a value differs from the default. @param {Api.SettingForm} setting @param {unknown} value */
 export const changed = (setting, value) => JSON.stringify(value) !== JSON.stringify(setting.default)
 

@@ -1,7 +1,7 @@
 // The drawer of run settings: a form with errors next to their fields.
 import { h, plural } from "../base/dom.js"
 import { Emitter } from "../base/events.js"
-import { changed, mended, rule, takes } from "./settings.js"
+import { changed, mended, ofDecisions, rule, takes } from "./settings.js"
 
 const OPEN = "prompt-cache-studio.settings-open"
 const CHOSEN = ["scope", "repair"]  // by `reuse` auto
@@ -17,7 +17,7 @@ const NEW_LINE = "\\n for a new line"
 const numberOf = text => text.trim() === "" || !Number.isFinite(Number(text)) ? text : Number(text)
 
 /** @param {Api.SettingForm} setting @returns {Control} */
-function controlOf({ name, kind, least, most, choices, examples }) {
+export function controlOf({ name, kind, least, most, choices, examples }) {
   if (choices) {
     const input = h("select", {}, ...Object.entries(choices).map(([value, words]) => h("option", { value, title: words }, value)))
     return { input, show: value => { input.value = value }, value: () => input.value }
@@ -46,6 +46,8 @@ function controlOf({ name, kind, least, most, choices, examples }) {
  */
 export class Drawer extends Emitter {
   #workspace
+  /** @type {Api.SettingForm[]} */
+  #settings = []
   /** @type {Map<string, Field>} */
   #fields = new Map()
   /** @type {Set<string>} */
@@ -75,7 +77,8 @@ export class Drawer extends Emitter {
 
   /** Builds the form. @param {Api.SettingForm[]} settings the engine's declarations */
   offer(settings) {
-    this.#fields = new Map(settings.map(setting => [setting.name, this.#field(setting)]))
+    this.#settings = settings
+    this.#fields = new Map(settings.filter(({ name }) => !ofDecisions(name)).map(setting => [setting.name, this.#field(setting)]))
     const lists = settings.filter(({ examples }) => examples).map(({ name, examples = [] }) =>
       h("datalist", { id: `${name}-examples` }, ...examples.map(value => h("option", { value }))))
     this.#fieldset.replaceChildren(...[...this.#fields.values()].map(field => this.#fill(field)), ...lists)
@@ -96,6 +99,22 @@ export class Drawer extends Emitter {
     field.show(value)
     this.#change(field)
     this.#judge(field)
+  }
+
+  /**
+   * Sets settings for a fix.
+   * @param {Record<string, unknown>} settings
+   * @returns {{words: string, undo: () => void, stands: () => boolean}} the changes in words, what takes them back, and whether all still apply
+   */
+  take(settings) {
+    const fields = [...this.#fields.values()], before = fields.map(field => field.value())
+    for (const [name, value] of Object.entries(settings)) this.set(name, value)
+    const changes = fields.map((field, at) => ({ field, old: before[at], now: field.value() })).filter(({ old, now }) => JSON.stringify(old) !== JSON.stringify(now))
+    return {
+      words: changes.map(({ field, old, now }) => `${field.setting.label}: ${old} → ${now}.`).join(" "),
+      undo: () => { for (const { field, old } of changes) this.set(field.setting.name, old) },
+      stands: () => changes.every(({ field, now }) => field.value() === now),
+    }
   }
 
   /** @param {Field[]} fields */
@@ -160,8 +179,7 @@ export class Drawer extends Emitter {
 
   // Saved settings may be of another version, or out of range.
   #take() {
-    const settings = [...this.#fields.values()].map(({ setting }) => setting)
-    const found = mended(settings, this.#workspace.settings)
+    const found = mended(this.#settings, this.#workspace.settings)
     this.#workspace.settings = found.settings
     this.#setBack = new Set(found.names)
     for (const { setting, show } of this.#fields.values()) show(found.settings[setting.name] ?? setting.default)

@@ -83,7 +83,7 @@ export class Shell extends Emitter {
   /** Shows the loaded model. @param {Api.ModelFacts} model */
   model(model) {
     const rounded = /^(int\d+|four-bit)$/.test(model.weights) ? ` · ${model.weights} weights` : ""
-    this.#pill.replaceChildren(h("span", { class: "name" }, model.own_name), ` · ${model.device} · ${model.dtype}${rounded}`)
+    this.#pill.replaceChildren(h("span", { class: "name" }, model.own_name), h("span", {}, ` · ${model.device} · ${model.dtype}${rounded}`))
     this.#facts.replaceChildren(
       ...(model.about ? [h("p", {}, model.about)] : []),
       h("p", {}, model.summary),

@@ -6,14 +6,15 @@ export class Starts {
   #server
   #opener
   #list = h("ul", { class: "starts" })
-  #text = h("textarea", { id: "start-text", rows: "4", placeholder: "Paste a text that several prompts share.", "aria-label": "Your text" })
+  #text = h("textarea", { id: "start-text", rows: "4", placeholder: "Paste a text that several prompts share.", "aria-label": "Your text", oninput: () => this.#allow() })
+  #begins = h("button", { type: "submit", disabled: true }, "Start from this text")
   #about = h("p", { class: "soft" })
   #said = h("p", { class: "bad", role: "alert" })
   #dialog = h("dialog", { class: "names", "aria-labelledby": "starts-title" },
     h("h2", { id: "starts-title" }, "New workspace"), this.#about, this.#list,
-    h("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); if (this.#text.value.trim()) this.#begin({ text: this.#text.value }) } },
+    h("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.#begin({ text: this.#text.value }) } },
       h("label", { for: "start-text" }, "From my text"), this.#text, this.#said,
-      h("div", { class: "buttons" }, h("button", { type: "submit" }, "Start from this text"), h("button", { type: "button", onclick: () => this.#dialog.close() }, "Cancel"))))
+      h("div", { class: "buttons" }, this.#begins, h("button", { type: "button", onclick: () => this.#dialog.close() }, "Cancel"))))
 
   /**
    * @param {HTMLElement} host
@@ -31,6 +32,7 @@ export class Starts {
   async open() {
     this.#about.textContent = `The open workspace, ${this.#workspace.name || "Untitled"}, is stored under File, Versions.`
     this.#said.textContent = ""
+    this.#allow()
     this.#dialog.showModal()
     const { starts, error } = await this.#server.ask("starting_points", {})
     if (!starts) this.#said.textContent = error ?? "The studio's server does not answer. Try again when it is back."
@@ -38,6 +40,8 @@ export class Starts {
       h("li", {}, h("button", { type: "button", onclick: () => this.#begin({ start: name }) }, h("strong", {}, title), h("span", { class: "soft" }, about)))))
     this.#list.querySelector("button")?.focus()
   }
+
+  #allow() { this.#begins.disabled = !this.#text.value.trim() }
 
   /** @param {{start?: string, text?: string}} chosen */
   async #begin(chosen) {

@@ -38,6 +38,16 @@ def rows(value: Any) -> list[Any] | None:
     return value if all(is_row) and not any("role" in row for row in value) else None
 
 
+def asks(body: Any) -> bool:
+    """Whether a body is a request to OpenAI's Decisions API."""
+    questions = body.get("questions") if isinstance(body, dict) and "input" in body else None
+    return (
+        isinstance(questions, list)
+        and bool(questions)
+        and all(isinstance(one, dict) and "instructions" in one for one in questions)
+    )
+
+
 def turns(body: Any, notes: Notes) -> Iterator[Turn]:
     """Reads a conversation.
 
@@ -106,7 +116,7 @@ def _gemini(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
             content = {"parts": [{"text": content}]}
         if not isinstance(content, dict):
             raise ExchangeError(
-                f'{where} is no content; write {{"role": "user", "parts": [{{"text": "…"}}]}}'
+                f'{where} is not valid content; write {{"role": "user", "parts": [{{"text": "…"}}]}}'
             )
         role = str(content.get("role") or "user")
         pieces = tuple(_parts(content.get("parts"), where, notes))
@@ -170,4 +180,5 @@ def _responses(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
         turn = of_message(item, where, notes)
         if turn is not None:
             yield turn
-    rest(body, frozenset({"input", "instructions"}), notes)
+    asked = {"questions"} if asks(body) else set()
+    rest(body, frozenset({"input", "instructions", *asked}), notes)

@@ -86,5 +86,5 @@ def require_characters(content: str, where: str) -> str:
     """
     bad = forbidden_character(content)
     if bad is not None:
-        raise ExchangeError(f"{where} holds {bad!r}, which no document may hold; remove it")
+        raise ExchangeError(f"{where} contains {bad!r}, which documents cannot contain; remove it")
     return content

@@ -56,9 +56,9 @@ class Notes:
         if role == "system":
             self.say("a chat template may write its own system text if this one is empty")
 
-    def told(self) -> tuple[str, ...]:
-        """Returns the notes, one sentence each."""
-        return tuple(kind.told() for kind in self._kinds.values())
+    def told(self, *nouns: str) -> tuple[str, ...]:
+        """Returns the notes, or those about some things, one sentence each."""
+        return tuple(kind.told() for kind in self._kinds.values() if not nouns or kind.noun in nouns)
 
 
 def _printable(example: str) -> str:

@@ -141,6 +141,9 @@ def _of_block(block: dict[str, Any], where: str, notes: Notes) -> Iterator[Block
         if words:
             yield Block(words)
         return
+    if kind == "input_json" and isinstance(block.get("data"), (dict, list)):
+        yield Block(json.dumps(block["data"], ensure_ascii=False))
+        return
     if kind == "document":
         pieces = tuple(_document(block, where, notes))
     elif kind == "search_result":

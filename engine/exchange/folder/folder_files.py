@@ -167,7 +167,7 @@ class _Files:
         if self._exclude is not None and self._exclude.match_file(path):
             return "left out (--exclude)"
         if self._secrets.match_file(path.lower()):
-            return "left out (may hold secrets)"
+            return "left out (may contain secrets)"
         if self._include is not None:
             return "" if self._include.match_file(path) else "left out (not in --include)"
         if self._no_prose.match_file(path.lower()):
@@ -218,7 +218,7 @@ def _fault(content: str, *, named: bool) -> str:
     if _OURS.match(content):
         return "left out (schemas and prompts)"
     if _PRIVATE_KEY.match(content):
-        return "left out (may hold secrets)"
+        return "left out (may contain secrets)"
     if _PICTURE.match(content):
         return _FOR_PROGRAMS
     return ""

@@ -47,12 +47,17 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
         "A file that cannot be included: not a schema, a circular include, or turns inside a turn.",
     ),
     "E212": ("error", "A module mixes whole turns with other content."),
+    "E213": (
+        "error",
+        "A question without instructions, or with too few or too many options.",
+    ),
     "E301": ("error", "An invalid name."),
     "E302": ("error", "Two sibling modules have the same name."),
     "E303": ("error", "A module has the name of a PML element."),
     "E304": ("error", "A parameter of a module is defined twice."),
     "E305": ("error", "The `scaffold` of a union is not one of its members."),
     "E306": ("error", "A scaffold names a module that the schema does not have."),
+    "E307": ("error", "Two questions of a prompt, or two options of a question, have the same name."),
     "E401": ("error", "The prompt is written for another schema."),
     "E402": ("error", "The prompt imports a module that the schema does not have."),
     "E403": ("error", "An import is not nested as in the schema."),
@@ -97,6 +102,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     ),
     "W617": ("info", "Text of a prompt next to whole turns is read at the end of the prompt."),
     "W618": ("warning", "A prompt without a question: nothing for the model to answer."),
+    "W619": ("warning", "Text of a schema with turns belongs to none of them."),
 }
 
 

@@ -372,9 +372,7 @@ class Reporter:
             message = f"{count} errors are not shown; fix the errors above first"
             notes.append(make("E119", message, diagnostics[-1].origin or diagnostics[-1].span, self.lines))
         if self.hidden_advice:
-            message = (
-                f"{self.hidden_advice} more pieces of advice are not shown; follow the advice above first"
-            )
+            message = f"{self.hidden_advice} more warnings and notes are not shown; fix those above first"
             notes.append(make("W600", message, diagnostics[-1].origin or diagnostics[-1].span, self.lines))
         return (*diagnostics, *notes)
 

@@ -21,6 +21,7 @@ HOLDS_TEXT: Final = ("turn", "module")
 _ONLY_SOURCE: Final = {
     "include": "It includes another file.",
     "scaffold": "It lists modules to encode together.",
+    "decide": "It is a question for decisions.",
 }
 
 
@@ -119,7 +120,7 @@ class Form:
         tag, preserve = element.tag, preserves(element, outer.preserve)
         if tag in ROLES:
             return Card("turn", depth, host, element.span, tag, outer.path, element, None, preserve)
-        if self.cards[0].kind == "prompt":
+        if self.cards[0].kind == "prompt" and tag != "decide":
             return Card("import", depth, host, element.span, tag, "", element, None, preserve)
         if tag == "module":
             name = element.get("name")

@@ -19,7 +19,8 @@ from engine.pml.tree.tree import Schema
 from engine.pml.whitespace.rules import SPACE
 from engine.pml.xml.elements import Attribute, Element
 from engine.pml.xml.escaping import escaped_text, escaped_value
-from engine.pml.xml.names import NAME, NAME_RULE, PATH, ROLES
+from engine.pml.xml.names import NAME, PATH, ROLES
+from engine.pml.xml.suggestions import name_advice
 
 New = Literal["module", "union", "text", "system", "user", "assistant"]
 
@@ -126,7 +127,8 @@ class Edited:
                 if path in paths:
                     prompt = set_pick(prompt, self._tree, path, False)
         host = form.cards[card.host]
-        edits = [Edit(card.span if host.preserve else form.with_line(card.span), "")]
+        span = _extent(form, form.inside(card.host), index)
+        edits = [Edit(span if host.preserve else form.with_line(span), "")]
         wanted = form.sketch()
         wanted[under.start : under.stop] = []
         if len(form.inside(card.host)) == 1 and host.kind in HOLDS_TEXT:
@@ -151,9 +153,18 @@ class Edited:
         for at in order:
             wanted += [old[one] for one in form.under(at)]
         wanted += old[form.under(card.host).stop :]
-        self._take(apply_edits(form.source, edits), wanted)
         before = order[: order.index(index)]
-        return card.host + 1 + sum(len(form.under(at)) for at in before)
+        try:
+            self._take(apply_edits(form.source, edits), wanted)
+        except FormError:  # another first line would change the indentation of a text
+            host = form.cards[card.host]
+            assert host.element is not None
+            end = spans[before[-1]].end if before else host.element.open_span.end
+            start = spans[index].start
+            cut = Span(start if host.preserve else len(form.source[:start].rstrip(SPACE)), spans[index].end)
+            piece = Edit(Span(end, end), form.source[cut.start : cut.end])
+            self._take(apply_edits(form.source, [Edit(cut, ""), piece]), wanted)
+        return _place(form_of(self.schema), card, sum(form.cards[at].element is not None for at in before))
 
     def set_prompt_text(self, index: int, text: str) -> None:
         """Writes a text of the prompt."""
@@ -252,6 +263,15 @@ def _card(form: Form, index: int, *kinds: str) -> Card:
     return form.cards[index]
 
 
+def _place(form: Form, moved: Card, elements: int) -> int:
+    """Returns the index of a card after a move behind that many elements; texts that meet become one."""
+    inside = form.inside(moved.host)
+    marks = [at for at in inside if form.cards[at].element is not None]
+    if moved.element is not None:
+        return marks[elements]
+    return next(at for at in inside if at > (marks[elements - 1] if elements else moved.host))
+
+
 def _is_empty(card: Card) -> bool:
     return card.text is not None and not card.text.tokens and not card.text.why
 
@@ -273,7 +293,7 @@ def _require_alike(wanted: Sketch, form: Form) -> None:
 
 def _require_name(name: str) -> None:
     if not NAME.fullmatch(name):
-        raise FormError(f"{quote(name)} cannot be a name: {NAME_RULE}.")
+        raise FormError(f"{quote(name)} cannot be a name: {name_advice(name)}.")
 
 
 def _moved(path: str, old: str, new: str) -> str:

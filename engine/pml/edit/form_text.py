@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from engine.pml.diagnostics.diagnostic import Edit, Span
-from engine.pml.whitespace.rules import INLINE, SPACE, Run, contents
+from engine.pml.whitespace.rules import INLINE, SILENT, SPACE, Run, contents
 from engine.pml.xml.elements import Chars, Element
 from engine.pml.xml.escaping import escaped_text
 from engine.pml.xml.names import NAME
@@ -117,7 +117,7 @@ def _by_rules(element: Element, source: str, preserve: bool) -> list[str]:
             texts[-1] += item.text
         elif item.tag in INLINE:
             texts[-1] += _slot(item)
-        elif item.tag != "scaffold":
+        elif item.tag not in SILENT:
             texts.append("")
     return [text for text in texts if text.strip(SPACE)]
 

@@ -17,7 +17,7 @@ from engine.pml.diagnostics.errors import PromptError
 from engine.pml.parse.documents import parse_prompt, parse_schema
 from engine.pml.parse.prompt_parser import document_kind
 from engine.pml.tree.tree import Prompt, Schema
-from engine.pml.whitespace.rules import SPACE, Run, contents, preserves, separator
+from engine.pml.whitespace.rules import SILENT, SPACE, Run, contents, preserves, separator
 from engine.pml.xml.elements import Attribute, Chars, Element
 from engine.pml.xml.escaping import escaped_value
 from engine.pml.xml.names import PATH, ROLES
@@ -27,10 +27,13 @@ INDENT: Final = "  "
 WIDTH: Final = 100  # longer one-line turns and arguments get lines of their own
 
 _INLINE: Final = ("param", "parameter")
-_SHORT: Final = ("arg", *ROLES)
+_SHORT: Final = ("arg", "decide", "option", *ROLES)
 _LOOSE: Final = ("schema", "prompt", *_SHORT)
 _SPELLED: Final = {"parameter": "param", "length": "len"}
-_ORDER: Final = ("name", "len", "cache", "src", "default", "scaffold", "modules", "xml:space", "xml:lang")
+_ORDER: Final = (
+    *("name", "type", "len", "cache", "src", "default", "scaffold", "modules"),
+    *("xml:space", "xml:lang"),
+)
 _COMMENT: Final = re.compile("<!--.*?-->", re.DOTALL)
 
 
@@ -150,7 +153,7 @@ class _Printer:
 
     def _attributes(self, element: Element) -> list[tuple[str, str]]:
         attributes = list(element.attributes.values())
-        if self._is_prompt and element.tag not in ("prompt", "arg", *ROLES):
+        if self._is_prompt and element.tag not in ("prompt", "arg", "decide", *ROLES):
             return [(attribute.name, attribute.value) for attribute in attributes]
         named = [(self._attribute_name(element, item), item) for item in attributes]
         rank = {name: place for place, name in enumerate(_ORDER)}
@@ -238,10 +241,11 @@ class _Printer:
             if isinstance(part, _Paragraph):
                 if not part.silent:
                     return False
-            elif part.tag != "scaffold" or self._is_prompt:
+            elif part.tag not in SILENT:
                 written = parts[place]
                 silent = isinstance(written, _Paragraph) and written.silent
-                return part.tag in ("arg", *ROLES) or (self._is_prompt and silent)
+                free = part.tag in ("arg", *ROLES) or (part.tag == "option" and element.tag == "decide")
+                return free or (self._is_prompt and silent)
             at += step
         return True
 

@@ -13,8 +13,8 @@ from engine.base.errors import PromptCacheError
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.edit.formatter import first_layout, format_source, start_tag
 from engine.pml.parse.documents import parse_prompt, parse_schema
-from engine.pml.tree.tree import Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
-from engine.pml.whitespace.rules import contents
+from engine.pml.tree.tree import Decide, Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
+from engine.pml.whitespace.rules import contents, normalise
 from engine.pml.whitespace.separators import SEAMS, missing, own_seam
 from engine.pml.xml.elements import Chars, Element
 from engine.pml.xml.escaping import escaped_text
@@ -213,6 +213,8 @@ class _Writer:
             if preserve != inherited:
                 attributes.append(("xml:space", "preserve" if preserve else "default"))
             inner = extra + inner
+            if isinstance(node, Prompt):
+                inner += "".join(_question(question, preserve) for question in node.questions)
             opening = start_tag(tag, attributes, not inner)
             written[id(node)] = f"{opening}{inner}</{tag}>" if inner else opening
         return written[id(root)]
@@ -301,6 +303,21 @@ def _tag(node: Any) -> tuple[str, list[tuple[str, str]], str]:
             return node.role, [], ""
         case _:
             return _import_tag(node)
+
+
+def _question(node: Decide, inherited: bool) -> str:
+    """Returns a question as an element; `inherited` is whether the prompt preserves white space."""
+
+    def written(tag: str, attributes: list[tuple[str, str]], text: str, below: str = "") -> str:
+        preserve = normalise(text) != text
+        mode = [("xml:space", "preserve" if preserve else "default")] if preserve or inherited else []
+        inner = escaped_text(text) + below
+        return f"{start_tag(tag, [*attributes, *mode], not inner)}{inner}{f'</{tag}>' if inner else ''}"
+
+    inherited = inherited or normalise(node.instructions) != node.instructions
+    options = "".join(written("option", [("value", label)], words) for label, words in node.options)
+    name = [("name", node.name)] if node.name else []
+    return written("decide", [*name, ("type", node.kind)], node.instructions, options)
 
 
 def _import_tag(node: Import) -> tuple[str, list[tuple[str, str]], str]:

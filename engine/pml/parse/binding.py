@@ -37,7 +37,7 @@ from engine.pml.tree.parts import (
     part_text,
 )
 from engine.pml.tree.resolution import Resolution, Resolver
-from engine.pml.tree.tree import Module, Param, Prompt, Role, Schema, Text, Union
+from engine.pml.tree.tree import Decide, Module, Param, Prompt, Role, Schema, Text, Union
 from engine.pml.whitespace.joined_words_in_prompts import check_prompt
 from engine.pml.whitespace.separators import Unsettled, own_seam, settled
 
@@ -51,12 +51,14 @@ class Bound:
         parts: in reading order.
         imports: paths of the imported modules in prompt order, including ancestors.
         diagnostics: in the order of the prompt's text.
+        questions: the prompt's questions.
     """
 
     schema: Schema
     parts: tuple[Part, ...]
     imports: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
+    questions: tuple[Decide, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -79,7 +81,7 @@ def bind(schema: Schema, prompt: Prompt, earlier: Sequence[Schema] = ()) -> Boun
     parts = list(_with_words(settled(_add_tail(read, resolution.tail, turns=bool(schema.index.turns)))))
     check_prompt(parts, report, prompt, schema, resolution)
     check_question(parts, prompt, report)
-    return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish())
+    return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish(), prompt.questions)
 
 
 def _advise(schema: Schema, resolution: Resolution, report: Reporter) -> None:

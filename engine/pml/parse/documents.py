@@ -43,7 +43,7 @@ def parse_prompt(source: str | bytes) -> Parsed[Prompt]:
 
 def reads_files(source: str) -> bool:
     """Whether a schema may read other files."""
-    return _READS_FILES.search(source) is not None
+    return "src" in source and _READS_FILES.search(source) is not None
 
 
 class EarlierSchemas:
@@ -75,7 +75,7 @@ def _schema(source: str | bytes, base: Path | None) -> Parsed[Schema]:
 
 
 def _prompt(source: str | bytes) -> Parsed[Prompt]:
-    document = read(source)
+    document = read(source, prompt=True)
     return Parsed(build_prompt(document), document.report.finish(), document.text)
 
 

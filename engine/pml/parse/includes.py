@@ -108,7 +108,9 @@ class SchemaFile:
         if reading.real(path) in (reading.real(item.path) for item in chain):
             raise _circle(chain, path)
         if len(chain) > MAX_CHAIN:
-            raise _refusal(path, f"more than {MAX_CHAIN} files include one another; include it further up")
+            raise _refusal(
+                path, f"more than {MAX_CHAIN} files include one another; include it at a higher level"
+            )
         if len(reading.included) > MAX_INCLUDES:
             raise _refusal(path, f"a schema includes at most {MAX_INCLUDES} files; put some of them into one")
         text = reading.sources.read(path, reading.base)
@@ -123,7 +125,9 @@ class SchemaFile:
         depth = self.depth + _depth_of(element)
         root = _root_of(document, path, src)
         if depth + _height_of(root) > MAX_DEPTH:
-            raise _refusal(path, f"elements would nest more than {MAX_DEPTH} deep; include it further out")
+            raise _refusal(
+                path, f"elements would nest more than {MAX_DEPTH} deep; include it at a higher level"
+            )
         role = next((item for item in _elements(root) if item.tag in ROLES), None)
         if role is not None and not turns:
             line = document.report.lines.line(role.span.start)

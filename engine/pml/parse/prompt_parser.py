@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
-from engine.pml.diagnostics.diagnostic import NOTHING, TAGS, Edit, LineIndex, Reporter, Span, quote, swap
+from engine.pml.diagnostics.diagnostic import NOTHING, TAGS, Edit, Fix, LineIndex, Reporter, Span, quote, swap
+from engine.pml.parse.decide_parser import check_questions, read_decide
 from engine.pml.parse.tree_builder import Frame, TreeBuilder
-from engine.pml.tree.tree import Argument, Import, Prompt, Role, RoleName, Text
+from engine.pml.tree.tree import Argument, Decide, Import, Prompt, Role, RoleName, Text
 from engine.pml.whitespace.rules import INLINE, Run, contents, preserves
 from engine.pml.xml.elements import Attribute, Chars, Element
-from engine.pml.xml.names import NAME, RESERVED, ROLES, SPACE_MODES
+from engine.pml.xml.names import HTML, NAME, RESERVED, ROLES, SPACE_MODES
 from engine.pml.xml.reader import Document
 from engine.pml.xml.scanner import Scanner
 from engine.pml.xml.suggestions import escaped, meant_attribute, meant_choice, moved, removed, unwrapped
+
+_MOST_MOVED: Final = 100  # imports that one fix moves
+_MODULE: Final = re.compile(r"<module[ \t\r\n]")
 
 
 def document_kind(source: str) -> Literal["schema", "prompt"] | None:
@@ -38,7 +43,8 @@ class _PromptBuilder(TreeBuilder[_Frame]):
     def build(self, root: Element) -> Prompt | None:
         if not self._is_root(root, "prompt", '<prompt schema="…">'):
             return None
-        self._check_attributes(root, ("schema",))
+        if not HTML.fullmatch(root.tag):
+            self._check_attributes(root, ("schema",))
         name = root.get("schema")
         if name is not None and not name.value.strip():
             message = "the attribute schema is empty; name the schema, or leave the attribute out"
@@ -47,12 +53,18 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         roles = (child for child in root.children if isinstance(child, Element) and child.tag in ROLES)
         self._first_role, self._end = next(roles, None), root.close_span
         frame = self._frame(root, "prompt", False)
+        self._questions: list[Decide] = []
+        self._asked: list[Element] = []
+        self._in_roles: list[tuple[Element, Element]] = []  # imports, each with its role
         self._fill(frame)
+        self._check_roles()
+        check_questions(self._asked, self._report)
         span = name.value_span if name else root.tag_span
         children = tuple(frame.children)
-        report = self._report
+        report, questions = self._report, tuple(self._questions)
         title = name.value if name else None
-        return Prompt(title, children, root.span, span, report.lines, self._text, report.torn)
+        lines, torn = report.lines, report.torn
+        return Prompt(title, children, root.span, span, lines, self._text, torn, questions)
 
     def _frame(self, element: Element, kind: Literal["prompt", "import", "role"], preserve: bool) -> _Frame:
         preserve = preserves(element, preserve)
@@ -89,24 +101,24 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             return None
         if tag in ROLES:
             return self._role(frame, element)
+        if tag == "decide":
+            self._decide(frame, element)
+            return None
         if tag in RESERVED:
             remedy, hint, fix = self._of_schema(frame, element)
             message = f"<{tag}> belongs to a schema and is not allowed in a prompt; {remedy}"
-            self._report.add("E206", message, element.tag_span, hint, fix)
+            choices: tuple[Fix, ...] = ()
+            if fix and element.closed and element.children and tag in ("module", "schema", "union"):
+                choices = self._without_text(element, hint, fix)
+            self._report.add("E206", message, element.tag_span, hint, () if choices else fix, choices)
+            if choices:
+                return None
             # The content of an unclosed parameter is read as text after it. Reading it here too would
             # double the work for each one.
             swallowed = tag in INLINE and not element.closed
             return None if swallowed else self._transparent(frame, element)
         if frame.kind == "role":
-            message = (
-                f"<{tag}> is not allowed in <{frame.element.tag}>: a role of a prompt contains only text, "
-                "and modules have their roles in the schema; move the import out, or write "
-                f"&lt;{tag} for literal text"
-            )
-            hint, fix = f"it before <{frame.element.tag}>", self._before_roles(element)
-            if any(isinstance(child, Chars) and child.text.strip() for child in element.children):
-                hint, fix = f"&lt;{tag}", escaped(element)
-            self._report.add("E206", message, element.tag_span, hint if fix else "", fix)
+            self._in_roles.append((element, frame.element))
             return None
         inner = self._frame(element, "import", frame.preserve)
         for key, attribute in element.attributes.items():
@@ -128,6 +140,62 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         if tag == "scaffold" and element.closed and not element.children:
             return "remove it", NOTHING, (Edit(element.span, ""),)
         return "import modules by name, <name/>, and remove its tags", TAGS, unwrapped(element)
+
+    def _without_text(self, element: Element, hint: str, fix: tuple[Edit, ...]) -> tuple[Fix, ...]:
+        """Returns the choices for a part of a schema in a prompt, which has its text already."""
+        name, tag = element.get("name"), element.tag
+        if any(isinstance(child, Element) and child.tag not in RESERVED for child in element.children):
+            return ()
+        if tag == "module" and name:
+            whole = f"<{name.value}/>"
+            return (
+                Fix(f"Write {whole} without this text: the schema has it", (Edit(element.span, whole),)),
+                Fix(f"Write {hint} and add this text to it", fix),
+            )
+        if _MODULE.search(self._text, element.span.start, element.span.end) is None:
+            return ()
+        gone = Fix(f"Remove <{tag}>…</{tag}>: it belongs in the schema", (Edit(element.span, ""),))
+        return (gone, Fix("Remove the tags", fix))
+
+    def _check_roles(self) -> None:
+        """Reports imports in roles. One fix moves all of them, so that they keep their order."""
+        movable = [found for found in self._in_roles if self._is_movable(found[0])]
+        edits: tuple[Edit, ...] = ()
+        if 1 < len(movable) <= _MOST_MOVED:
+            pairs = [self._before_roles(element) for element, _ in movable]
+            place, whole = pairs[0][1].span, "".join(insertion.text for _, insertion in pairs)
+            edits = (*(removal for removal, _ in pairs), Edit(place, whole))
+        certain = not any(self._follows_text(*found) for found in movable)
+        for element, role in self._in_roles:
+            tag = element.tag
+            message = (
+                f"<{tag}> is not allowed in <{role.tag}>: turns of a prompt contain only text; "
+                f"move it before <{role.tag}>, or write &lt;{tag} for literal text"
+            )
+            alone = self._before_roles(element)
+            hint, fix = f"it before <{role.tag}>", alone
+            choices: tuple[Fix, ...] = ()
+            if any(isinstance(child, Chars) and child.text.strip() for child in element.children):
+                hint, fix = f"&lt;{tag}", escaped(element)
+            elif edits and self._is_movable(element):
+                hint, fix = f"all {len(movable)} imports before the turns", edits
+                if not certain:
+                    fix, choices = (), (Fix(f"Move {hint}", edits),)
+            elif fix and self._follows_text(element, role):
+                fix, choices = (), (Fix(f"Move {hint}", alone),)
+                if HTML.fullmatch(tag):
+                    as_text = Fix(f"Write &lt;{tag}: the tag is then read as text", escaped(element))
+                    hint, choices = f"&lt;{tag}", (as_text, *choices)
+            self._report.add("E206", message, element.tag_span, hint if fix or choices else "", fix, choices)
+
+    def _is_movable(self, element: Element) -> bool:
+        """Whether an element in a role can only be an import, and can be moved."""
+        says = any(isinstance(child, Chars) and child.text.strip() for child in element.children)
+        return not says and not HTML.fullmatch(element.tag) and bool(self._before_roles(element))
+
+    def _follows_text(self, element: Element, role: Element) -> bool:
+        """Whether anything in its role precedes an element."""
+        return bool(self._text[role.open_span.end : element.span.start].strip())
 
     def _before_roles(self, element: Element) -> tuple[Edit, ...]:
         """Returns the edits that move an import before the first turn of the prompt."""
@@ -154,9 +222,33 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         self._report.add("E206", message, element.tag_span, hint, fix)
         return self._transparent(frame, element)
 
+    def _decide(self, frame: _Frame, element: Element) -> None:
+        if frame.kind != "prompt":
+            message = (
+                f"<decide> is not allowed in <{frame.element.tag}>: a question must be directly in the "
+                "prompt; move it out"
+            )
+            fixable = element.closed and self._end is not None
+            fix = moved(self._text, element.span, self._end.start) if fixable and self._end else ()
+            self._report.add("E206", message, element.tag_span, "it before </prompt>" if fix else "", fix)
+            return
+        self._asked.append(element)
+        decide = read_decide(
+            element, self._text, self._report, self._check_attributes, preserve=frame.preserve
+        )
+        if decide is not None:
+            self._questions.append(decide)
+
     def _argument(self, frame: _Frame, element: Element) -> None:
+        name, other = element.get("name"), element.get("value", "default", "text")
+        if name and other and not (element.children or element.close_span):
+            hint = f"{name.value}>…</arg>"
+            message = f"the text of <arg> is its content; write <arg name={quote(name.value)}>…</arg>"
+            raw = self._text[other.value_span.start : other.value_span.end]
+            value = f'<arg name="{name.value}">{raw}</arg>'
+            self._report.add("E203", message, other.name_span, hint, (Edit(element.span, value),))
+            return
         self._check_attributes(element, ("name",))
-        name = element.get("name")
         value = self._argument_text(frame, element)
         if frame.kind != "import":
             message = "<arg> is allowed only in the import with its parameter; move it into that import"

@@ -38,7 +38,8 @@ _ASKS_FOR: Final = re.compile(
 
 def check_question(parts: Sequence[Part], prompt: Prompt, report: Reporter) -> None:
     """Reports a document without errors whose bound parts ask nothing (W618)."""
-    if prompt.source and not prompt.torn and not report.errors and not _asks(parts):
+    asks = prompt.questions or not prompt.source or prompt.torn or report.errors or _asks(parts)
+    if not asks:
         start = prompt.span.start + len("<")
         message = "the prompt has no question and no request; write one before </prompt>"
         report.add("W618", message, Span(start, start + len("prompt")), "a question before </prompt>")

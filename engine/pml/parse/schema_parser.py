@@ -7,13 +7,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
-from engine.pml.diagnostics.diagnostic import NOTHING, TAGS, Edit, Fix, Reporter, Span, quote, swap
+from engine.pml.diagnostics.diagnostic import (
+    MAX_DIAGNOSTICS,
+    NOTHING,
+    TAGS,
+    Edit,
+    Fix,
+    Reporter,
+    Span,
+    quote,
+    swap,
+)
 from engine.pml.parse.includes import SchemaFile, placed, placed_scaffolds
 from engine.pml.parse.scaffold_checks import check_scaffolds
 from engine.pml.parse.schema_attributes import MAX_PATH, AttributeReader
 from engine.pml.parse.sources import SourceError
 from engine.pml.parse.tree_builder import Frame
-from engine.pml.parse.turn_checks import TURNS_RULE, check_turns
+from engine.pml.parse.turn_checks import TURNS_RULE, check_text_beside, check_turns
 from engine.pml.tree.lookalikes import advise_on_lookalikes
 from engine.pml.tree.tree import Module, Param, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.whitespace.joined_words import check_schema
@@ -39,6 +49,7 @@ from engine.pml.xml.suggestions import (
     meant_element,
     moved,
     nearest_length,
+    paragraph,
     removed,
     unlike,
     unwrapped,
@@ -49,14 +60,17 @@ Names: TypeAlias = dict[str, tuple[str, int]]
 
 _LENGTH: Final = re.compile(r"0*[1-9][0-9]{0,6}")
 _OF_FIRST: Final = ("len", "length", "default", "scaffold")
+_SKIPPED: Final = ("param", "scaffold", "arg", "decide", "include")  # misplaced ones are not read further
 _REPEAT_LENGTH: Final = 40
+_FAR: Final = 20_000  # search distance for a copy of a module, in characters
 _WHERE: Final = {
-    "param": "a parameter must be inside a module",
+    "param": "a parameter must be inside a module, which a prompt imports with the argument",
     "union": "a union contains only modules; put the inner union inside a module",
     "scaffold": "a scaffold must be directly in the schema",
     "schema": "a document has one schema, its root",
     "prompt": "a prompt needs its own document",
     "arg": "an argument must be inside an import of a prompt",
+    "decide": "a question must be directly in a prompt",
     "include": "an include must be in the schema, a role or a module",
 }
 
@@ -109,6 +123,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             self._report.lines,
             self._file.included,
         )
+        check_text_beside(root, self._text, self._report)
         check_scaffolds(schema, self._scaffolds, self._text, self._report)
         advise_on_lookalikes(schema, self._report)
         check_schema(schema, self._report, self._text)
@@ -165,25 +180,29 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         message = f"<{element.tag}> is not allowed in <{inside}>: {rule}"
         hint, fix = self._elsewhere(frame, element, tag)
         choices: tuple[Fix, ...] = ()
+        if tag == "param" and fix:
+            choices, fix = (Fix(f"Put its text into {hint}: a prompt has to import it", fix),), ()
         if tag in ROLES and fix:
             choices, hint, fix = (Fix(f"Remove the tags: the text is then part of <{inside}>", fix),), "", ()
         if tag in ROLES and frame.kind != "union" and frame.path:
             message += f"; move module {quote(frame.path)} directly into the schema, or remove its tags"
-        elif hint == TAGS or choices:
+        elif hint == TAGS or (choices and tag in ROLES):
             message += "; remove its tags, or move it"
         self._report.add("E206", message, element.tag_span, hint, fix, choices)
-        return None if tag in ("param", "scaffold", "arg", "include") else self._transparent(frame, element)
+        return None if tag in _SKIPPED else self._transparent(frame, element)
 
     def _elsewhere(self, frame: _Frame, element: Element, tag: str) -> tuple[str, tuple[Edit, ...]]:
         """Returns the fix for a misplaced element, as a hint and as edits."""
         name = element.get("name")
         if tag == "param":
-            return in_module(element, name.value if name else "", frame.names)
+            shown = len(self._report.errors) < MAX_DIAGNOSTICS
+            span = paragraph(element, self._text) if shown else element.span
+            return in_module(element, name.value if name else "", frame.names, span)
         if tag in ("union", "include"):
-            return in_module(element, "choice" if tag == "union" else "part", frame.names)
+            return in_module(element, "choice" if tag == "union" else "part", frame.names, element.span)
         if tag == "scaffold" and self._end is not None and element.closed and self._may_be_known(element):
             return "it before </schema>", moved(self._text, element.span, self._end)
-        if tag == "arg":
+        if tag in ("arg", "decide"):
             return "", ()
         behind = self._text[element.span.end : element.span.end + 2]
         apart = tag in ROLES and behind != "</" and not behind[:1].isspace()
@@ -223,7 +242,9 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         name = self._required(element, attributes, "name")
         path = "/".join(filter(None, (frame.path, name.value if name else "?")))
         usable = (
-            name is not None and self._check_path(name, path) and self._check_module_name(name, frame.names)
+            name is not None
+            and self._check_path(name, path)
+            and self._check_module_name(element, name, frame.names)
         )
         inner = self._frame(element, "module", frame.preserve, path[:MAX_PATH], {})
         inner.builds = usable
@@ -312,19 +333,19 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         element = frame.element
         members = tuple(child for child in frame.children if isinstance(child, Module))
         if frame.members == 0:
-            message = "this union has no member; write modules into it, or remove it"
+            message = "this union has no module; write modules into it, or remove it"
             bare = element.closed and not element.children
             self._report.add(
                 "W602", message, element.tag_span, NOTHING, (Edit(element.span, ""),) if bare else ()
             )
         elif frame.members == 1:
-            message = "a union of one module changes nothing; add a member, or remove the union"
+            message = "a union of one module changes nothing; add a module, or remove the union"
             self._report.add("W601", message, element.tag_span, TAGS, unwrapped(element))
         scaffold = element.get("scaffold")
         if scaffold is not None and scaffold.value not in {member.name for member in members}:
             near = self._speller.nearest(scaffold.value, [member.name for member in members])
             remedy = f"did you mean {quote(near)}?" if near else "name one of its modules, or remove it"
-            message = f"the union has no member {quote(scaffold.value)}; {remedy}"
+            message = f"the union has no module {quote(scaffold.value)}; {remedy}"
             fix = swap(scaffold.value_span, near) or removed(self._text, scaffold.span)
             self._report.add("E305", message, scaffold.value_span, near or NOTHING, fix)
         return Union(members, scaffold.value if scaffold else None, element.span)
@@ -384,7 +405,10 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             name = attributes.get("name")
             near = self._speller.nearest(name.value, earlier) if name else None
             if name and near:
-                message = f"a parameter {quote(name.value)} needs a length; did you mean {quote(near)} again?"
+                message = (
+                    f"a parameter {quote(name.value)} needs a length; did you mean the earlier parameter "
+                    f"{quote(near)}?"
+                )
                 self._report.instead("E202", message, name.value_span, near)
                 return 1
             message = 'a parameter needs a length in tokens; write len="10"'
@@ -435,7 +459,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             message = f"text {quote(item.text, 30)} is in <{tag}>, which must be empty; {remedy}"
             self._report.add("E207", message, item.span, hint, fix)
 
-    def _check_module_name(self, name: Attribute, names: Names) -> bool:
+    def _check_module_name(self, element: Element, name: Attribute, names: Names) -> bool:
         if not self._check_name("module", name):
             return False
         if name.value in RESERVED:
@@ -445,7 +469,17 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         if name.value in names:
             where = self._file.where(*names[name.value])
             message = f"module {quote(name.value)} is already defined {where}; rename one, or nest it"
-            self._report.add("E302", message, name.value_span, unlike(name.value, names))
+            other, place = unlike(name.value, names), element.span.start
+            copied = (
+                element.closed
+                and self._text[place : element.span.end] in self._text[max(0, place - _FAR) : place]
+            )
+            choices: tuple[Fix, ...] = (
+                Fix(f"Write {other}: both modules stay", swap(name.value_span, other)),
+            )
+            if copied:
+                choices = (Fix("Remove it: it repeats the other", (Edit(element.span, ""),)), *choices)
+            self._report.add("E302", message, name.value_span, other, (), choices)
             return False
         names[name.value] = self._file.path, self._report.lines.line(name.value_span.start)
         return True

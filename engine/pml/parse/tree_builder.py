@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
-from engine.pml.diagnostics.diagnostic import Reporter
+from engine.pml.diagnostics.diagnostic import Edit, Fix, Reporter, Span
 from engine.pml.diagnostics.spelling import Speller
 from engine.pml.whitespace.rules import Run, contents, preserves
 from engine.pml.xml.elements import Element
-from engine.pml.xml.names import RESERVED, ROLES
-from engine.pml.xml.suggestions import enclosed
+from engine.pml.xml.names import HTML, RESERVED, ROLES
+from engine.pml.xml.suggestions import MEANT_ELEMENTS, enclosed, html_as_text
+
+_MODULES: Final = re.compile(r"<(?:module|union)\b")
 
 
 @dataclass(slots=True)
@@ -83,9 +86,20 @@ class TreeBuilder(ABC, Generic[AnyFrame]):
         """Whether a root element can be read as a schema or prompt; reports any other tag."""
         if root.tag == tag:
             return True
+        inner = [child.tag for child in root.children if isinstance(child, Element)]
+        modules = _MODULES.search(self._text, root.span.start, root.span.end) is not None
+        fits = modules if tag == "schema" else not modules and any(child not in RESERVED for child in inner)
+        renamed = root.renamed(tag) if root.closed else ()
         if root.tag in ("schema", "prompt"):
             message = f"this is a {root.tag}; a {tag} begins with {opening}"
-            self._report.add("E201", message, root.tag_span)
+            second = self._text.find(f"<{tag}", root.span.end)
+            if root.closed and second >= 0:
+                rest = Fix(
+                    f"Remove the {root.tag} before the {tag}", (Edit(Span(root.span.start, second), ""),)
+                )
+                self._report.add("E201", message, root.tag_span, choices=(rest,))
+            else:
+                self._report.add("E201", message, root.tag_span, tag if fits else "", renamed if fits else ())
             return False
         message = f"the root element is <{root.tag}>; a {tag} begins with {opening}"
         if self._speller.nearest(root.tag, (tag,)):
@@ -95,5 +109,20 @@ class TreeBuilder(ABC, Generic[AnyFrame]):
         message += f"; wrap the document in {begin}…{end}"
         foreign = tag == "prompt" and root.tag in RESERVED and root.tag not in ROLES
         fix = () if foreign or end in self._text else enclosed(self._text, begin, end)
-        self._report.add("E201", message, root.tag_span, f"{begin}…</{tag}>", fix)
+        if tag == "prompt" and HTML.fullmatch(root.tag) and fix and (tags := html_as_text(self._text)):
+            title = f"Write {begin}…{end} and &lt;{root.tag}: the tags are then read as text"
+            imports = Fix(f"Write {begin}…{end} around <{root.tag}>: it is then an import", fix)
+            choices = (Fix(title, (*tags, *fix)), imports)
+            self._report.add("E201", message, root.tag_span, f"{begin}…{end}", choices=choices, of_tags=True)
+            return True
+        if not fits or root.tag in (*RESERVED, *MEANT_ELEMENTS) or not fix or not renamed:
+            self._report.add("E201", message, root.tag_span, f"{begin}…</{tag}>", fix)
+            return True
+        wrap = Fix(f"Write {begin}…</{tag}> around <{root.tag}>", fix)
+        if tag == "schema" and not root.attributes:
+            renamed = (Edit(root.tag_span, f'schema name="{root.tag}"'), *renamed[1:])
+        rename = Fix(f"Write <{tag}> instead of <{root.tag}>", renamed)
+        sure = tag == "schema" or "schema" in root.attributes or any(child in ROLES for child in inner)
+        choices = (rename, wrap) if sure else (wrap, rename)
+        self._report.add("E201", message, root.tag_span, f"{begin}…</{tag}>", (), choices)
         return True

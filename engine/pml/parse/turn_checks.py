@@ -1,11 +1,13 @@
-"""Checks whole turns in modules of a schema."""
+"""Checks whole turns in modules of a schema, and text next to the turns of a schema."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.pml.diagnostics.diagnostic import Reporter, Span, quote
+from engine.pml.diagnostics.diagnostic import Edit, Fix, Reporter, Span, quote
 from engine.pml.tree.tree import Role
+from engine.pml.xml.elements import Chars, Element
+from engine.pml.xml.names import ROLES
 from engine.pml.xml.suggestions import wrapped
 
 TURNS_RULE: Final = "a role must be directly in the schema or in a top-level module, and not in another role"
@@ -32,6 +34,36 @@ def check_turns(path: str, children: tuple[Any, ...], report: Reporter) -> tuple
             report.add("E212", message, span, "<user>…</user>", wrapped(span, "<user>", "</user>"))
             stretch = []
     return content
+
+
+def check_text_beside(root: Element, text: str, report: Reporter) -> None:
+    """Reports text next to the turns of a schema; a fix moves it into the turn before or after it."""
+    roles = [child for child in root.children if isinstance(child, Element) and child.tag in ROLES]
+    if not roles:
+        return
+    before = -1  # index of the last turn so far
+    for child in root.children:
+        if child in roles[before + 1 : before + 2]:
+            before += 1
+        elif isinstance(child, Chars) and child.kind != "comment" and child.text.strip():
+            nearest = roles[max(before, 0) : before + 2]
+            piece = text[child.span.start : child.span.end]
+            start = child.span.start + len(piece) - len(piece.lstrip())
+            span = Span(start, start + len(piece.strip()))
+            where = " or ".join(dict.fromkeys(f"<{role.tag}>" for role in nearest))
+            message = f"{quote(child.text.strip(), 30)} belongs to no turn; move it into {where}"
+            fixes = (_moved_into(role, span, piece.strip()) for role in nearest)
+            report.add("W619", message, span, choices=tuple(fix for fix in fixes if fix))
+
+
+def _moved_into(role: Element, span: Span, piece: str) -> Fix | None:
+    if role.close_span is None:
+        return None
+    behind = role.span.end <= span.start
+    place = role.close_span.start if behind else role.open_span.end
+    into = Edit(Span(place, place), f" {piece}" if behind else f"{piece} ")
+    where = "the end" if behind else "the beginning"
+    return Fix(f"Move it to {where} of <{role.tag}>", (Edit(span, ""), into))
 
 
 def _is_space(child: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Final
 from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Fix, Reporter, Span, quote, quote_text, swap
 from engine.pml.diagnostics.spelling import Speller, meant
 from engine.pml.tree.tree import Argument, Import, Module, Prompt, Role, Schema, Text
-from engine.pml.tree.unknown_imports import UnknownImports, shown
+from engine.pml.tree.unknown_imports import UnknownImports, nested, shown
 from engine.pml.xml.names import NAME
 from engine.pml.xml.suggestions import wrapped
 
@@ -171,7 +171,9 @@ class Resolver:
         if earlier is not node:
             first, again = (self._report.lines.line(element.name_span.start) for element in (earlier, node))
             message = f"module {quote(path)} is imported at lines {first} and {again}; remove one"
-            self._report.add("E405", message, node.name_span, NOTHING, self._without_repeat(earlier, node))
+            fix = self._without_repeat(earlier, node)
+            choices = () if fix else self._one_of(node, earlier)
+            self._report.add("E405", message, node.name_span, NOTHING if fix else "", fix, choices)
         self._arguments(module, node)
         if level.last is None and level.leading:
             if self._brings_turns(path):
@@ -187,6 +189,18 @@ class Resolver:
         between = self._source[first.span.end : node.span.start]
         plain = not (node.children or node.arguments) and not between.strip()
         return (Edit(Span(first.span.end, node.span.end), ""),) if plain else ()
+
+    def _one_of(self, *nodes: Import) -> tuple[Fix, ...]:
+        """Returns the choices that remove one of two imports; none if one contains other imports."""
+        if any(isinstance(child, Import) for node in nodes for child in node.children):
+            return ()
+        return tuple(
+            Fix(
+                f"Remove <{node.name}> in line {self._report.lines.line(node.span.start)}",
+                (Edit(node.span, ""),),
+            )
+            for node in nodes
+        )
 
     def _brings_turns(self, path: str) -> bool:
         module = self._schema.module(path)
@@ -210,12 +224,12 @@ class Resolver:
         message = f"the name {quote(node.name)} could be {places}; nest the import as in the schema"
         rounds = [(other.path, self._round(node, other.path.rpartition("/")[0])) for other in others[:3]]
         choices = tuple(
-            Fix(f"Write {_nested(path)}: {shown(index.by_path[path])} is read", edits)
+            Fix(f"Write {nested(path)}: {shown(index.by_path[path])} is read", edits)
             for path, edits in rounds
         )
         known = all(edits for _, edits in rounds)
         self._report.add(
-            "E404", message, node.name_span, _nested(others[0].path), (), choices if known else ()
+            "E404", message, node.name_span, nested(others[0].path), (), choices if known else ()
         )
         return None
 
@@ -233,12 +247,12 @@ class Resolver:
             level.cut = True
             message += f", which is never closed; write {hint} before it"
         elif inside and above is not None:
-            hint = _nested(module.path.removeprefix(f"{parent}/"))
+            hint = nested(module.path.removeprefix(f"{parent}/"))
             fix = self._round(node, above.removeprefix(f"{parent}/")) if len(inside) == 1 else ()
             message += f"; write {hint} here"
         else:
             alone = len(self._schema.index.by_name[module.name]) == 1
-            hint = f"<{module.name}/>" if alone else _nested(module.path)
+            hint = f"<{module.name}/>" if alone else nested(module.path)
             level.misplaced.append(
                 (node, f"{message}; write {hint} directly under the prompt", hint, not alone)
             )
@@ -263,8 +277,7 @@ class Resolver:
         if self._report.full:
             self._report.add("E402", "", node.name_span)
             return
-        beside = level.node.children if level.node else self._prompt.children
-        meaning = self._unknown_imports.meaning(level.path, node, beside)
+        meaning = self._unknown_imports.meaning(level.path, node)
         name = self._schema.name
         of = f"schema {quote(name)}" if name else "the schema"
         message = f"{of} has no module {quote(node.name)}; {meaning.words}"
@@ -337,8 +350,8 @@ class Resolver:
     def _role_too_early(self, role: Role, last: object, fix: tuple[Edit, ...]) -> None:
         line = self._report.lines.line(last.name_span.start) if isinstance(last, Import) else 1
         message = (
-            f"<{role.role}> precedes the last import (line {line}), but a role of a prompt is a "
-            "new turn at its end; move it after the imports"
+            f"<{role.role}> is before the last import (line {line}), but turns of a prompt come after all "
+            "imports; move it after the imports"
         )
         span = Span(role.span.start, role.span.start + len(role.role) + 1)
         self._report.add("E409", message, span, "it after the imports", fix)
@@ -368,7 +381,8 @@ class Resolver:
             f"{quote(path)} (line {line}) and {quote(other)} (line {other_line}) are members of the same "
             "union, so a prompt can import only one; remove one"
         )
-        self._report.add("E406", message, node.name_span)
+        choices = self._one_of(node, self._result.picks[other])
+        self._report.add("E406", message, node.name_span, choices=choices)
 
     def _arguments(self, module: Module, node: Import) -> None:
         params = {param.name for param in module.params()}
@@ -410,12 +424,7 @@ class Resolver:
         fix = swap(span, sure) if span else ()
         title = f"Write {only}: its value is then {quote_text(argument.value)}"
         choices = (Fix(title, swap(span, only)),) if only and span else ()
+        if not params:
+            said = quote_text(argument.value)
+            choices = (Fix(f"Remove {said}: the model does not read it", (Edit(argument.span, ""),)),)
         self._report.add("E407", message, argument.span, near or only or "", fix, choices)
-
-
-def _nested(path: str) -> str:
-    """Returns the import of a path, wrapped in its ancestors."""
-    *outer, last = path.split("/")
-    opened = "".join(f"<{name}>" for name in outer)
-    closed = "".join(f"</{name}>" for name in reversed(outer))
-    return f"{opened}<{last}/>{closed}"

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 from engine.pml.diagnostics.diagnostic import Diagnostic, LineIndex, Span, has_errors
 
 RoleName = Literal["system", "user", "assistant"]
+DecideKind = Literal["predicate", "choice", "score"]
 TurnName = Literal["system", "user", "assistant", "tool"]  # no document has a turn of a tool
 
 
@@ -330,6 +331,25 @@ class Import(_Branch):
         return self.children
 
 
+@dataclass(frozen=True)
+class Decide:
+    """A question about a prompt that a model answers with probabilities. It is no part of the prompt's text.
+
+    Attributes:
+        kind: "predicate" (yes or no), "choice" or "score" (ordered options).
+        instructions: the question.
+        options: the label and description of each option, the lowest first; a predicate has none.
+        name: its name in results, or "".
+        span: the whole element.
+    """
+
+    kind: DecideKind
+    instructions: str
+    options: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+    span: Span = field(default=Span(0, 0), compare=False)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Prompt(_Branch):
     """The root of a prompt document.
@@ -342,6 +362,7 @@ class Prompt(_Branch):
         lines: converts offsets of this document to lines and columns.
         source: the text of the document; empty if the prompt has none.
         torn: whether tags do not pair, so that nesting is uncertain.
+        questions: its questions, in document order.
     """
 
     schema: str | None
@@ -351,9 +372,10 @@ class Prompt(_Branch):
     lines: LineIndex = field(default_factory=LineIndex)
     source: str = ""
     torn: bool = False
+    questions: tuple[Decide, ...] = ()
 
     def _own(self) -> tuple[Any, ...]:
-        return (self.schema,)
+        return (self.schema, self.questions) if self.questions else (self.schema,)
 
     def _below(self) -> tuple[Any, ...]:
         return self.children

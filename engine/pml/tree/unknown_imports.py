@@ -2,7 +2,7 @@
 
 A typo, a role, or a renamed module with unchanged text has a single fix. If a rename is only likely, or two
 modules are equally near, the user chooses, and each fix shows the text that it imports. No fix removes an
-import. It becomes text only if it follows text and contains some.
+import. It becomes text only if it meets text and contains some.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Final
 from engine.pml.diagnostics.diagnostic import Edit, Fix, Span, quote, quote_text, swap
 from engine.pml.diagnostics.spelling import Speller, likeliest, meant, rivals
 from engine.pml.tree.tree import Import, Module, Param, Role, Schema, Text, Union
-from engine.pml.xml.names import RESERVED, ROLES
+from engine.pml.xml.names import HTML, RESERVED, ROLES
+from engine.pml.xml.suggestions import MEANT_ELEMENTS
 
 _MOST_EDITS: Final = 100  # places that one fix may change
 
@@ -62,16 +63,15 @@ class UnknownImports:
         self._speller = Speller()
         self._open: dict[str, Sequence[str]] = {}
 
-    def meaning(self, parent: str, node: Import, beside: Sequence[Import | Text | Role]) -> Meaning:
-        """Returns the likely meaning of an import in the module `parent` ("" for the prompt).
-
-        `beside` are the import and its siblings.
-        """
+    def meaning(self, parent: str, node: Import) -> Meaning:
+        """Returns the likely meaning of an import in the module `parent` ("" for the prompt)."""
         same = None if self._speller.is_spent else self._called_now(parent, node)
         if same is not None:
             return Meaning(f"it is called <{same}/> now", same, _renamed(node, same))
         if (split := self._run_together(parent, node)) is not None:
             return split
+        if (other := self._of_other_kind(parent, node)) is not None:
+            return other
         if self._speller.is_spent:
             return self._choice(parent, node, (), None)
         free = [name for name in self._free(parent) if self._fits(parent, name, node)]
@@ -91,9 +91,9 @@ class UnknownImports:
         near_names = [name for name in near_names if name not in words]
         equal = rivals(node.name, near_names)
         one = None if equal else _changed_a_little(node.name, known) or likeliest(node.name, near_names)
-        if not equal and one is None:
-            candidates = (self._added(parent, node, known), self._between(parent, node, beside, free))
-            one = next((names[0] for names in candidates if len(names) == 1), None)
+        if not equal and one is None and not HTML.fullmatch(node.name):
+            added = self._added(parent, node, known)
+            one = added[0] if len(added) == 1 else None
         return self._choice(parent, node, equal or [one] if one else equal, next(iter(near_names), None))
 
     def _run_together(self, parent: str, node: Import) -> Meaning | None:
@@ -117,13 +117,32 @@ class UnknownImports:
         hint = " ".join(names[0])
         return Meaning(f"write {hint}, with a space", hint, (Edit(Span(place, place), " "),))
 
+    def _of_other_kind(self, parent: str, node: Import) -> Meaning | None:
+        """Returns the fix for a role of another language, an argument, or a path with dots."""
+        imports = any(isinstance(child, Import) for child in node.children)
+        role = MEANT_ELEMENTS.get(node.name.casefold())
+        if role in ROLES and node.children and not (parent or imports or node.arguments):
+            return Meaning(f"did you mean <{role}>?", role, _renamed(node, role))
+        path = "/".join((*([parent] if parent else []), *node.name.split(".")))
+        module = self._schema.module(parent) if parent else None
+        params = {param.name for param in module.params()} if module else set()
+        if node.name in params and node.end_span and not (imports or node.arguments):
+            hint = f'<arg name="{node.name}">'
+            edits = (Edit(node.name_span, hint[1:-1]), Edit(node.end_span, "arg"))
+            return Meaning(f"an argument is an <arg>; write {hint}", hint, edits)
+        if "." in node.name and self._schema.module(path) and not (node.children or node.arguments):
+            hint = nested(node.name.replace(".", "/"))
+            return Meaning(f"imports nest; write {hint}", hint, (Edit(node.span, hint),))
+        return None
+
     def _choice(self, parent: str, node: Import, likely: Sequence[str], guess: str | None) -> Meaning:
         index = self._schema.index
         choices: list[Fix] = []
         for name in likely:
             module = index.members.get(parent, {}).get(name) or index.by_name[name][0]
             choices.append(Fix(f"Write <{name}/>: {shown(module)} is read instead", _renamed(node, name)))
-        as_text = self._as_text(node) if self._follows_text(node) and self._only_says(node) else ()
+        reads = HTML.fullmatch(node.name) or (self._meets_text(node) and self._only_says(node))
+        as_text = self._as_text(node) if reads else ()
         if as_text:
             choices.append(Fix(f"Write &lt;{node.name}: the tag is then read as text", as_text))
         suggestion = likely[0] if likely else guess
@@ -189,28 +208,12 @@ class UnknownImports:
         former = next((schema for schema in self._earlier if schema.find(path)), None)
         return [name for name in known if not former.find(name)] if former else []
 
-    def _between(
-        self, parent: str, node: Import, beside: Sequence[Import | Text | Role], names: Sequence[str]
-    ) -> Sequence[str]:
-        """Returns the `names` between the neighbours of an import, if the neighbours are in order."""
-        index = self._schema.index
-        siblings = [child for child in beside if isinstance(child, Import)]
-        members = index.members.get(parent, {})
-        order = {name: index.order[module.path] for name, module in members.items()}
-        known = [order[other.name] for other in siblings if other.name in order]
-        if len(known) < 2 or known != sorted(known):
-            return names
-        place = next(at for at, other in enumerate(siblings) if other is node)
-        low = max((order[other.name] for other in siblings[:place] if other.name in order), default=-1)
-        high = min(
-            (order[other.name] for other in siblings[place:] if other.name in order), default=len(index.order)
-        )
-        return [name for name in names if low < order[name] < high]
-
-    def _follows_text(self, node: Import) -> bool:
-        start = node.span.start
+    def _meets_text(self, node: Import) -> bool:
+        """Whether text precedes or follows an import on its line."""
+        start, end = node.span.start, node.span.end
         before = self._source[max(0, start - _SHOWN) : start].rpartition("\n")[2].strip()
-        return before[-1:] not in ("", ">")
+        after = self._source[end : end + _SHOWN].partition("\n")[0].strip()
+        return before[-1:] not in ("", ">") or after[:1] not in ("", "<")
 
     def _only_says(self, node: Import) -> bool:
         """Whether an import contains text and imports no module."""
@@ -285,3 +288,11 @@ def shown(module: Module) -> str:
     """Returns the beginning of a module's text, for the title of a fix."""
     text = " ".join("".join(child.text for child in module.contents() if isinstance(child, Text)).split())
     return quote_text(text) if text else f"module {quote(module.path)}"
+
+
+def nested(path: str) -> str:
+    """Returns the import of a path, wrapped in its ancestors."""
+    *outer, last = path.split("/")
+    opened = "".join(f"<{name}>" for name in outer)
+    closed = "".join(f"</{name}>" for name in reversed(outer))
+    return f"{opened}<{last}/>{closed}"

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from enum import Flag, auto
+from functools import lru_cache
 from typing import Final
 
 _ENDS: Final = frozenset(".,;:!?)]…”»\"'")
 _BEGINS: Final = frozenset("#([“„«\"'")
 _UNSPACED: Final = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF))  # Thai and Lao, Burmese, Khmer
 _LOOK: Final = 80  # characters that determine the end of a text
+_CACHED: Final = 2**14  # texts, which rarely change between two checks of a document
 
 # Markdown list, quotation, fence or table row
 _BLOCK: Final = re.compile(r"[-*>][ \t]|```|~~~|\|(?!\|)(?:[ \t]|[^\n|]+\|[^\n|]+\|)")
@@ -68,6 +70,17 @@ class Begin(Flag):
 
 def end_of(text: str) -> End:
     """Classifies the end of a non-empty text."""
+    # Only a fence and a table row depend on more than the tail.
+    return _end_of(text if text[-1] in "`~|" else text[-_LOOK:])
+
+
+def begin_of(text: str) -> Begin:
+    """Classifies the beginning of a non-empty text."""
+    return _begin_of(text if text[0] == "|" else text[:_LOOK])
+
+
+@lru_cache(_CACHED)
+def _end_of(text: str) -> End:
     last, tail = text[-1], text[-_LOOK:]
     if last.isspace():
         return End.SPACE
@@ -92,8 +105,8 @@ def end_of(text: str) -> End:
     return kind
 
 
-def begin_of(text: str) -> Begin:
-    """Classifies the beginning of a non-empty text."""
+@lru_cache(_CACHED)
+def _begin_of(text: str) -> Begin:
     first = text[0]
     if first.isspace():
         return Begin.SPACE

@@ -62,13 +62,9 @@ def _edges(children: Iterable[Any], known: dict[int, _Edge], judge: Callable[[st
 
 def _own(node: object, judge: Callable[[str], Flag]) -> _Edge:
     """Returns the edge of a text or a parameter's default; empty for separators."""
-    if isinstance(node, Param) and node.default:
-        return {(judge(node.default), True): node.default}
-    return {(judge(node.text), False): node.text} if isinstance(node, Text) and _says(node) else {}
-
-
-def _says(text: Text) -> bool:
-    return bool(text.text) and not text.seam
+    if isinstance(node, Text):
+        return {(judge(node.text), False): node.text} if node.text and not node.seam else {}
+    return {(judge(node.default), True): node.default} if isinstance(node, Param) and node.default else {}
 
 
 def _nearest(edges: Iterable[_Edge]) -> _Edge:
@@ -89,9 +85,9 @@ def _meetings(
     meetings: list[tuple[int, int, str, str]] = []
     behind: dict[_Key, tuple[int, str]] = {}
     for place in range(len(children) - 1, -1, -1):
-        child = children[place]
-        ends = last[id(child)] if id(child) in last else _own(child, end_of)
-        near = behind and [
+        child, identity = children[place], id(children[place])
+        ends = {} if not behind else last[identity] if identity in last else _own(child, end_of)
+        near = ends and [
             (place, other, left, right)
             for key, left in ends.items()
             for other_key, (other, right) in behind.items()
@@ -100,7 +96,7 @@ def _meetings(
         if near:
             meetings.append(min(near, key=operator.itemgetter(1)))
         optional = isinstance(child, Module | Union)
-        begins = first[id(child)] if id(child) in first else _own(child, begin_of)
+        begins = first[identity] if identity in first else _own(child, begin_of)
         own = {key: (place, text) for key, text in begins.items()}
         behind = {**behind, **own} if optional else own
     return meetings[::-1]

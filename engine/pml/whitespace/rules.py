@@ -7,7 +7,7 @@ or between two elements, it is a *seam*. White space around a parameter stays. T
 the tag before it has no known indentation, so the lines after it stay unchanged.
 
 A seam is two line breaks for a blank line, one for a line break, else a space. It is empty next to a turn. A
-`<scaffold>` counts as a comment. With `xml:space="preserve"` all characters are text.
+`<scaffold>` and a `<decide>` count as comments. With `xml:space="preserve"` all characters are text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INLINE: Final = ("param", "parameter")
 
 
 _BARE: Final = ("system", "user", "assistant")
-_SILENT: Final = "scaffold"
+SILENT: Final = ("scaffold", "decide")  # elements without text in the prompt
 
 
 @dataclass(slots=True)
@@ -64,14 +64,17 @@ def contents(element: Element, source: str, preserve: bool) -> list[Run | Elemen
     preceding: Element | None = None
     for item in _raw_items(element, preserve):
         if isinstance(item, Element) and item.tag not in INLINE:
-            if item.tag != _SILENT:
-                sides = (_seams(preceding), _seams(item))
-                result.extend(_paragraph(paragraph, source, preserve, sides))
-                preceding, paragraph = item, []
+            if item.tag not in SILENT:
+                if paragraph:
+                    sides = (_seams(preceding), _seams(item))
+                    result.extend(_paragraph(paragraph, source, preserve, sides))
+                    paragraph = []
+                preceding = item
             result.append(item)
         else:
             paragraph.append(item)
-    result.extend(_paragraph(paragraph, source, preserve, (_seams(preceding), False)))
+    if paragraph:
+        result.extend(_paragraph(paragraph, source, preserve, (_seams(preceding), False)))
     return result
 
 
@@ -102,7 +105,7 @@ def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
         if isinstance(child, Chars):
             pieces.append(child)
             continue
-        if child.tag == _SILENT and element.tag == "schema":
+        if child.tag in SILENT and element.tag in ("schema", "prompt"):
             pieces.append(Chars("", child.span, "comment"))
             yield child
             continue
@@ -118,6 +121,8 @@ def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
 
 def _join(pieces: list[Chars], preserve: bool) -> _Raw:
     """Joins the pieces of a run. A comment on its own lines is removed with its line end."""
+    if len(pieces) == 1 and pieces[0].kind != "comment":
+        return _Raw(pieces[0].text, pieces)
     parts: list[str] = []
     after_comment = False
     blank_line = spaced = False
@@ -147,8 +152,13 @@ def _paragraph(
     items: list[_Raw | Element] | list[_Raw], source: str, preserve: bool, sides: tuple[bool, bool]
 ) -> Iterator[Run | Element]:
     """Yields the runs and parameters of a paragraph; `sides` if white space at its ends is a separator."""
-    margin = "" if preserve else _margin(items)
     last = len(items) - 1
+    if last == 0 and not preserve and isinstance(items[0], _Raw) and not items[0].text.strip(SPACE):
+        if items[0].text and all(sides):
+            span = Span(items[0].pieces[0].span.start, items[0].pieces[-1].span.end)
+            yield Run("", span, separator(items[0].text))
+        return
+    margin = "" if preserve else _margin(items)
     for place, item in enumerate(items):
         if isinstance(item, Element):
             yield item
@@ -157,11 +167,6 @@ def _paragraph(
         if preserve:
             if item.text:
                 yield Run(item.text, span)
-            continue
-        body = item.text.strip(SPACE)
-        if not body and last == 0:
-            if item.text and all(sides):
-                yield Run("", span, separator(item.text))
             continue
         text, before, after = _dedent(item.text, margin, followed=place < last), "", ""
         if place == 0:
@@ -199,7 +204,8 @@ def _margin(items: list[_Raw | Element] | list[_Raw]) -> str:
             if not body and not (number == len(lines) and place < last):
                 continue
             indent = line[: len(line) - len(body)]
-            margin = indent if margin is None else _common(margin, indent)
+            if margin != indent:
+                margin = indent if margin is None else _common(margin, indent)
             if not margin:
                 return ""
     return margin or ""

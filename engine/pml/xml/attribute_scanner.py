@@ -12,11 +12,13 @@ from typing import Final
 from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Reporter, Span, quote
 from engine.pml.xml.elements import Attribute, Element
 from engine.pml.xml.entities import decode
-from engine.pml.xml.names import ATTRIBUTES
+from engine.pml.xml.names import ATTRIBUTES, NAME
 from engine.pml.xml.scanned_text import NAME_PATTERN, ScannedText
 from engine.pml.xml.suggestions import removed
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
+# a correct attribute whose value needs no decoding
+_CORRECT: Final = re.compile(r"[ \t\r\n]+(([A-Za-z_][A-Za-z0-9_.\-]*)=\"([^\"<&\t\r\n]*)\")(?=[ \t\r\n>]|/>)")
 _ATTRIBUTE: Final = re.compile(rf"({NAME_PATTERN})([ \t\r\n]*=)?[ \t\r\n]*")
 _WORDS: Final = "|".join(sorted({name for names in ATTRIBUTES.values() for name in names}))
 _BARE: Final = r"(?:[^\s<>\"'/=]|/(?!>))+"
@@ -29,6 +31,10 @@ _UNEQUAL: Final = re.compile(rf"[ \t]*{_QUOTED}(?=[ \t\r\n/>])")
 _EQUALS: Final = re.compile(r"=+[ \t]*")
 _LOOSE_END: Final = re.compile(r"\\>|/[ \t\r\n]+>")
 _RUN_ON: Final = re.compile(rf"([^<>]*?)[ \t\r\n]+{NAME_PATTERN}[ \t\r\n]*=[ \t\r\n]*")
+_INNER: Final = {
+    mark: re.compile(rf"[^<>=\n{mark}]*{mark}(?:[^<>=\n{mark}]*{mark})*?(?=[ \t]*/?>|[ \t]+{NAME_PATTERN}=)")
+    for mark in "\"'"
+}
 _LONGEST_RUN_ON: Final = 400
 _DOUBLE: Final = "“”„‟«»″＂"
 _SINGLE: Final = "‘’‚‛′＇`´"
@@ -82,6 +88,13 @@ class AttributeScanner:
         text, complained, last = self._text, False, place
         words: _Words | None = None
         while True:
+            while (correct := _CORRECT.match(text, place)) and correct[2] not in element.attributes:
+                self._scanned.count(correct.start(1))
+                name, last = correct[2], correct.end()
+                element.attributes[name] = Attribute(
+                    name, correct[3], Span(*correct.span(1)), Span(*correct.span(3))
+                )
+                place = last
             spaced = _SPACE.match(text, place)
             begin = spaced.end() if spaced else place
             char = text[begin : begin + 1]
@@ -176,6 +189,17 @@ class AttributeScanner:
                 self._report.add("E107", message, span, hint, (Edit(span, space + hint),))
             self._store(element, plain, Span(value.start(1) + 1, value.end(1) - 1), span)
             return span.end
+        first = _FIRST.get(element.tag, plain)
+        tag_end = self._text.find(">", name_end, name_end + _LONGEST_RUN_ON)
+        known = plain in (first, *ATTRIBUTES.get(element.tag, ())) or first in element.attributes
+        known = known or re.search(rf"\b{first}\s*=", self._text[name_end:tag_end]) is not None
+        if not known and NAME.fullmatch(plain):
+            hint, span = f'{first}="{plain}"', Span(begin, name_end)
+            if not complained:
+                message = f"the value {quote(plain)} has no attribute; write {hint}"
+                self._report.instead("E107", message, span, hint)
+            self._store(element, first, Span(begin, begin + len(plain)), span)
+            return name_end
         if not complained:
             message = f'the attribute {quote(name)} has no value; write {plain}="…"'
             self._report.add("E107", message, Span(begin, name_end), f'{plain}="…"')
@@ -217,6 +241,7 @@ class AttributeScanner:
             if end is not None:
                 value_end, after = self._unclosed(name, begin, start, end, mark)
                 return start, value_end, after, None
+            stop = self._with_quotes(name, begin, stop, mark)
             return start, stop, stop + 1, None
         runs_on = text.find(">", start, angle) >= 0 and text[stop + 1 : stop + 2] not in ("", *" \t\r\n/>?")
         if 0 <= stop < line_end and not runs_on:
@@ -234,6 +259,18 @@ class AttributeScanner:
         value_end, after = self._unclosed(name, begin, start, end, mark)
         return start, value_end, after, closed
 
+    def _with_quotes(self, name: str, begin: int, stop: int, mark: str) -> int:
+        """Returns the end of a value that may contain its own quotes, and reports these."""
+        more = _INNER[mark].match(self._text, stop + 1) if self._text[stop + 1 : stop + 2].isalnum() else None
+        if more is None or len(more[0]) > _LONGEST_RUN_ON:
+            return stop
+        hint, end = "&quot;" if mark == '"' else "&apos;", more.end() - 1
+        places = [at for at in range(stop, end) if self._text[at] == mark]
+        message = f"the value of the attribute {quote(name)} contains {mark}; write {hint}"
+        fix = tuple(Edit(Span(at, at + 1), hint) for at in places)
+        self._report.add("E107", message, Span(begin, end + 1), hint, fix)
+        return end
+
     def _run_on(self, start: int, stop: int) -> int | None:
         """Returns the end of a value without a closing quote that runs into the next attribute."""
         if self._text[stop + 1 : stop + 2] in ("", *" \t\r\n/>?") or stop - start > _LONGEST_RUN_ON:
@@ -244,7 +281,10 @@ class AttributeScanner:
     def _unclosed(self, name: str, begin: int, start: int, end: int, mark: str) -> tuple[int, int]:
         """Reports a value without a closing quote; returns the ends of the value and the attribute."""
         if end > start and self._text[end - 1] in _DOUBLE + _SINGLE + "\"'":
-            message = f"another quote closes the value of the attribute {quote(name)}; write {mark} there"
+            message = (
+                f"the value of the attribute {quote(name)} ends with another quote than it begins with; "
+                f"write {mark}"
+            )
             self._report.add("E107", message, Span(begin, end), mark, (Edit(Span(end - 1, end), mark),))
             return end - 1, end
         message = f"the value of the attribute {quote(name)} has no closing quote; add {mark}"

@@ -40,24 +40,22 @@ def decode(raw: str, start: int, report: Reporter, attribute: bool = False) -> s
     Line ends become `\n`. In an attribute value, line ends and tabs become spaces, as XML requires. Invalid
     references are reported and stay unchanged.
     """
-
-    def plain(piece: str) -> str:
-        if attribute:
-            return _ATTRIBUTE_SPACE.sub(" ", piece)
-        return _LINE_END.sub("\n", piece) if "\r" in piece else piece
-
     if "&" not in raw:
-        return plain(raw)
+        return _plain(raw, attribute) if attribute or "\r" in raw else raw
     pieces: list[str] = []
     place = 0
     for match in _REFERENCE.finditer(raw):
         if report.hopeless:
             break
-        pieces.append(plain(raw[place : match.start()]))
+        pieces.append(_plain(raw[place : match.start()], attribute))
         pieces.append(_resolve(match, start, report))
         place = match.end()
-    pieces.append(plain(raw[place:]))
+    pieces.append(_plain(raw[place:], attribute))
     return "".join(pieces)
+
+
+def _plain(piece: str, attribute: bool) -> str:
+    return _ATTRIBUTE_SPACE.sub(" ", piece) if attribute else _LINE_END.sub("\n", piece)
 
 
 def _resolve(match: re.Match[str], start: int, report: Reporter) -> str:
@@ -95,5 +93,5 @@ def _resolve(match: re.Match[str], start: int, report: Reporter) -> str:
         message = f"the entity {unfinished[0]} is not finished; write {hint}"
         report.add("E109", message, mark, hint, (Edit(Span(end, end), ";"),))
     else:
-        report.instead("E109", "a plain '&' begins an entity; write &amp;", mark, "&amp;")
+        report.instead("E109", "a plain '&' would begin an entity; write &amp;", mark, "&amp;")
     return match[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Span, quote, swap
+from engine.pml.diagnostics.diagnostic import NOTHING, Edit, Fix, Span, quote, swap
 from engine.pml.xml.elements import Chars
 from engine.pml.xml.scanned_text import ScannedText
 
@@ -16,6 +16,8 @@ _DOCTYPE_PART: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[\[\]<>]")
 _XML: Final = re.compile(r"<\?xml[\s?]")
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _SHORT_END: Final = re.compile(r"\]\](?=[ \t\r\n]*</)")
+_END_TAGS: Final = re.compile(r"(?:[ \t]*</[a-z]+>)+$")
+_FAR: Final = 80  # search distance for the tags around markup, in characters
 _DASHES: Final = re.compile("-+")
 _LIKE_COMMENT: Final = re.compile(r"<!(?:-(?!-)|[ \t]+--+)")
 _LIKE_CDATA: Final = re.compile(r"<!\[?cdata\[", re.IGNORECASE)
@@ -67,7 +69,9 @@ def cdata(scanned: ScannedText, mark: int) -> tuple[int, Chars]:
     if stop < 0:
         message = "a CDATA section is never closed; write ]]>"
         short = _SHORT_END.search(text, start)
-        stop = short.start() if short else max(scanned.rest_of_line(mark), start)
+        line_end = max(scanned.rest_of_line(mark), start)
+        tag = _END_TAGS.search(text, max(start, line_end - _FAR), line_end)
+        stop = short.start() if short else tag.start() if tag else line_end
         end = short.end() if short else stop
         follows = _BLANK.match(text, end)
         fix: tuple[Edit, ...] = ()
@@ -87,7 +91,7 @@ def declaration(scanned: ScannedText, mark: int, inside: bool) -> int:
         if match is not None and mark != scanned.broken and scanned.find(close, match.end()) >= 0:
             what = "a comment" if begin == "<!--" else "a CDATA section"
             fix = swap(Span(*match.span()), begin)
-            scanned.report.add("E111", f"{what} begins with {begin}; write that", Span(mark, end), begin, fix)
+            scanned.report.add("E111", f"{what} must begin with {begin}", Span(mark, end), begin, fix)
             return end
     if text[mark : mark + 9].upper() == "<!DOCTYPE":
         what = "a DOCTYPE is not allowed, and neither are custom entities"
@@ -145,10 +149,19 @@ def instruction(scanned: ScannedText, mark: int, inside: bool) -> int:
 
 
 def _refuse(scanned: ScannedText, code: str, what: str, span: Span, inside: bool) -> None:
-    """Reports unsupported markup; the fix escapes it inside an element and removes it elsewhere."""
-    begin = scanned.text[span.start : span.start + 2]
-    hint = f"&lt;{begin[1:]}" if inside else NOTHING
-    edit = Edit(Span(span.start, span.start + 1), "&lt;") if inside else Edit(span, "")
-    fix = () if span.start == scanned.broken else (edit,)
-    remedy = f"remove it, or write {hint} for literal text" if inside else "remove it"
-    scanned.report.add(code, f"{what}; {remedy}", span, hint, fix)
+    """Reports unsupported markup, which can be removed, or read as text inside an element."""
+    text, begin = scanned.text, scanned.text[span.start : span.start + 2]
+    removed, hint = (Edit(span, ""),), f"&lt;{begin[1:]}"
+    if span.start == scanned.broken:
+        scanned.report.add(code, f"{what}; remove it", span, hint if inside else "")
+    elif not inside:
+        scanned.report.add(code, f"{what}; remove it", span, NOTHING, removed)
+    else:
+        remedy = f"remove it, or write {hint} for literal text"
+        before, after = text[max(0, span.start - _FAR) : span.start], text[span.end : span.end + _FAR]
+        alone = before.rstrip().endswith(">") and re.match(r"\s*<(?!/)", after) is not None
+        escaped = swap(Span(span.start, span.start + 1), "&lt;")
+        as_text = Fix(f"Write {hint}: the model then reads it", escaped)
+        gone = Fix("Remove it: the model does not read it", removed)
+        choices = (gone, as_text) if alone else (as_text, gone)
+        scanned.report.add(code, f"{what}; {remedy}", span, hint, (), choices)

@@ -19,9 +19,19 @@ ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "scaffold": ("modules",),
 }  # elements of a schema and their attributes, without xml:space and xml:lang
 
-ELEMENTS: Final = (*ATTRIBUTES, "prompt", "arg")  # `parameter` is a synonym of `param`
+ELEMENTS: Final = (*ATTRIBUTES, "prompt", "arg", "decide")  # `parameter` is a synonym of `param`
 
 RESERVED: Final = frozenset((*ELEMENTS, "parameter"))  # names that modules cannot have
+
+# elements of HTML, without likely names of modules
+HTML: Final = re.compile(
+    "a|abbr|b|blockquote|br|dd|del|div|dl|dt|em|h[1-6]|hr|i|img|ins|kbd|li|ol|p|pre|s|span|strong|sub|sup|"
+    "table|tbody|td|th|thead|tr|u|ul"
+)
+
+HTML_ATTRIBUTES: Final = re.compile(
+    "align|alt|class|colspan|dir|height|href|id|lang|rel|rowspan|src|style|target|title|width"
+)
 
 _START: Final = (
     "A-Z_a-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f"

@@ -40,8 +40,8 @@ class Document:
     report: Reporter
 
 
-def read(source: str | bytes) -> Document:
-    """Reads a document. Never raises: every error is in the reporter."""
+def read(source: str | bytes, *, prompt: bool = False) -> Document:
+    """Reads a document, in place of a prompt or not. Never raises: every error is in the reporter."""
     if _too_large(source):
         report = Reporter(LineIndex())
         message = "the document is larger than 5 MB; move long modules into files of their own with src"
@@ -51,7 +51,7 @@ def read(source: str | bytes) -> Document:
     report = Reporter(LineIndex(text))
     if undecoded is not None:
         report.add("E101", undecoded[1], undecoded[0])
-    other = other_kind(text)
+    other = other_kind(text, prompt=prompt)
     if other is not None:
         message = f"this is {other.what}, not PML; {other.remedy}"
         report.add("E121", message, other.span, other.command)

@@ -78,12 +78,11 @@ class Scanner:
             self._scan()
         except EnoughError:
             self._leave_rest()
-        elements = (child for child in self._holder.children if isinstance(child, Element))
-        root = next(elements, None)
+        elements = [child for child in self._holder.children if isinstance(child, Element)]
         for element in self._prefixed:
             self._say_prefixed(element)
-        self._outside.say(root)
-        return root
+        self._outside.say(elements)
+        return elements[0] if elements else None
 
     def _scan(self) -> None:
         text, place = self._text, 0
@@ -148,7 +147,7 @@ class Scanner:
             return markup.instruction(self._scanned, mark, inside)
         if (turned := _BACKSLASH.match(text, mark)) and self._open[turned[1]]:
             return self._backslash(turned)
-        return self._plain(mark, "a plain '<' begins a tag; write &lt;")
+        return self._plain(mark, "a plain '<' would begin a tag; write &lt;")
 
     def _plain(self, mark: int, message: str) -> int:
         """Reports a `<` that begins no tag and reads it as text; returns its end."""
@@ -303,7 +302,7 @@ class Scanner:
         if tail is None or _WHOLE.match(self._text, opening.start()):
             return False
         if self._root == "prompt" and tail[0].startswith("/"):
-            return False  # an unfinished import
+            return tag.endswith(":")  # an address, or an unfinished import
         words = tail[0].strip(" \t\r/\\")
         if not words or _ASSIGNED.search(tail[0]):
             return False
@@ -368,7 +367,7 @@ class Scanner:
             self._tags.append(Tag(tag, Span(mark, end), True))
         if mark == self._swapped or (top != tag and self._swaps(tag, top, mark, end)):
             self._pop(end, top, mark)
-        elif top != tag and not self._unfinished[tag] and self._is_misspelt(tag, top):
+        elif top != tag and not self._unfinished[tag] and self._is_misspelt(tag, top, mark):
             message = f"</{tag}> does not match <{top}>, which is open here; write both the same"
             if tag in RESERVED and top not in RESERVED:
                 self._report.add(
@@ -388,8 +387,10 @@ class Scanner:
             self._stray_end(tag, top, Span(mark, end), repeated)
         return end
 
-    def _is_misspelt(self, tag: str, top: str) -> bool:
-        return bool(top) and not self._report.full and self._counts.one_misspelt(top, tag)
+    def _is_misspelt(self, tag: str, top: str, mark: int) -> bool:
+        if not top or self._report.full or not self._counts[top] < 0 < self._counts[tag]:
+            return False
+        return self._counts.one_misspelt(top, tag) or self._endings.ends(self._stack[-1], tag, mark)
 
     def _swaps(self, tag: str, top: str, mark: int, end: int) -> bool:
         """Whether an end tag and the next one are swapped; reports it."""
@@ -423,12 +424,9 @@ class Scanner:
         once = tag in (*ROLES, "schema", "prompt") or (self._root == "prompt" and tag not in RESERVED)
         sure = repeated and (idle or once)
         beginning = self._layout.starts.get(span.start)
-        if (lost := self._endings.start_without_bracket(tag, self._stack[-1], span.start)) is not None:
-            hint, fix, sure = f"<{tag}", (lost,), True
-            remedy = "the < of its start tag is missing; write it"
-        elif (slash := self._endings.slash_too_many(tag, self._stack[-1], span.start)) is not None:
-            hint, fix, sure = f"<{tag}>", (slash,), True
-            remedy = f"the / in its start tag closes <{tag}/> at once; remove the /"
+        start = self._endings.start(tag, self._stack[-1], span, self._counts[tag])
+        if start is not None:
+            hint, fix, remedy, sure = start[0], (start[1],), start[2], True
         elif beginning is not None:
             hint, fix, sure = f"<{tag}>", (beginning,), True
             remedy = f"<{tag}> is missing; write it before its content"

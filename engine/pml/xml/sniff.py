@@ -24,6 +24,8 @@ _PYTHON: Final = re.compile(
     re.MULTILINE,
 )
 _LINE_END: Final = re.compile(r"[\r\n]|\Z")
+_PLAIN: Final = "plain text (or Markdown)"
+_WRAPPED: Final = '<prompt schema="…">…</prompt>'
 _FOLDER: Final = "pml import FOLDER -o schema.pml"
 _MAGIC: Final = {
     b"%PDF": "a PDF",
@@ -44,7 +46,7 @@ class OtherKind:
     Attributes:
         what: its kind, as a noun with an article.
         remedy: the suggested action.
-        command: the command to run.
+        command: the command to run, or the text to write.
         span: its first line.
     """
 
@@ -54,8 +56,11 @@ class OtherKind:
     span: Span
 
 
-def other_kind(text: str) -> OtherKind | None:
-    """Returns the kind of a document without PML; None if it is empty or may be PML with errors."""
+def other_kind(text: str, *, prompt: bool = False) -> OtherKind | None:
+    """Returns the kind of a document without PML; None if it is empty or may be PML with errors.
+
+    Plain text in place of a prompt needs no import.
+    """
     begin = _START.match(text)
     start = begin.end() if begin else 0
     if start == len(text):
@@ -67,24 +72,27 @@ def other_kind(text: str) -> OtherKind | None:
         return None
     end = _LINE_END.search(text, start)
     span = Span(start, end.start() if end else len(text))
-    kind, command, gives = _told(text, start, markup)
-    return OtherKind(kind, f"`{command}` makes a schema {gives}", command, span)
+    kind, command = _told(text, start, markup)
+    if prompt and kind == _PLAIN:
+        return OtherKind(kind, f"write it inside {_WRAPPED}", _WRAPPED, span)
+    what = "the text files of its folder" if markup else "it"
+    return OtherKind(kind, f"import {what} in the studio (File, Import) or with `{command}`", command, span)
 
 
-def _told(text: str, start: int, markup: bool) -> tuple[str, str, str]:
-    """Returns the kind of a text, the import command, and the source of the new schema."""
+def _told(text: str, start: int, markup: bool) -> tuple[str, str]:
+    """Returns the kind of a text, and the import command."""
     if markup:
         kind = "an HTML page" if _HTML.match(text, start) else "another kind of XML"
-        return kind, _FOLDER, "from the text files in its folder"
+        return kind, _FOLDER
     if _JSON.match(text, start):
-        return "JSON", "pml import FILE.json -o schema.pml", "from a conversation in it"
+        return "JSON", "pml import FILE.json -o schema.pml"
     if _PYTHON.search(text):
-        return "Python", "pml import FILE.py -o schema.pml", "from a program in it"
+        return "Python", "pml import FILE.py -o schema.pml"
     if _JINJA.search(text):
-        return "a template", "pml import FILE --from jinja -o schema.pml", "from it"
+        return "a template", "pml import FILE --from jinja -o schema.pml"
     if _YAML.match(text, start):
-        return "YAML", "pml import FILE.yaml -o schema.pml", "from a conversation or prompt in it"
-    return "plain text (or Markdown)", "pml import FILE --from text -o schema.pml", "from its sections"
+        return "YAML", "pml import FILE.yaml -o schema.pml"
+    return _PLAIN, "pml import FILE --from text -o schema.pml"
 
 
 def binary_kind(data: bytes) -> str | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
+from itertools import islice
 from typing import Final
 
-from engine.pml.diagnostics.diagnostic import Edit, Span
-from engine.pml.xml.elements import Element
-from engine.pml.xml.names import NAME, RESERVED, ROLES
+from engine.pml.diagnostics.diagnostic import Edit, Span, quote
+from engine.pml.xml.elements import Chars, Element
+from engine.pml.xml.names import HTML, NAME, NAME_RULE, RESERVED, ROLES
 
 EMPTY: Final = ("param", "parameter", "scaffold", "include")  # elements without content
 
@@ -62,6 +63,9 @@ _UNNAMEABLE: Final = re.compile(r"[\s/\\]+")
 _MAX_NAME: Final = 60
 _MAX_MOVED: Final = 50_000  # characters that one fix moves; fixes may be nested
 
+_HTML_TAG: Final = re.compile(rf"<(?=/?(?:{HTML.pattern})[ \t\r\n/>])")
+_MOST_TAGS: Final = 1000  # tags that one fix changes
+
 _DIGITS: Final = re.compile("[0-9][0-9,_]*")
 MAX_LENGTH: Final = 9_999_999  # most tokens of a parameter
 
@@ -70,8 +74,12 @@ _CHOICES: Final = {
     "true": ("true", "yes", "on", "1", "always", "cache"),
     "preserve": ("preserve", "preserved", "keep", "pre", "true", "yes"),
     "default": ("default", "normal", "collapse", "false", "no"),
+    "predicate": ("predicate", "bool", "boolean", "yesno", "yes/no", "noul", "binary"),
+    "choice": ("choice", "choices", "class", "category", "enum", "label", "select"),
+    "score": ("score", "rating", "scale", "level", "levels", "grade", "ordinal"),
 }  # common spellings of an attribute's values
 
+_BLANK: Final = re.compile(r"\n[ \t\r]*\n")
 _PROLOG: Final = re.compile(r"\ufeff?[ \t\r\n]*(?:<\?xml\b[^<>]*\?>[ \t\r\n]*)?")
 
 
@@ -103,6 +111,13 @@ def wrapped(span: Span, before: str, after: str) -> tuple[Edit, ...]:
     return (Edit(Span(span.start, span.start), before), Edit(Span(span.end, span.end), after))
 
 
+def html_as_text(text: str) -> tuple[Edit, ...]:
+    """Returns the edits that escape the tags of HTML in a text."""
+    found = islice(_HTML_TAG.finditer(text), _MOST_TAGS + 1)
+    edits = tuple(Edit(Span(match.start(), match.end()), "&lt;") for match in found)
+    return edits if len(edits) <= _MOST_TAGS else ()
+
+
 def enclosed(text: str, opening: str, closing: str) -> tuple[Edit, ...]:
     """Returns the edits that wrap a document, after its XML declaration, in one element."""
     prolog = _PROLOG.match(text)
@@ -124,12 +139,47 @@ def as_module(element: Element, taken: Container[str]) -> tuple[str, tuple[Edit,
     return hint, tuple(Edit(tag.span, hint[1:-1]) if tag is tags[0] else tag for tag in tags)
 
 
-def in_module(element: Element, name: str, taken: Container[str]) -> tuple[str, tuple[Edit, ...]]:
-    """Returns the hint and edits that wrap an element in a new module."""
+def paragraph(element: Element, text: str) -> Span:
+    """Returns the span of an element with the text and parameters around it, up to blank lines."""
+    siblings = element.parent.children if element.parent else [element]
+    at = siblings.index(element)
+    start, end = element.span.start, element.span.end
+    for piece in reversed(siblings[:at]):
+        if not _is_inline(piece):
+            break
+        start = piece.span.start
+        blank = list(_BLANK.finditer(text, start, piece.span.end)) if _is_text(piece) else []
+        if blank:
+            start = blank[-1].end()
+            break
+    for piece in siblings[at + 1 :]:
+        if not _is_inline(piece):
+            break
+        end = piece.span.end
+        blank = list(islice(_BLANK.finditer(text, piece.span.start, end), 1)) if _is_text(piece) else []
+        if blank:
+            end = blank[0].start()
+            break
+    whole = text[start:end]
+    return Span(start + len(whole) - len(whole.lstrip()), start + len(whole.rstrip()))
+
+
+def _is_inline(piece: Element | Chars) -> bool:
+    return isinstance(piece, Chars) or (
+        piece.tag in ("param", "parameter") and (piece.closed or piece.empty_tag)
+    )
+
+
+def _is_text(piece: Element | Chars) -> bool:
+    return isinstance(piece, Chars) and piece.kind == "text"
+
+
+def in_module(element: Element, name: str, taken: Container[str], span: Span) -> tuple[str, tuple[Edit, ...]]:
+    """Returns the hint and edits that wrap a span, which contains an element, in a new module."""
     opening = f'<module name="{unlike(usable_name(name) or "part", taken)}">'
     if not (element.closed or element.empty_tag):
         return "", ()
-    return f"{opening}…</module>", wrapped(element.span, opening, "</module>")
+    return f"{opening}…</module>", wrapped(span, opening, "</module>")
 
 
 def moved(text: str, span: Span, place: int) -> tuple[Edit, ...]:
@@ -157,6 +207,12 @@ def meant_attribute(name: str, known: tuple[str, ...], given: Container[str]) ->
     """Returns PML's attribute for one of another language, unless it is already given."""
     meant = MEANT_ATTRIBUTES.get(name.casefold(), ())
     return next((other for other in meant if other in known and other not in given), None)
+
+
+def name_advice(value: str) -> str:
+    """Returns a valid name similar to `value` to write instead; the rule of names if there is none."""
+    usable = usable_name(value)
+    return f"write {quote(usable)} instead" if usable else NAME_RULE
 
 
 def usable_name(value: str, taken: Container[str] = ()) -> str | None:

@@ -233,6 +233,8 @@ class _Matcher:
         """Finds the element of an end tag; False if indentation and order disagree."""
         indent, top = self._lines.own(tag.span.start), self._stack[-1]
         paired = top.tag.name == tag.name or self._counts.one_misspelt(top.tag.name, tag.name)
+        aligned = indent is not None and top.indent == indent
+        paired = paired or (aligned and self._counts[top.tag.name] < 0 < self._counts[tag.name])
         if paired and (indent is None or top.indent is None or top.indent == indent):
             self._stack.pop()
             return True

@@ -60,9 +60,11 @@ class Message:
             ToolsError: the calls are invalid, or the role cannot have calls.
         """
         if self.calls and self.role != "assistant":
-            raise ToolsError(f"A message of the {self.role} calls tools; only the assistant does.")
+            raise ToolsError(
+                f"A message with the role {self.role} has tool calls; only assistant messages can have them."
+            )
         if (self.call_id or self.name) and self.role != "tool":
-            raise ToolsError(f"A message of the {self.role} names a call; only the result of a tool does.")
+            raise ToolsError(f"A message with the role {self.role} names a call; only tool results can.")
         return result_fields(self.call_id, self.name) if self.role == "tool" else call_fields(self.calls)
 
 
@@ -82,11 +84,14 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Spelled:
-    """A conversation as a prompt bound to its own schema; `bound` has the parts in reading order."""
+    """A prompt whose parts are bound already, such as a conversation; `bound` has them in reading order.
+
+    `blocks` is None for a prompt over a schema.
+    """
 
     prompt: Prompt
     bound: Bound
-    blocks: Blocks
+    blocks: Blocks | None
 
 
 def spell(messages: Sequence[Message], *, movable: bool = True) -> Spelled:
@@ -178,7 +183,7 @@ def _paired(results: list[Message], calls: list[ToolCall], names: Mapping[str, s
     """Yields results in the order of their calls, or in their own order if an id is missing."""
     wanted, sent = Counter(call.id for call in calls), Counter(result.call_id for result in results)
     if len(calls) > 1 and "" not in wanted | sent:
-        for unpaired, why in ((sent - wanted, "is no call of the turn"), (wanted - sent, "has no result")):
+        for unpaired, why in ((sent - wanted, "is not a call of the turn"), (wanted - sent, "has no result")):
             if unpaired:
                 raise SettingsError(
                     f"The assistant calls {len(calls)} tools at once, and {next(iter(unpaired))!r} {why}. "

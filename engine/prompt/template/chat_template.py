@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from engine.pml import Schema
 from engine.prompt.conversation.tools import FORMS, NO_TOOLS, Header, Tools, ToolsError
 from engine.prompt.template.budget import TemplateError, TemplateLimitError, TemplateTimeError
 from engine.prompt.template.cutting import Cutter
@@ -45,7 +46,8 @@ class ChatFormat:
     Attributes:
         tokens: tokenizes text of authors and of the template.
         has_template: False if turns get plain headings.
-        bos: the token that begins a text without turns.
+        bos: the token that begins modules without turns.
+        text_bos: the token that begins a text without turns and modules, as the tokenizer says.
         bos_text: its spelling; "" if the tokenizer has none.
         date: see `Args`.
     """
@@ -70,9 +72,13 @@ class ChatFormat:
             except TemplateError as error:
                 self._fault = _unusable(error)
         starts = list(tokenizer("", add_special_tokens=True)["input_ids"])
-        bos = tokenizer.bos_token_id
-        begins = bos is not None and (starts[:1] == [bos] or self._template_begins())
-        self.bos: int | None = bos if begins else None
+        bos: int | None = tokenizer.bos_token_id
+        self.text_bos = bos if starts[:1] == [bos] else None
+        self.bos = bos if self._template_begins() else self.text_bos
+
+    def begins(self, schema: Schema) -> int | None:
+        """Returns the token that begins a prompt without turns: the tokenizer's own without modules."""
+        return self.bos if schema.children else self.text_bos
 
     def today(self) -> datetime.date:
         """Returns `date`, or the current date if it is None."""

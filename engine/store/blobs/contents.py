@@ -55,7 +55,7 @@ def check(
     wanted = tensors_of(scheme, shape, dtype)
     if set(header) != set(wanted):
         names = ", ".join(sorted(header)) or "nothing"
-        raise DamagedError(f"it holds {names} and should hold {', '.join(sorted(wanted))}")
+        raise DamagedError(f"it has {names} and should have {', '.join(sorted(wanted))}")
     for name, (kind, sides) in wanted.items():
         tensor = header[name]
         actual = (tensor.get("dtype"), tensor.get("shape")) if isinstance(tensor, dict) else (None, None)

@@ -63,14 +63,17 @@ def commands(
 ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(pml)]
 
 
-COMMANDS = "studio serve ask check format export import run fidelity layout encode lsp watch cache models"
+COMMANDS = """
+studio serve ask check format export import run decide embed fidelity layout encode lsp watch cache
+models maps
+"""
 CACHE = "stats list misses next clear verify prune budget scheme pin unpin export import"
-MODELS = ("models get", "models remove")
+FOLDERS = ("models get", "models remove", "maps build", "maps list", "maps remove")
 
 
 def test_every_promised_command_is_there() -> None:
     cache = {f"cache {name}" for name in CACHE.split()}
-    assert {" ".join(path) for path, _ in commands(pml)} == {*COMMANDS.split(), *cache, *MODELS}
+    assert {" ".join(path) for path, _ in commands(pml)} == {*COMMANDS.split(), *cache, *FOLDERS}
 
 
 @pytest.mark.parametrize(("path", "command"), ALL)

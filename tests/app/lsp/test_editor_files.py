@@ -84,7 +84,7 @@ def test_a_fault_of_structure_is_invalid(code: str, source: str) -> None:
 
 def test_each_kind_of_structural_fault_is_among_them() -> None:
     assert {code for code, _ in structural()} >= {
-        *("E201", "E202", "E203", "E204", "E205", "E206", "E207", "E208", "E210", "E212")
+        *("E201", "E202", "E203", "E204", "E205", "E206", "E207", "E208", "E210", "E212", "E213")
     }
 
 
@@ -101,6 +101,7 @@ KEPT = {
     "parameter": 'name="p" len="3"',
     "scaffold": 'modules="a"',
     "include": 'src="x"',
+    "decide": 'type="predicate"',
 }
 ATTRIBUTES = {"module": 'name="b"', "schema": 'name="c"', "arg": 'name="d"', **KEPT}
 INNER = [*sorted(RESERVED), "thing"]
@@ -126,7 +127,7 @@ def test_an_element_in_the_wrong_place_of_a_prompt_is_invalid(outer: str, inner:
     elif outer:
         inside = element(outer, inside)
     source = f'<prompt schema="s">{inside}</prompt>'
-    assert valid(source) == (not {"E206"} & faults(source)), (source, STRUCTURE.error_log)
+    assert valid(source) == (not {"E206", "E213"} & faults(source)), (source, STRUCTURE.error_log)
 
 
 def test_the_grammar_knows_every_element_of_the_language() -> None:

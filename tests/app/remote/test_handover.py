@@ -137,7 +137,7 @@ def test_a_run_of_both_sides_in_the_studio_is_checked_too(
     assert (handed.status, handed.err) == (0, "")
     found = json.loads(handed.out)["reuse"]
     assert found["checked"]
-    assert "breaks the promise of 0" in found["why"]
+    assert "exceeds the limit of 0" in found["why"]
     words = run_pml(*given).out.splitlines()
     assert words[-2].startswith("Computed by the studio at "), "the figures come before the check"
     assert words[-1] != ""

@@ -43,6 +43,13 @@ HINTS: Mapping[str, tuple[Any, ...]] = {
     "max_output_tokens": (1, 2),
     "schema": (PML, "drawn", "nowhere"),
     "prompt": (PROMPT, "Hello", ""),
+    "template": (
+        None,
+        "prompteol",
+        "drawn",
+        PML,
+        '<schema name="t"><module name="m"><param name="text"/></module></schema>',
+    ),
     "scope": ("isolated", "anchored", "preceding", "scaffold"),
     "pml": (PML,),
     "module": ("a", "b", {"name": "a"}, {"name": "b", "sees": ["a"]}),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.server.core.service import Running
-from app.server.http.errors import NO_METHOD
+from app.server.http.errors import NO_METHOD, Dialect
 from app.server.http.openapi_responses import KINDS
 from engine.base.events import Delta
 from tests.app.server.described import check, operation
@@ -21,6 +21,16 @@ PML = '<schema name="described"><module name="b">Some text.</module></schema>'
 SCHEMA = "/v1/prompt_cache/schemas/described"
 REPORT = {"include": ["prompt_cache"]}
 CHAT = {"messages": SAID, "max_tokens": 3}
+DECIDED = [
+    {"type": "predicate", "instructions": "Is it so?"},
+    {"type": "choice", "instructions": "Which?", "choices": [{"value": "a"}, {"value": False}]},
+    {"type": "score", "instructions": "How much?", "levels": [{"label": "low"}, {"label": "high"}]},
+]
+NAMED = {
+    "so": {"type": "noul", "instructions": "Is it so?"},
+    "which": {"type": "choice", "criteria": {"a": None, "b": "the other"}},
+    "much": {"type": "score", "criteria": ["low", {"level": "high"}]},
+}
 REQUESTS: list[tuple[str, str, Any]] = [
     ("post", "/v1/chat/completions", CHAT),
     ("post", "/v1/chat/completions", {**CHAT, **REPORT, "stream": True}),
@@ -45,6 +55,18 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("post", "/v1/messages", {**CHAT, "thinking": {"type": "enabled"}}),
     ("post", "/v1/messages/count_tokens", {"messages": SAID}),
     ("post", "/v1/messages/count_tokens", {"messages": LONG}),
+    ("post", "/v1/embeddings", {"input": ["Hello", LONG]}),
+    ("post", "/v1/embeddings", {"input": [72, 105], "encoding_format": "base64"}),
+    ("post", "/v1/embeddings", {"input": ""}),
+    ("post", "/v1/decisions", {"input": "Hello", "questions": DECIDED}),
+    ("post", "/v1/decisions", {"input": "Hello", "questions": []}),
+    ("post", "/v1/systemone", {"state": ["Hello"], "questions": NAMED}),
+    ("post", "/v1/systemone", {"state": "", "questions": NAMED}),
+    ("post", "/v1/rerank", {"query": "Cold?", "documents": ["It is cold.", {"text": "Warm."}], "top_n": 1}),
+    ("post", "/v1/rerank", {"query": "Cold?", "documents": ["It is cold."], "return_documents": False}),
+    ("post", "/v1/score", {"text_1": "Cold?", "text_2": ["It is cold.", "It is warm."]}),
+    ("post", "/v1/score", {"text_1": ["a", "b"], "text_2": "It is cold."}),
+    ("post", "/v1/generative_scoring", {"query": "Hi", "items": ["a", "b"], "label_token_ids": [65, 66]}),
     ("get", "/v1/models", None),
     ("get", "/v1/models/alias", None),
     ("get", "/v1/models/other", None),
@@ -124,7 +146,7 @@ def test_each_endpoint_and_field_has_words(described: Any) -> None:
     for name, shape in described["components"]["schemas"].items():
         assert shape.get("description"), name
     bodies = [name for name in described["components"]["schemas"] if name.endswith("Body")]
-    assert len(bodies) == 10
+    assert len(bodies) == 16
     for name in bodies:
         for field, shape in described["components"]["schemas"][name].get("properties", {}).items():
             assert shape.get("description"), f"{name}.{field}"
@@ -139,13 +161,16 @@ def test_bounds_of_numbers_are_the_dialects_own(described: Any) -> None:
 
 
 def test_each_kind_of_error_is_described(described: Any) -> None:
-    paths = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
+    paths: dict[Dialect, str] = {
+        "openai": "/v1/chat/completions",
+        "anthropic": "/v1/messages",
+        "typesafe": "/v1/systemone",
+    }
     for kind in {*KINDS} - {NO_METHOD}:
         for dialect, path in paths.items():
             responses = described["paths"][path]["post"]["responses"]
             name = kind.anthropic if dialect == "anthropic" else kind.code or kind.type
-            status = kind.status_in("anthropic" if dialect == "anthropic" else "openai")
-            assert f"`{name}`" in responses[str(status)]["description"]
+            assert f"`{name}`" in responses[str(kind.status_in(dialect))]["description"]
 
 
 def test_every_reference_leads_somewhere(described: Any) -> None:

@@ -204,7 +204,7 @@ def write_old_files(folder: Path, run: Record) -> None:
     batches = BatchStore(database)
     batches.begin(batch(name="first"))
     batches.add("k", [(1, 0, result())])
-    batches.end("k", "done")
+    batches.mark("k", "done")
     for name, script in OLD.items():
         with closing(sqlite3.connect(folder / name)) as file:
             file.execute("attach ? as made", [str(database.path)])

@@ -83,7 +83,7 @@ def test_a_prompt_without_company_says_what_it_says_alone_to_the_bit(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events, passes and figures, also where guesses are made and rounding keeps some from being taken."""
-    monkeypatch.setattr(Sampler, "sure", lambda _, scores, __: int(scores.argmax()) % 3 != 0)
+    monkeypatch.setattr(Sampler, "sure", lambda _, scores, *__: int(scores.argmax()) % 3 != 0)
     prompt = prompts_of(engine)[0]
     settings = RunSettings(max_new_tokens=100, speculate="on")
     prompt.answer(max_new_tokens=1)

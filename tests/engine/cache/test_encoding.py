@@ -61,7 +61,7 @@ def made(model: Model, folder: Path, scope: Any, *, prompted: bool) -> dict[str,
 
 def one_by_one(
     model: Model, recipes: Sequence[Recipe], segments: Mapping[str, Segment], _: Rows
-) -> Generator[None, None, list[Segment]]:
+) -> Generator[int, None, list[Segment]]:
     """A recipe's segment as the tail of a whole pass of its own over placed segments."""
     yield from ()
     (recipe,) = recipes
@@ -190,7 +190,7 @@ def test_a_first_run_of_the_sample_takes_one_pass_and_computes_nothing_twice(
 ) -> None:
     samples = Path(__file__).parents[3] / "sample_schemas"
     model = Model("long", tiny_network(length=32768), byte_tokenizer(), "long")
-    monkeypatch.setattr(encoding, "PASS_TOKENS", 32768)
+    monkeypatch.setattr(encoding, "CPU_PASS_TOKENS", 32768)
     with Engine(model, Store.open(tmp_path)) as engine:
         text = (samples / "travel.pml").read_text(encoding="utf-8")
         schema = engine.schema(text.replace('len="5"', 'len="9"'))  # a token per byte
@@ -204,7 +204,7 @@ def test_a_first_run_of_the_sample_takes_one_pass_and_computes_nothing_twice(
         assert answer.tokens["prompt"] == answer.tokens["encoded"] + answer.tokens["computed"]
 
 
-@pytest.mark.parametrize(("most", "count"), [("PASS_TEXTS", 2), ("PASS_TOKENS", 30)])
+@pytest.mark.parametrize(("most", "count"), [("PASS_TEXTS", 2), ("CPU_PASS_TOKENS", 30)])
 def test_a_pass_is_bounded_and_progress_is_told_before_each(
     most: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,13 +218,26 @@ def test_a_pass_is_bounded_and_progress_is_told_before_each(
         if most == "PASS_TEXTS":
             assert max(passes.sizes) == 2
         assert len(passes.sizes) > 2
-        assert sum(passes.sizes) == report.total
+        assert len(set(passes.keys)) == report.total
     assert len(told) == len(passes.sizes) + 1
     dones = [done for done, _, _ in told]
     assert dones == sorted(dones)
-    assert told[0][:2] == (0, report.total)
-    assert told[-1][:2] == (report.total, report.total)
+    assert told[0][:2] == (0, report.tokens)
+    assert told[-1][:2] == (report.tokens, report.tokens)
     assert told[0][2].startswith("encoding fixed text")
+    assert told[0][2].endswith(f" (0 of {report.total} segments)")
+
+
+def test_a_long_segment_shows_how_many_of_its_tokens_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "CPU_PASS_TOKENS", 10)
+    told = list[tuple[int, int, str]]()
+    with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path)) as engine:
+        schema = engine.schema('<schema name="s"><module name="a">twenty-four letters here</module></schema>')
+        tokens = schema.encode(progress=lambda *step: told.append(step)).tokens
+    assert tokens > 20
+    assert told == [*((done, tokens, "encoding a") for done in (0, 10, 20)), (tokens, tokens, "encoded")]
 
 
 def encode_in_its_order(folder: str, backwards: bool, start: Any) -> None:

@@ -404,7 +404,7 @@ def test_encoding_holds_in_memory_only_what_others_still_see(tmp_path: Path, mon
     made_keys: list[weakref.ref[torch.Tensor]] = []
     made = encoding.encode_in_parts
 
-    def watched(*given, **named) -> Generator[None, None, list[Segment]]:
+    def watched(*given, **named) -> Generator[int, None, list[Segment]]:
         (segment,) = yield from made(*given, **named)
         made_keys.append(weakref.ref(segment.keys))
         held.append(sum(keys() is not None for keys in made_keys))

@@ -78,8 +78,8 @@ def changed(*path: Any, to: Any) -> Callable[[Header], None]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda header: header.pop("values"), "it holds keys and should hold keys, values"),
-        (changed("more", to={"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}), "it holds keys, more"),
+        (lambda header: header.pop("values"), "it has keys and should have keys, values"),
+        (changed("more", to={"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}), "it has keys, more"),
         (changed("keys", "dtype", to="F16"), "its keys are F16"),
         (changed("keys", "shape", to=[2, 3, 8, 5]), r"its keys are F32 \[2, 3, 8, 5\]"),
         (changed("keys", to=["F32", [2, 3, 5, 8], [0, 960]]), "its keys are None"),

@@ -44,7 +44,7 @@ for number in range(int(sys.argv[2])):
             next(left)
         sys.exit(3)
     ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-print(ended)
+print(ended, flush=True)
 os._exit(0)
 """
 

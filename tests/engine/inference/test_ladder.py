@@ -92,7 +92,7 @@ def test_the_first_runs_are_checked_and_then_ever_fewer() -> None:
 def test_it_comes_down_where_what_is_stored_keeps_the_promise(engine: Engine) -> None:
     first, found = checked(engine, ALWAYS)
     assert first.reuse is not None
-    assert re.fullmatch(r"Repaired \d+ of \d+ cached tokens: not measured yet", first.reuse.why)
+    assert re.fullmatch(r"Recomputed \d+ of \d+ cached tokens: not measured yet", first.reuse.why)
     assert (first.reuse.rung, first.reuse.kl, first.reuse.checked) == (REPAIRED, None, False)
     assert found.checked
     assert not found.broken
@@ -100,7 +100,7 @@ def test_it_comes_down_where_what_is_stored_keeps_the_promise(engine: Engine) ->
     assert again.reuse is not None
     assert again.reuse.rung == STORED
     assert again.reuse.why.startswith("Reused as stored: mean KL ")
-    assert again.reuse.why.endswith(" when last checked, promise 100")
+    assert again.reuse.why.endswith(" when last checked, limit 100")
     plain = prepared(engine).answer(max_new_tokens=6)
     assert again.token_ids == plain.token_ids
     assert plain.reuse is None
@@ -112,7 +112,7 @@ def test_it_goes_up_where_the_promise_is_broken(engine: Engine) -> None:
     assert first.reuse is not None
     assert first.reuse.rung == REPAIRED
     assert found.broken
-    assert found.why.endswith("breaks the promise of 0.0001; the next run tries a closer remedy")
+    assert found.why.endswith("exceeds the limit of 0.0001; the next run uses a more exact method")
     known = engine.store.measured.of(first.reuse.combination)
     assert set(known.kl) == {STORED, REPAIRED, PRECEDED}
     assert known.kl[PRECEDED] <= 1e-4 < known.kl[REPAIRED]
@@ -141,7 +141,10 @@ def test_a_scaffold_of_all_modules_is_read_once_it_is_encoded(engine: Engine) ->
     after = prepared(engine).answer(settings(1e-4))
     assert before.reuse is not None
     assert after.reuse is not None
-    assert before.reuse.why == "Computed without reuse: what would keep the promise is not encoded yet"
+    assert (
+        before.reuse.why
+        == "Computed without reuse: the modules that would stay within the limit are not encoded yet"
+    )
     assert (after.reuse.rung, after.reuse.scaffold) == (SCAFFOLDED, ("a", "b"))
     assert after.tokens["from_cache"] > 0
     assert after.token_ids == prepared(engine).answer(max_new_tokens=6, mode="uncached").token_ids
@@ -181,6 +184,26 @@ def test_what_a_repair_keeps_is_read_as_a_prefix_from_the_third_run_on(engine: E
     assert prepared(engine, other).answer(settings(1)).reuse.rung == REPAIRED, "its prefix is another"
 
 
+@pytest.mark.parametrize("rung", [PRECEDED, SCAFFOLDED, PREFIXED])
+def test_new_turns_of_a_conversation_do_not_end_reuse(engine: Engine, rung: int) -> None:
+    turns = ["<user>Which letters are there?</user>"]
+
+    def asked() -> Answer:
+        answer = checked(engine, 1, prompt=f"<prompt><a/><b/>{''.join(turns)}</prompt>")[0]
+        turns.extend(("<assistant>Alpha and beta.</assistant>", "<user>And which others?</user>"))
+        return answer
+
+    first = asked()
+    assert first.reuse is not None
+    store, name = engine.store.measured, first.reuse.combination
+    store.note(name, {**dict.fromkeys(range(rung), 100.0), rung: 0.0})
+    if PREFIXED not in store.of(name).kl:
+        store.note(name, {PREFIXED: 100.0})
+    answers = [asked() for _ in range(4)]
+    assert [one.reuse.rung for one in answers[-3:] if one.reuse] == [rung] * 3
+    assert answers[-1].tokens["from_cache"] > answers[-2].tokens["from_cache"] > first.tokens["from_cache"]
+
+
 def test_without_reuse_it_is_the_uncached_answer_told_as_the_cached_side(engine: Engine) -> None:
     combination = prepared(engine).answer(settings(NEVER)).reuse.combination
     engine.store.measured.count(combination, "s")
@@ -189,7 +212,7 @@ def test_without_reuse_it_is_the_uncached_answer_told_as_the_cached_side(engine:
     assert {event.side for event in events} == {"cached"}
     answer = events[-1].answer
     assert answer.reuse.to_json()["taken"] == "uncached"
-    assert answer.reuse.why == "Computed without reuse: every remedy tried had a KL above 0"
+    assert answer.reuse.why == "Computed without reuse: every method tried had a KL above 0"
     assert answer.tokens["from_cache"] == 0
     assert answer.token_ids == prepared(engine).answer(max_new_tokens=6, mode="uncached").token_ids
     assert prepared(engine).plan(settings(NEVER)).total_tokens == answer.tokens["prompt"]
@@ -201,6 +224,9 @@ def test_without_reuse_it_is_the_uncached_answer_told_as_the_cached_side(engine:
     other = {"b": "beta is another"}
     repaired, stored = (prepared(engine, **other).fidelity(how) for how in (settings(NEVER), RunSettings()))
     assert repaired.kl_mean < stored.kl_mean, "as an answer would be repaired"
+    assert (stored.scope, stored.repair) == ("anchored", "none")
+    assert repaired.scope
+    assert (repaired.scope, repaired.repair) != (stored.scope, stored.repair), "what was chosen"
     ticket = engine.submit(prepared(engine), settings(NEVER))
     assert ticket.result().token_ids == answer.token_ids
     assert ticket.result().reuse.rung == COMPUTED

@@ -150,7 +150,7 @@ def test_a_repair_is_read_where_its_setting_takes_it(text: str) -> None:
 def test_the_documents_have_every_setting_and_choice() -> None:
     rows = []
     for name, one in SETTINGS.items():
-        option = "" if name == "hold_conversation" else f"`--{name.replace('_', '-')}`"
+        option = "" if name in ("hold_conversation", "grammar") else f"`--{name.replace('_', '-')}`"
         default = {"flag": ("no", "yes")[bool(one.default)], "texts": "none"}.get(one.kind, one.default)
         rows.append(f"| `{name}` | {option} | {default} | {one.range} | {one.sentence} |")
     for choices in (REUSES, SPECULATIONS, SCOPES, PLACEMENTS, REPAIRS, TIMELINE_PARTS):

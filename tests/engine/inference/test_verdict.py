@@ -122,21 +122,31 @@ def test_what_a_module_mends_is_what_flips_without_it(tmp_path: Path) -> None:
         (GOOD, ["as good as the uncached one", "nothing to fix", "< 0.001 at worst"]),
         (
             replace(LATE, remedies=(BLEND,)),
-            ["token 100", "' Oslo' likelier than ' Rome'", "Module 'b' suffers"],
+            [
+                "1 of 128 tokens differs. It flips at token 100",
+                "prefers ' Oslo' to ' Rome'",
+                "Module 'b' suffers",
+            ],
         ),
-        (replace(LATE, remedies=(BLEND,)), ["Nothing that was tried removes every flip"]),
+        (
+            replace(LATE, remedies=(BLEND,)),
+            ["Nothing that was tried removes every flip", "Encoding these modules together removes the"],
+        ),
         (replace(LATE, remedies=(LINK, BLEND)), ["Repair link:8 leaves no flip", "0.004 to 0.001"]),
         (
             replace(LATE, remedies=(NEAR, PAIR)),
             ["The scope preceding leaves no flip", "computes nothing more"],
         ),
         (replace(LATE, remedies=(PAIR, LINK)), ["Encoded together, 'a' and 'b' leave no flip"]),
-        (replace(LATE, flips=(FLIP, FLIP)), ["2 tokens flip, the first of them token 100"]),
+        (replace(LATE, flips=(FLIP, FLIP)), ["2 of 128 tokens differ. The first flips at token 100"]),
         (
             replace(GOOD, kl_worst=0.3),
-            ["have the same words", "0.3 at worst, at token 4", "sampled answer may differ"],
+            ["Same words; a risk if you sample. ", "0.3 at worst, at token 4"],
         ),
-        (replace(GOOD, kl_mean=0.009, kl_worst=0.01), ["have the same words", "0.009 nats per token"]),
+        (
+            replace(GOOD, kl_mean=0.009, kl_worst=0.01),
+            ["Same words; a small risk if you sample. ", "0.009 nats per token"],
+        ),
         (replace(GOOD, kl_worst=0.3, remedies=(BLEND,)), ["halves the worst KL"]),
         (replace(LATE, modules=()), ["reads no module"]),
     ],
@@ -172,13 +182,22 @@ def test_the_module_that_suffers_most_makes_the_most_flips_then_the_most_harm(
     assert replace(LATE, modules=()).worst is None
 
 
+def test_only_fixes_that_leave_less_than_now_are_improvements() -> None:
+    worse, hardly = replace(BLEND, kl_worst=0.2), replace(BLEND, kl_worst=0.99 * LATE.kl_worst)
+    mixed = replace(LINK, kl_worst=0.2)  # no flip, but a larger KL
+    found = replace(LATE, remedies=(LINK, BLEND, hardly, worse, mixed))
+    assert found.improvements == (LINK, BLEND)
+    calm = replace(GOOD, kl_worst=0.0052, kl_mean=0.002, remedies=(LINK, BLEND))
+    assert calm.improvements == (LINK,), "a flip more is worse, however small the KL"
+
+
 def test_an_answer_that_was_not_read_to_its_end_is_good_as_far_as_it_was_read() -> None:
     said = advice(replace(GOOD, read_to_end=False), scope="anchored")
     assert "as good as the uncached one in its first 128 tokens, as far as it was read" in said
 
 
 def test_under_the_scope_scaffold_a_flip_is_rounding() -> None:
-    assert "only rounding is left" in advice(LATE, scope="scaffold")
+    assert "leaves only rounding" in advice(LATE, scope="scaffold")
 
 
 def test_what_is_almost_nothing_is_not_called_nothing() -> None:

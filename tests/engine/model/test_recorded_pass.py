@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from engine.base.segment import Placement
-from engine.kv_cache import recorded_pass
+from engine.kv_cache import recorded_pass, recorded_prefill
 from engine.kv_cache.protocol import Rowwise
 from engine.kv_cache.recorded_pass import FIRST, Recorder
+from engine.kv_cache.recorded_prefill import RecordedPrefill
 from engine.model.model import Model
 from tests.drawing import each
 from tests.engine.cases import apart, encoded
@@ -81,3 +82,39 @@ def test_a_network_that_cannot_be_recorded_is_computed(monkeypatch: pytest.Monke
     assert torch.equal(decoded(model), wanted)
     assert model.network.recorder.fault == "operation not permitted when stream is capturing"
     assert not model.network.recorder.replays
+
+
+def first_logits(model: Model) -> list[torch.Tensor]:
+    """Logits of first and second tokens of prompts of several shapes over three modules in windows of 9."""
+    one, two, three = (encoded(model, f"p{first}", range(first, first + 20)) for first in (40, 70, 100))
+    shapes: list[tuple[list[Placement], list[int]]] = [
+        ([Placement(one, 0, 20, 0), Placement(two, 0, 20, 23, (4, 5))], [20, 22, 27, 43, 44]),
+        ([Placement(one, 0, 20, 0), Placement(two, 0, 20, 23, (4, 5))], [27, 28, 50]),
+        ([Placement(one, 0, 20, 0), Placement(three, 2, 20, 30)], [*range(20, 30), 48]),
+        ([Placement(two, 0, 20, 40)], [2, 60, 61]),
+        (
+            [Placement(one, 0, 20, 0), Placement(two, 0, 20, 20), Placement(three, 0, 20, 40)],
+            [*range(60, 90)],
+        ),
+        ([Placement(one, 0, 20, 0), Placement(two, 0, 20, 23, (4, 5))], [20, 22, 27, 43, 44]),
+    ]
+    found = []
+    for placed, at in shapes:
+        kv = model.network.kv_cache(placed, len(at) + 1)
+        found.append(model.network.forward([7 + place for place in at], at, kv))
+        found.append(model.network.forward([9], [at[-1] + 1], kv))
+        found += [states.clone() for states in kv.tail]
+    return found
+
+
+@pytest.mark.parametrize("family", each(SEGMENTS, "llama-gqa", "mistral-swa", "gemma2", "gpt-oss"))
+def test_a_recorded_first_pass_is_a_computed_one(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(family)
+    wanted = first_logits(model)
+    monkeypatch.setattr(recorded_pass, "recorded", run_again)
+    monkeypatch.setattr(recorded_prefill, "FEWEST", 1)
+    monkeypatch.setattr(recorded_prefill, "free_bytes", lambda _: 1 << 40)
+    model.network.prefills = prefills = RecordedPrefill(model.rotaries)
+    for found, computed in zip(first_logits(model), wanted, strict=True):
+        assert apart(found, computed) <= 1e-4
+    assert (prefills.replays, prefills.fault) == (6, "")

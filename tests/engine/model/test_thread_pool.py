@@ -108,7 +108,7 @@ base = count()
 kept("two answers at once", turns)
 """
 END = """
-print(json.dumps(told))
+print(json.dumps(told), flush=True)
 os._exit(0)
 """
 

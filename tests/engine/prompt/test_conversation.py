@@ -205,7 +205,11 @@ def test_results_without_ids_are_those_of_the_calls_in_their_order() -> None:
 
 @pytest.mark.parametrize(
     ("ids", "words"),
-    [("ax", "'x' is no call of the turn"), ("aab", "'a' is no call of the turn"), ("b", "'a' has no result")],
+    [
+        ("ax", "'x' is not a call of the turn"),
+        ("aab", "'a' is not a call of the turn"),
+        ("b", "'a' has no result"),
+    ],
 )
 def test_results_of_several_calls_are_one_for_each(ids: str, words: str) -> None:
     with pytest.raises(SettingsError, match=f"calls 2 tools at once, and {words}"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from engine.pml import parse_schema
 from engine.prompt.layout import SchemaLayout, lay_out
+from engine.prompt.template.chat_template import ChatFormat
+from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 from tests.engine.tiny import tiny_model
 
 SCHEMA = """<schema name="s">Zero
@@ -80,3 +82,10 @@ def test_members_of_a_union_share_their_start_and_the_longest_counts() -> None:
     assert made.total_positions == total - modules["a/x"].tokens
     assert modules["b"].params == {"p": 3}
     assert modules["a/z"].start == modules["a/y"].start + modules["a/y"].tokens + len("A2\n")
+
+
+def test_a_text_without_modules_begins_as_the_tokenizer_says() -> None:
+    chat = ChatFormat(tokenizer(FAMILIES["olmo-2"]))  # its tokenizer adds no token; its template does
+    assert chat.begins(parse_schema('<schema name="s">text</schema>').tree) == chat.bos
+    assert chat.bos is not None
+    assert chat.begins(parse_schema('<schema name="s"/>').tree) is None

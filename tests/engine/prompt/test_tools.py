@@ -430,7 +430,7 @@ def test_definitions_that_nest_too_deep_are_refused() -> None:
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (said("user", "Hi", calls=(CALL,)), "A message of the user calls tools"),
+        (said("user", "Hi", calls=(CALL,)), "A message with the role user has tool calls"),
         (said("assistant", "Hi", call_id="x"), "names a call"),
         (said("assistant", calls=(ToolCall("", {}),)), "Call 1 has no name"),
         (said("assistant", calls=(ToolCall("a", [1]),)), "arguments of 'a' must be"),  # type: ignore[arg-type]

@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.app.studio.batches.test_judge import Server, server
+
+__all__ = ["server"]  # a fixture
+
 pytestmark = pytest.mark.usefixtures("place")
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -110,10 +114,10 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
     told = faults(result.lines)
     wanted = {
         "long": "reads at most 32767",
-        "union": "members of the same union",
+        "union": "in the same choice. Keep one.",
         "module": "no module 'tokio'. Did you mean 'tokyo'?",
         "twice": "'plan/tokyo' is picked twice",
-        "parameter": "no parameter 'durration'. It has 'duration'.",
+        "parameter": "no parameter 'durration'. Did you mean 'duration'?",
         7: "This is not valid JSON: column 11",
         "key": "'pick' is not a key of a row. Write one of id, prompt, schema, picks, arguments, text, ",
         "schema": "The row is for the schema 'code'",
@@ -130,7 +134,7 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
     for row, words in wanted.items():
         assert words in told[row], (row, told[row])
     codes = {line["id"]: line["error"].get("code") for line in result.lines if "error" in line}
-    assert (codes["long"], codes["union"], codes["named"]) == ("E502", "E406", "E401")
+    assert (codes["long"], codes["named"]) == ("E502", "E401")
     assert "(line" not in told["union"]
     for row in ("long", "union", "named"):
         assert not told[row][0].islower()
@@ -177,7 +181,7 @@ def test_faulty_lines_of_a_csv(batch: Batch) -> None:
     ("rows", "words"),
     [
         (b"", "has no rows"),
-        (b'[{"id": 1}]', "one JSON object a line"),
+        (b'[{"id": 1}]', "one JSON object per line"),
     ],
 )
 def test_a_file_that_is_no_batch_is_refused_before_a_model_loads(
@@ -217,6 +221,8 @@ def test_paths_that_cannot_be_used(batch: Batch, run_pml: Pml) -> None:
         (["prompt.pml", "--output", "out.jsonl"], "are for --batch"),
         (["prompt.pml", "--as-they-end"], "are for --batch"),
         (["prompt.pml", "--force"], "are for --batch"),
+        (["prompt.pml", "--judge", "model"], "are for --batch"),
+        (["--batch", "rows.csv", "--judge-model", "m"], "are for --judge"),
         (["--batch", "rows.csv", "--json"], "--json is for one prompt"),
         (["--batch", "rows.csv", "--server", "http://127.0.0.1:7860"], "a batch is computed here"),
     ],
@@ -365,6 +371,28 @@ def test_rows_change_a_prompt_have_settings_of_their_own_and_are_held_against_wh
     assert "1 of 2 as expected" in result.err
 
 
+def test_a_judge_grades_each_answer_and_an_error_of_it_fails_no_row(batch: Batch, server: Server) -> None:
+    Path("judge.txt").write_text("{question} {answer}", encoding="utf-8")
+    words = ("--judge", server.url, "--judge-template", "judge.txt", "--csv", "table.csv", "--mode", "both")
+    result = batch("id,picks,text\na,rome,Why?\nb,nowhere,\n", *words)
+    assert result.status == 3, result.err
+    answered, failed = result.lines
+    assert answered["grades"]["cached"] == {"score": 0.7, "reply": "I give 7 of 10."}
+    assert set(answered["grades"]) == {"cached", "uncached"}
+    assert "grades" not in failed
+    assert {one["model"] for one in server.got} == {"judge"}
+    assert server.got[0]["messages"][0]["content"].startswith("Why? ")
+    assert "2 of 2 answers graded, mean 0.70" in result.err
+    assert ",0.7,I give 7 of 10.," in Path("table.csv").read_text("utf-8-sig")
+    result = batch("id,picks\na,rome\n", "--judge", "127.0.0.1:9")
+    assert "No server answers" in result.lines[0]["grades"]["cached"]["reply"]
+    assert "0 of 1 answer graded" in result.err
+    result = batch("id,picks\na,rome\n", "--judge", "model")
+    assert result.lines[0]["grades"]["cached"]["reply"]
+    early = batch("id\na\n", "--judge", "http://example.com/v1", "--model", "nowhere")
+    assert "Only servers on this machine" in early.err, "before the model is loaded"
+
+
 def test_checks_of_the_whole_run_are_options_and_its_table_has_the_columns_of_the_studio(
     batch: Batch,
 ) -> None:
@@ -412,7 +440,7 @@ def test_checks_of_the_whole_run_are_options_and_its_table_has_the_columns_of_th
         (("--expect", "regex", "("), "--expect 1: '(' is not a regular expression"),
         (
             ("--expect", "contains", "x", "--expect", "rhymes", "x"),
-            "--expect 2: 'rhymes' is no kind of expectation",
+            "--expect 2: 'rhymes' is not a kind of expectation",
         ),
     ],
 )

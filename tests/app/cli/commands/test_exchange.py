@@ -46,6 +46,7 @@ def test_the_commands_know_the_forms_of_the_engine() -> None:
 def test_every_form_is_printed_written_and_reported(
     run_pml: Pml, schema: Path, prompt: Path, tmp_path: Path, form: str
 ) -> None:
+    prompt.write_text(PROMPT.replace("</prompt>", '<decide type="predicate">Is it far?</decide></prompt>'))
     printed = run_pml("export", schema, "--to", form, "--prompt", prompt)
     assert printed.status == 0, printed.err
     folder = tmp_path / "out"
@@ -118,7 +119,9 @@ def test_the_last_turn_does_not_vanish(run_pml: Pml, tmp_path: Path) -> None:
     chat = tmp_path / "chat.json"
     chat.write_text(MESSAGES, encoding="utf-8")
     done = run_pml("import", chat, "-o", tmp_path / "a.pml")
-    assert "the last turn of the user ('Food?') is the prompt's, which --prompt-output writes" in done.err
+    assert (
+        "the last turn of the user ('Food?') belongs to the prompt; write it with --prompt-output" in done.err
+    )
     assert "Food?" not in run_pml("import", chat, "--prompt-output", tmp_path / "p.pml").err
     assert "Food?" in json.loads(run_pml("import", chat, "--json").out)["prompt"]
 
@@ -261,20 +264,20 @@ def test_links_in_a_circle_are_no_output(run_pml: Pml, schema: Path, tmp_path: P
         (
             "a.md",
             ["--row", "1"],
-            ["--row changes nothing here: it is for files of several conversations or prompts"],
+            ["--row has no effect here: it applies to files of several conversations or prompts"],
         ),
         (
             "a.md",
             ["--include", "*.md", "--exclude", "b", "--param-length", "32"],
             [
-                "--include and --exclude change nothing here: they are for folders",
-                "--param-length changes nothing here: it is for templates",
+                "--include and --exclude have no effect here: they apply to folders",
+                "--param-length has no effect here: it applies to templates",
             ],
         ),
-        ("a.md", ["--refer", "-o", "out.pml"], ["--refer changes nothing here: it is for folders"]),
-        ("a.md", ["--no-titles"], ["--no-titles changes nothing here: it is for folders"]),
+        ("a.md", ["--refer", "-o", "out.pml"], ["--refer has no effect here: it applies to folders"]),
+        ("a.md", ["--no-titles"], ["--no-titles has no effect here: it applies to folders"]),
         ("a.md", ["--split", "headings"], []),
-        ("a.jinja", ["--split", "headings"], ["--split changes nothing here: it is for folders and texts"]),
+        ("a.jinja", ["--split", "headings"], ["--split has no effect here: it applies to folders and texts"]),
         ("a.jinja", ["--param-length", "8"], []),
         ("a.json", ["--row", "1"], []),
         (".", ["--include", "*.md", "--no-titles", "--split", "headings"], []),
@@ -295,4 +298,4 @@ def test_options_that_change_nothing_are_told(
     done = run_pml("import", name, *options, "--json")
     assert done.status == 0, done.err
     notes = json.loads(done.out)["notes"]
-    assert [note for note in notes if "changes nothing" in note or "change nothing" in note] == says
+    assert [note for note in notes if "no effect here" in note] == says

@@ -30,7 +30,7 @@ def test_it_says_which_remedy_was_taken_and_comes_down_where_none_is_needed(run_
     first = told(run_pml, "--max-kl", "100", "--mode", "cached")
     assert first["taken"] == {"scope": "anchored", "repair": "impact:0.15"}
     assert first["checked"]
-    assert re.match(r"Repaired \d+ of \d+ cached tokens: mean KL ", first["why"])
+    assert re.match(r"Recomputed \d+ of \d+ cached tokens: mean KL ", first["why"])
     assert first["kl"] >= 0
     second = told(run_pml, "--max-kl", "100", "--mode", "cached")
     assert second["taken"] == {"scope": "anchored", "repair": "none"}
@@ -41,7 +41,7 @@ def test_it_says_which_remedy_was_taken_and_comes_down_where_none_is_needed(run_
 
 def test_a_broken_promise_is_told_and_more_is_taken_the_next_time(run_pml: Run) -> None:
     first = told(run_pml, "--max-kl", "0")
-    assert "breaks the promise of 0; the next run tries a closer remedy" in first["why"]
+    assert "exceeds the limit of 0; the next run uses a more exact method" in first["why"]
     assert "KL <" not in first["why"], "a promise below what is shown else shows more digits"
     second = told(run_pml, "--max-kl", "0")
     assert second["taken"] in (
@@ -114,7 +114,7 @@ def test_rows_of_a_batch_choose_and_are_not_checked(run_pml: Run, tmp_path: Path
     given = ("--batch", "rows.jsonl", "--mode", "cached", "--max-new-tokens", "4")
     done = run_pml("run", "prompt.pml", "--schema", "trip.pml", *given, "--reuse", "auto")
     assert done.status == 0, done.err
-    assert told(run_pml)["why"].startswith("Repaired ")
+    assert told(run_pml)["why"].startswith("Recomputed ")
 
 
 def test_it_is_auto_unless_scope_or_repair_is_written(run_pml: Run) -> None:

@@ -114,7 +114,7 @@ def test_a_run_for_people(run_pml: Pml) -> None:
         r"Cached is [\d.]+ times (faster|slower) to the first token \([\d.]+ m?s of it", lines[-2]
     )
     assert "KL" in lines[-2]
-    assert re.match(r"Repaired \d+ of \d+ cached tokens: mean KL ", lines[-1])
+    assert re.match(r"Recomputed \d+ of \d+ cached tokens: mean KL ", lines[-1])
     again = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4").out
     assert re.match(r"Cached is [\d.]+ times (faster|slower) to the first token;", again.splitlines()[-2])
 
@@ -427,3 +427,50 @@ def test_what_is_encoded_behind_its_neighbours_is_found_by_a_run(place: Path, ru
     report = json.loads(run_pml(*words, "--scope", "preceding").out)
     assert {use["outcome"] for use in report["cached"]["segments"]} == {"hit"}
     assert report["cached"]["tokens"]["encoded"] == 0
+
+
+TRIP = {
+    "type": "object",
+    "properties": {"n": {"enum": [1, 2]}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+
+
+def test_a_format_is_kept_to_on_both_sides_and_checked(run_pml: Pml, answer: Report, place: Path) -> None:
+    Path("trip.json").write_text(json.dumps(TRIP), encoding="utf-8")
+    most = ("--max-new-tokens", "20")
+    report = answer("--json-schema", "trip.json", "--max-new-tokens", "99")
+    for side in ("cached", "uncached"):
+        assert json.loads(report[side]["text"])["n"] in (1, 2)
+    assert report["valid"] == {"cached": True, "uncached": True}
+    assert answer("--choice", "yes, no", *most)["cached"]["text"] in ("yes", "no")
+    assert re.fullmatch("[a-z]{3}", answer("--regex", "[a-z]{3}", *most)["uncached"]["text"])
+    assert answer("--regex", "[a-z]{30}")["valid"] == {"cached": False, "uncached": False}
+    assert "valid" not in answer()
+    told = run_pml(
+        "run", "prompt.pml", "--schema", "trip.pml", "--mode", "cached", "--json-schema", "trip.json"
+    )
+    assert "cached: valid ✓" in told.out
+    told = run_pml(
+        "run", "prompt.pml", "--schema", "trip.pml", "--regex", "[a-z]{30}", "--max-new-tokens", "2"
+    )
+    assert "uncached: not valid. Nothing in it matches" in told.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--regex", "("), "--regex: The regular expression cannot be enforced: unclosed group"),
+        (("--json-schema", "faulty.json"), "--json-schema: The JSON schema cannot be enforced: uniqueItems"),
+        (("--regex", "a", "--choice", "a"), "--regex and --choice exclude each other"),
+        (("--choice", ","), "--choice: The choices must be a list of texts"),
+    ],
+)
+def test_a_format_that_cannot_be_kept_to_is_a_usage_error(
+    run_pml: Pml, place: Path, options: tuple[str, ...], words: str
+) -> None:
+    Path("faulty.json").write_text('{"uniqueItems": true}', encoding="utf-8")
+    told = run_pml("run", "prompt.pml", "--schema", "trip.pml", *options)
+    assert told.status == 2
+    assert words in " ".join(told.err.split())

@@ -164,6 +164,7 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(server: Served, 
         (b'{"temperature": NaN}', "NaN is not a JSON number. See line 1, column 17."),
         (b'{"temperature": 1e400}', "The body is not JSON: the number 1e400 is too large. See line 1"),
         (b'{"a": [1, {"b": -Infinity}]}', "-Infinity is not a JSON number. See line 1, column 17."),
+        (b'{"\\ud800": NaN}', "NaN is not a JSON number. See line 1, column 12."),
         (b'{"model": "a",\n "model": "b"}', "the key 'model' occurs twice. See line 2, column 2."),
         (
             b'{"seed": ' + b"9" * 2000 + b"}",
@@ -269,7 +270,7 @@ def test_of_many_faults_the_first_is_told(server: Served, path: str) -> None:
     """A body of some MB can have millions, each of which would take memory."""
     field = {"completions": "prompt", "responses": "input"}.get(path, "messages")
     stop = "stop_sequences" if path == "messages" else "stop"
-    wrong = [0] * 1000
+    wrong = [None] * 1000
     cases: list[tuple[dict[str, Any], str]] = [
         ({field: wrong}, f"{field}[0]"),
         ({stop: ["x", *wrong]}, f"{stop}[1]"),
@@ -287,7 +288,7 @@ def test_of_many_faults_the_first_is_told(server: Served, path: str) -> None:
         body = BODIES[path]
         with pytest.raises(ValidationError) as error:
             body.model_validate({"model": "m", **REQUESTS[path], **changes})
-        assert error.value.error_count() <= 3, "each list may be a text instead"
+        assert error.value.error_count() <= 4, "each list may be a text instead, or have other items"
         theirs = param.replace("[", ".").replace("]", "") if path == "messages" else param
         assert post(server, path, changes)[:2] == (400, theirs)
 

@@ -10,10 +10,13 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from app.server.anthropic.messages import CountBody, MessagesBody
+from app.server.decisions.decisions import DecisionBody
+from app.server.decisions.system_one import SystemOneBody
 from app.server.http.errors import ApiError
 from app.server.http.validation_errors import UNNAMED, misfit
 from app.server.openai.chat import ChatBody
 from app.server.openai.completions import CompletionBody
+from app.server.openai.embeddings import EmbeddingBody
 from app.server.openai.responses import ResponsesBody
 from app.server.schemas import PutBody, TermsBody
 from tests.app.server.served import Served
@@ -28,9 +31,23 @@ WHOLE: dict[type[BaseModel], dict[str, Any]] = {
         "prompt_cache_options": {},
     },
     CompletionBody: {"model": "m", "prompt": ["Hello"], "stream_options": {}},
+    EmbeddingBody: {"model": "m", "input": [[5, 6], [7]], "encoding_format": "float"},
     ResponsesBody: {"model": "m", "input": SAID, "prompt_cache_options": {}},
     CountBody: {"model": "m", "messages": SAID, "system": [{"type": "text", "cache_control": {}}]},
     MessagesBody: {"model": "m", "messages": SAID, "max_tokens": 1, "diagnostics": {}},
+    DecisionBody: {
+        "model": "m",
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}],
+        "questions": [
+            {"type": "choice", "instructions": "Which?", "choices": [{"value": "a"}, {"value": True}]}
+        ],
+        "readout": {},
+    },
+    SystemOneBody: {
+        "model": "m",
+        "state": "Hello",
+        "questions": {"a": {"type": "score", "criteria": ["low"]}},
+    },
     TermsBody: {},
     PutBody: {"pml": "x"},
 }

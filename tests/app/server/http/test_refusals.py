@@ -28,9 +28,9 @@ HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
     ("changes", "param"),
     [
         ({"n": 2}, "n"),
-        ({"logprobs": True}, "logprobs"),
+        ({"extra_body": {"echo": True}}, "echo"),
         ({"frequency_penalty": 0.5}, "frequency_penalty"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"extra_body": {"min_p": 0.1}}, "min_p"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
@@ -56,7 +56,7 @@ def test_what_would_change_the_answer_is_refused_by_name(server: Served, changes
         ("chat/completions", {"thinking": {"type": "enabled", "budget_tokens": 1024}}, "template decides"),
         ("completions", {"max_completion_tokens": 2}, "it is called max_tokens here"),
         ("completions", {"messages": HELLO}, "it is called prompt here"),
-        ("completions", {"logprobs": 0}, "logprobs is not supported here"),
+        ("completions", {"top_logprobs": 2}, "top_logprobs is not supported here"),
         ("responses", {"max_tokens": 2}, "it is called max_output_tokens here"),
         ("responses", {"messages": HELLO}, "it is called input here"),
         ("responses", {"system": "Be brief."}, "it is called instructions here"),

@@ -15,7 +15,9 @@ from pydantic import TypeAdapter
 
 from app.studio.batches.batch import Batch, BatchPlan, BatchSummary, RowResult, SideResult
 from app.studio.documents.samples import gist
+from app.studio.web.jobs import Job
 from engine.engine import Engine
+from engine.fidelity.teacher_forcing import Reading
 from engine.inference.run_settings import RunSettings
 from engine.pml import parse_schema
 from engine.store import Store
@@ -67,6 +69,26 @@ def test_rows_are_read_and_their_faults_told_with_line_and_column(asked: Asked) 
     (fault,) = found["faults"]
     assert (fault["line"], fault["column"]) == (4, "picks")
     assert "has no module 'oslo'" in fault["message"]
+
+
+def test_a_row_over_the_limit_is_marked_and_the_next_one_is_more_exact(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = Reading.divergence  # of a tiny model it may be 0
+    monkeypatch.setattr(Reading, "divergence", lambda read, full: exact(read, full) + 0.5)
+    two = "id,text\na,Where should I eat?\nb,What is there?\n"
+    own = SCHEMA.replace("gardens", "temples")  # the other tests' segments get no such measurements
+    batch = run(asked, "limit", two, schema=own, settings={**SETTINGS, "max_kl": 0.02})
+    a, b = (asked.ask("batch_row", {"key": "limit", "number": number}) for number in (0, 1))
+    assert (a["row"]["over_limit"], batch["summary"]["over_limit"], batch["summary"]["kl_checked"]) == (
+        True,
+        2,
+        2,
+    )
+    assert "exceeds the limit of 0.02; the next run uses a more exact method" in a["reuse"]
+    assert b["reuse"].partition(":")[0] != a["reuse"].partition(":")[0]
+    kept = asked.ask("batch_files", {"key": "limit", "form": "csv"})["files"][0]["text"]
+    assert "exceeds the limit" in kept
 
 
 def test_an_error_of_several_rows_is_listed_once(asked: Asked) -> None:
@@ -226,6 +248,28 @@ def test_what_was_answered_stays_where_a_batch_is_stopped(asked: Asked) -> None:
     assert (found["state"], found["fault"], found["left_s"]) == ("stopped", "", None)
     assert 2 <= found["ended"] < 300
     assert sum(row["state"] == "done" for row in found["rows"]) == found["ended"]
+
+
+def test_a_stopped_batch_goes_on_with_its_model(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Job.progress
+
+    def stopped(job: Job, done: int, total: int, what: str) -> None:
+        if done == 2:
+            job.stop()
+        progress(job, done, total, what)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Job, "progress", stopped)
+        before = run(asked, "resumed", "id,text\na,One.\nb,Two.\nc,Three.\n")
+    assert (before["state"], before["ended"]) == ("stopped", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(asked.parts.engine.model, "name", "another")
+        assert "Load it, then resume" in asked.ask("batch_resume", {"key": "resumed"})["error"]
+    asked.ask("batch_resume", {"key": "resumed"})
+    asked.ended("resumed")
+    after = state(asked)
+    assert (after["key"], after["state"], after["ended"]) == ("resumed", "done", 3)
+    assert after["rows"][:2] == before["rows"][:2]
 
 
 def test_results_go_out_as_a_table_that_no_spreadsheet_computes(asked: Asked) -> None:

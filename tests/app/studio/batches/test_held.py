@@ -73,6 +73,21 @@ def test_a_scope_that_encodes_each_row_anew_is_named_with_its_cost(asked: Asked)
     assert own["tokens"] > 2 * near["tokens"] > 0
 
 
+def test_the_estimate_is_what_the_rows_encode(asked: Asked) -> None:
+    schema = SCHEMA.replace("gardens", "lakes").replace("ruins", "hills")
+    sent = rows(table="id,picks\na,tokyo\nb,rome\n", schema=schema, settings={"max_new_tokens": 2})
+    estimate = asked.ask("batch_read", sent)["encoded"]["tokens"]
+    asked.ask("batch_start", {**sent, "key": "estimated"})
+    asked.ended("estimated")
+    batch = asked.ask("batch_state", {"key": "estimated", "known": -1})["batch"]
+    assert [one["cached"]["tokens"]["from_cache"] > 0 for one in batch["rows"]] == [True, True]
+    assert batch["summary"]["encoded"] == estimate > 0
+    assert all(
+        one["cached"]["tokens"]["encoded_segments"] > one["cached"]["tokens"]["encoded"]
+        for one in batch["rows"]
+    )
+
+
 def test_results_and_files_name_what_held(asked: Asked, key: str) -> None:
     batch = asked.ask("batch_state", {"key": key, "known": -1})["batch"]
     assert batch["held"] == asked.ask("batch_held", rows())

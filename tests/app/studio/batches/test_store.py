@@ -65,7 +65,7 @@ def test_a_batch_is_found_again_as_it_was_by_another_studio(tmp_path: Path) -> N
     store.begin(kept)
     store.add("k", [(1, 0, result())])
     store.add("k", [(2, 1, FAILED), (0, 2, result("zwei \ud83d", passed=False))])
-    store.end("k", "stopped")
+    store.mark("k", "stopped")
     found, how, fault = BatchStore(UserDatabase(tmp_path)).load("")
     assert (how, fault) == ("stopped", "")
     assert found.plan.rows == kept.plan.rows

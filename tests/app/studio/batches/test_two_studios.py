@@ -91,7 +91,7 @@ def test_another_studios_batch_does_not_go_to_make_room(tmp_path: Path) -> None:
     with store.answering.held("going"):
         other.begin(batch("new"))
         assert [one["key"] for one in other.listed()] == ["new", "going"]
-        other.end("new", "done")
+        other.mark("new", "done")
         other.begin(batch("newer"))
         assert [one["key"] for one in other.listed()] == ["newer", "going"]
         store.add("going", [(0, 0, result())])

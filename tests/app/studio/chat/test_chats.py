@@ -67,8 +67,27 @@ def test_each_turn_reads_the_earlier_ones_from_the_cache(studio: Asked) -> None:
     third = turns(ask(studio, "c", "And now?", id=chat["id"], parent="b"))["c"]
     whole = second["from_cache"] + second["computed"]
     assert third["from_cache"] >= whole - 40, "the turns before the last two were stored"
+    assert first["from_cache"] == 0
+    assert "The next answer reads" in first["unread"]
+    assert third["unread"] == ""
     assert third["computed"] < whole
     assert third["ttft_ms"] > 0
+
+
+def test_with_a_kl_limit_the_next_answer_reads_the_cache_on_a_condition(
+    studio: Asked, engine: Engine
+) -> None:
+    schema = SCHEMA.replace("Torlin", "Aldar").replace("one word", "two")
+    prompt = PROMPT.replace("<tower/>", "<tower/><lake/>")
+    more = {"schema": schema, "prompt": prompt, "settings": {**SETTINGS, "reuse": "auto"}}
+    chat = ask(studio, "a", "What has Torlin?", **more)
+    assert turns(chat)["a"]["unread"].endswith("from the cache if the KL limit allows it.")
+    (submission,) = engine.schema(schema).prompt(prompt).submissions(reuse="auto")
+    assert submission.taken is not None
+    engine.store.measured.count(submission.taken.combination, "town")
+    engine.store.measured.note(submission.taken.combination, dict.fromkeys(range(5), 9.0))
+    second = turns(ask(studio, "b", "And now?", id=chat["id"], parent="a", settings=more["settings"]))["b"]
+    assert second["unread"] == "Not read from the cache: every method tried had a KL above 0.02."
 
 
 def test_an_edited_turn_begins_a_branch_and_the_old_one_stays(studio: Asked) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,19 @@ def test_a_forced_save_puts_the_other_text_on_the_shelf(drafts: Drafts) -> None:
     drafts.save(workspace("two"), base=first.revision)
     drafts.save(workspace("three"), base=first.revision, force=True)
     assert [kept.schema for _, kept in drafts.shelf()] == [workspace("two").schema]
+
+
+def test_a_replaced_schema_becomes_a_version_and_an_edited_one_does_not(drafts: Drafts) -> None:
+    text = '<schema name="mine"><module name="a">My words.</module></schema>'
+    own = Workspace("mine", text, "<prompt/>")
+    base = drafts.save(own, base=0).revision
+    renamed = replace(own, schema=text.replace("mine", "renamed"))
+    base = drafts.save(renamed, base=base).revision
+    assert drafts.shelf() == ()
+    pasted = replace(own, schema='<schema name="desk"><module name="lamp">Light.</module></schema>')
+    base = drafts.save(pasted, base=base).revision
+    drafts.save(replace(own, schema=""), base=base)
+    assert [kept.schema for _, kept in drafts.shelf()] == [pasted.schema, renamed.schema]
 
 
 def test_opening_another_workspace_shelves_the_present_one(drafts: Drafts) -> None:

@@ -52,7 +52,7 @@ def test_a_schema_is_renamed_with_the_attribute_of_its_prompt(kind: Literal["sch
     ("place", "name", "says"),
     [
         ('tokyo">Neon', "rome", "Module 'trip/rome' already exists, at line 2."),
-        ('tokyo">Neon', "new tokyo", "'new tokyo' cannot name a module: begin with a letter"),
+        ('tokyo">Neon', "new tokyo", "'new tokyo' cannot name a module: write 'new-tokyo' instead."),
         ('tokyo">Neon', "union", "'union' is an element of PML, so no module can have that name."),
         ("Old", "x", "Only modules, parameters and schemas can be renamed. Put the cursor on a name."),
     ],

@@ -60,6 +60,19 @@ def test_places_count_as_the_editor_counts(asked: Asked) -> None:
         assert {wide(one["text"], *place) for place in one["specials"]} <= {"<s>", "</s>"}
 
 
+def test_a_module_has_the_tier_that_the_prompt_reads(asked: Asked) -> None:
+    schema = SCHEMA.replace("Two", "Zwei").replace(
+        '<module name="b"', '<module name="c">Three</module><module name="b"'
+    )
+    asked.parts.engine.schema(schema).encode(scope="preceding")
+    sent = {"schema": schema, "settings": {"scope": "preceding"}}
+    found = asked.ask("measure", {**sent, "prompt": "<prompt><a p='x'/><b/></prompt>"})
+    pieces = {one["path"]: one["cached"] for one in found["strip"]["pieces"] if one["kind"] == "module"}
+    tiers = {path: size["cached"] for path, size in found["sizes"].items()}
+    assert pieces == {"a": "memory", "b": "none"}
+    assert tiers == {**pieces, "c": "memory"}, "as with all modules for one that the prompt does not read"
+
+
 def test_it_says_what_is_read_from_where(asked: Asked) -> None:
     before = {one["path"]: one for one in reads(asked)["passages"]}
     assert (before["b"]["cached"], before["b"]["borders"]) == ("none", None)

@@ -65,11 +65,11 @@ def test_a_run_is_found_again_by_another_studio(tmp_path: Path) -> None:
 
 
 def test_a_run_under_a_promise_is_listed_with_what_it_took_and_what_a_check_found() -> None:
-    reuse = {"scope": "preceding", "repair": "impact:0.15", "why": "Repaired 3 of 40", "broken": False}
+    reuse = {"scope": "preceding", "repair": "impact:0.15", "why": "Recomputed 3 of 40", "broken": False}
     settings = {"reuse": "auto", "scope": "anchored", "repair": "none"}
     told = record(frame=frame(settings=settings, reuse={**reuse, "kl": 0.004, "checked": True})).summary()
     assert (told["scope"], told["repair"], told["kl"]) == ("preceding", "impact:0.15", 0.004)
-    assert told["reuse"] == "Repaired 3 of 40"
+    assert told["reuse"] == "Recomputed 3 of 40"
     earlier = record(frame=frame(settings=settings, reuse={**reuse, "kl": 0.004, "checked": False}))
     assert earlier.summary()["kl"] is None  # an answer of before was measured, not this one
     own = record(frame=frame(settings={"scope": "anchored", "repair": "none"})).summary()

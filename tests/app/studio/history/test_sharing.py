@@ -231,9 +231,18 @@ def test_the_chart_is_of_the_runs_that_are_shown_and_shows_words_as_text(tmp_pat
     assert asked.ask("draw_runs", {"ids": []})["figure"]["data"] == []
 
 
-def test_a_line_of_the_chart_joins_runs_of_one_model_and_schema_only() -> None:
-    of = [("one", "s"), ("two", "s"), ("one", "s"), ("one", "t")]
-    runs = [Record("", "", frame(schema=schema, model={"name": model})).summary() for model, schema in of]
+def test_a_line_of_the_chart_joins_runs_of_one_model_schema_and_scope_only() -> None:
+    one: dict[str, Any] = {"model": {"name": "one"}, "of": {"schema": "first text"}}
+    others: list[dict[str, Any]] = [{"model": {"name": "two"}}, {}, {"schema": "t"}]
+    others += [{"of": {"schema": "second text"}}, {"settings": {"scope": "preceding"}}]
+    runs = [Record("", "", frame(**{**one, **other})).summary() for other in ({}, *others)]
     lines = [line for line in runs_chart(runs).data if line["name"] == "from the cache"]
-    assert [list(line["x"]) for line in lines] == [[1, 3], [2], [4]]
-    assert [line["showlegend"] for line in lines] == [True, False, False]
+    assert [list(line["x"]) for line in lines] == [[1, 3], [2], [4], [5], [6]]
+    assert [line["showlegend"] for line in lines] == [True, *[False] * 4]
+
+
+@pytest.mark.parametrize("ratio", [1, 20, 300, 20_000])
+def test_the_labels_of_the_chart_have_room_on_a_phone(ratio: float) -> None:
+    sides = {"cached": {"ttft_ms": 3.0}, "uncached": {"ttft_ms": 3.0 * ratio}}
+    axis = runs_chart([Record("", "", frame(sides=sides)).summary()]).layout.yaxis
+    assert 0 < sum(3 / 1.5 <= tick <= 3 * ratio * 1.5 for tick in axis.tickvals) <= 6

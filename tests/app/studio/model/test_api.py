@@ -198,7 +198,7 @@ def test_a_request_counts_once_its_body_is_there() -> None:
     [
         (
             ("serve", "tiny", "--studio"),
-            "Serving tiny at http://127.0.0.1:8123: OpenAI's clients take http://127.0.0.1:8123/v1",
+            "Serving tiny at http://127.0.0.1:8123: base URL http://127.0.0.1:8123/v1 for OpenAI clients",
         ),
         (("studio", "--model", "tiny", "--no-browser"), "Starting the studio at http://127.0.0.1:8123"),
     ],

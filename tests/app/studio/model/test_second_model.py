@@ -281,6 +281,7 @@ class Odd(Fake):
         self.reply(self.body)
 
     def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))  # unread bytes would reset the connection
         self.reply(b"data: " + self.body + b"\n\n" if self.status == 200 else self.body)
 
 

@@ -24,6 +24,7 @@ from app.studio.model.remote_runs import Handed
 from app.studio.web.jobs import Job
 from engine import Engine
 from engine.base.errors import ClosedError
+from engine.checkpoint.model_catalogue import CATALOGUE, models_folder
 from engine.quantize.memory_fit import Free
 from tests.app.server.raw import eventually
 from tests.app.studio.asked import Asked
@@ -211,6 +212,23 @@ def test_commands_are_told_what_the_studio_computes_with_now(
     assert after.secret != before.secret
     announcing.leave()
     assert present() == []
+
+
+def test_a_model_of_the_catalogue_is_no_recent_model_too(
+    studio: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    entry = CATALOGUE["smollm2"]
+    models_folder().mkdir(parents=True)
+    file = models_folder() / entry.file
+    with file.open("wb") as made:
+        made.truncate(entry.bytes)
+    recent = studio.parts.switching.recent
+    for name in ("smollm2", str(file), "some/other"):
+        recent.add(ModelChoice(name))
+    assert [choice.name for choice in recent.kept()] == ["some/other"]
+    recent.add(ModelChoice("smollm2", quantize="int8"))
+    assert recent.kept()[0].quantize == "int8", "the catalogue does not offer its options"
 
 
 def test_a_name_is_looked_at_before_it_is_loaded(studio: Asked, tiny_model: Path) -> None:

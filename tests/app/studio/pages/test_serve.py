@@ -68,8 +68,9 @@ def test_names_of_the_model_are_set_on_the_page_and_stored(serving: Serving, tmp
     assert serving.api.service is not None
     assert serving.api.service.aliases == ("other", "gpt-4o")
     assert Serving(tmp_path, Offer()).api.aliases == ("gpt-4o",), "after a restart"
-    with pytest.raises(AssertionError, match="printable"):
-        serving.ask("name_model", names=["a\nb"])
+    for name in ("a\nb", "bad name!", "x" * 101):
+        with pytest.raises(AssertionError, match="letters, digits"):
+            serving.ask("name_model", names=["org/gpt-4o:2024@a", name])
 
 
 def test_only_what_has_changed_is_told_and_keys_are_not(serving: Serving) -> None:

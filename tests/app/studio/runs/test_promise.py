@@ -44,7 +44,7 @@ def test_the_run_says_what_was_taken_and_later_what_a_check_found(asked: Asked) 
     run = ran(asked, "1", max_kl=100)
     assert run["state"] == "done", run["message"]
     told = dict(run["reuse"])
-    assert re.fullmatch(r"Repaired \d+ of \d+ cached tokens: not measured yet", told.pop("why"))
+    assert re.fullmatch(r"Recomputed \d+ of \d+ cached tokens: not measured yet", told.pop("why"))
     assert told == {
         "scope": "anchored",
         "repair": "impact:0.15",
@@ -81,7 +81,7 @@ def test_a_broken_promise_is_told(asked: Asked, monkeypatch: pytest.MonkeyPatch)
     assert asked.parts.engine.idle.wait(60)
     told = asked.ask("show_run", {"number": run["number"]})["run"]["reuse"]
     assert told["broken"]
-    assert "breaks the promise of 0" in told["why"]
+    assert "exceeds the limit of 0" in told["why"]
 
 
 def test_a_run_without_reuse_encodes_nothing_and_is_the_cached_side(asked: Asked) -> None:
@@ -109,7 +109,7 @@ def test_a_check_follows_where_one_is_due_and_nowhere_else(asked: Asked) -> None
 
 
 def test_a_kept_run_awaits_no_check() -> None:
-    told = {"why": "Repaired 3 of 40", "checked": False, "follows": True}
+    told = {"why": "Recomputed 3 of 40", "checked": False, "follows": True}
     reuse = read_frame({"reuse": told})["reuse"]
     assert reuse is not None
     assert not reuse["follows"]

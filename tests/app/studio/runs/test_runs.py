@@ -133,6 +133,26 @@ def last(runs: Runs, wanted: RunRequest) -> Any:
     return state["result"]
 
 
+def test_a_run_without_a_page_is_not_stopped_by_the_user() -> None:
+    class Endless(PlayedEngine):
+        def encoding(
+            self, _settings: RunSettings, listener: Listener
+        ) -> Generator[Working, None, PromptEncoding]:
+            yield Working("cached", "encoding m", 0, 2)
+            while not listener.stopped():
+                pass
+            raise CancelledError("stopped")
+
+    job = Runs(Jobs()).start(request(Endless()))
+    states = follow(job)
+    next(states)
+    states.close()
+    *_, state = follow(job)
+    assert state["result"] is not None
+    assert state["result"]["state"] == "stopped"
+    assert state["result"]["message"] == "Stopped: the page was closed or reloaded."
+
+
 def test_both_sides_run_to_the_end() -> None:
     run = last(Runs(Jobs()), request(PlayedEngine()))
     assert run["state"] == "done"

@@ -8,6 +8,7 @@ import pytest
 
 from app.studio.runs.settings import PageSettings, as_today, declarations, described
 from engine.base.errors import PromptCacheError
+from engine.decisions.readout import Readout
 
 
 def test_settings_of_the_page() -> None:
@@ -47,6 +48,15 @@ def test_the_form_has_every_setting_with_its_range() -> None:
     slow = [PageSettings().timings(ms) for ms in (0.0, 900.0, 1600.0, 63_000.0)]
     assert slow == [3, 3, 2, 1], "a slow model is timed again only on request"
     assert PageSettings(repeats=5).timings(63_000.0) == 5
+
+
+def test_the_readout_of_decisions_has_the_defaults_of_the_library_and_stays_out_of_runs() -> None:
+    assert PageSettings().readout == Readout()
+    read = PageSettings.read({"decide_permutations": 3, "decide_list_options": False})
+    assert read.readout == Readout(permutations=3, list_options=False)
+    assert read.digest == PageSettings().digest
+    assert not any(name.startswith("decide_") for name in read.to_json())
+    assert read.of_decisions()["decide_permutations"] == 3
 
 
 def test_whole_numbers_are_those_that_a_page_holds_exactly() -> None:

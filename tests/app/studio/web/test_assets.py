@@ -9,6 +9,7 @@ from pathlib import Path
 
 from app.studio.layout import assets_folder, assets_path
 from app.studio.pages import PAGES
+from engine.exchange import FORMS
 from tests.app.studio.web.endpoint_types import FILE, written
 
 EDITOR = Path(__file__).parents[4] / "app" / "editor"
@@ -37,6 +38,11 @@ def test_building_again_gives_the_same_bundle(tmp_path: Path) -> None:
         subprocess.run(["node", "build.js", str(tmp_path)], cwd=EDITOR, check=True, timeout=120)
         for name in ("editor.bundle.js", "LICENSES.txt"):
             assert (tmp_path / name).read_bytes() == (ASSETS / name).read_bytes(), name
+
+
+def test_the_export_dialog_has_every_form() -> None:
+    source = (ASSETS / "documents" / "exporter.js").read_text(encoding="utf-8")
+    assert set(re.findall(r'^  \["(\w+)", ', source, re.MULTILINE)) == {*FORMS}
 
 
 def test_every_bundled_package_has_its_licence() -> None:

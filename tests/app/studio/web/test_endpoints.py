@@ -144,6 +144,20 @@ def test_a_quick_fix_is_asked_for_by_the_place_of_its_mark(asked: Asked) -> None
     }
 
 
+def test_a_choice_of_fixes_shows_the_prompt_of_each(asked: Asked) -> None:
+    prompt = '<prompt schema="s">\n<a p="x"> Go on.\n<b/><user>What?</user></prompt>'
+    marks = asked.ask("check", {**TEXTS, "prompt": prompt})["prompt"]["diagnostics"]
+    (mark,) = [one for one in marks if len(one["fixes"]) > 1]
+    fault = {"kind": "prompt", "code": mark["code"], "at": mark["from"]}
+    shown = [
+        asked.ask("preview_fix", {**TEXTS, "prompt": prompt, **fault, "fix": fix}) for fix in mark["fixes"]
+    ]
+    assert [one["removed"] for one in shown] == [['<a p="x"> Go on.']] * 2
+    assert sorted(one["added"] for one in shown) == [['<a p="x"/> Go on.'], ['<a p="x"> Go on.</a>']]
+    assert all(one["errors"] == 0 and one["reads"][-1]["text"] == "What?" for one in shown)
+    assert all(["", "Go on."] in [[text["path"], text["text"]] for text in one["reads"]] for one in shown)
+
+
 def test_a_quick_fix_that_needs_the_tokenizer_is_given(asked: Asked) -> None:
     schema = SCHEMA.replace('len="3"', 'len="3" default="a very long while"')
     (mark,) = [
@@ -155,6 +169,17 @@ def test_a_quick_fix_that_needs_the_tokenizer_is_given(asked: Asked) -> None:
     fixed = {"kind": "schema", "code": "E501", "at": mark["from"], "fix": fix}
     mended = asked.ask("fix_document", {**TEXTS, "schema": schema, **fixed})["text"]
     assert mended == schema.replace('len="3"', fix.removeprefix("Write "))
+
+
+def test_a_renamed_module_and_an_unknown_import_are_reported_once(asked: Asked) -> None:
+    schema = SCHEMA.replace('"a"', '"renamed"')
+    texts = {"schema": schema, "prompt": TEXTS["prompt"].replace("<b/>", "<b/><xyz/>")}
+    asked.ask("check", TEXTS)
+    marks = asked.ask("check", texts)["prompt"]["diagnostics"]
+    renamed, unknown = (one["message"] for one in marks if one["code"] == "E402")
+    assert renamed.endswith("it is called <renamed/> now")
+    assert "did you mean" not in unknown
+    assert asked.ask("measure", texts)["diagnostics"]["prompt"] == []
 
 
 def test_an_argument_that_is_too_long_gets_its_room_in_the_schema(asked: Asked) -> None:

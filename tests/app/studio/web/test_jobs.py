@@ -148,7 +148,7 @@ def test_a_key_of_work_that_goes_on_is_refused_and_free_again_after_it() -> None
         raise PromptCacheError("The end.")
 
     first = jobs.start(Job("k", wait, "test"))
-    with pytest.raises(PromptCacheError, match="is running"):
+    with pytest.raises(PromptCacheError, match="is already running"):
         jobs.start(Job("k", wait, "test"))
     jobs.stop("k")
     go.set()
@@ -187,7 +187,7 @@ def test_a_second_key_of_one_piece_of_work_asks_about_it_and_stops_it() -> None:
     jobs.join("b", job)
     assert [jobs.state(key)["key"] for key in "ab"] == ["a", "b"]
     other = jobs.start(Job("c", wait, "test"))
-    with pytest.raises(PromptCacheError, match="is running"):
+    with pytest.raises(PromptCacheError, match="is already running"):
         jobs.join("c", job)
     jobs.stop("b")
     go.set()

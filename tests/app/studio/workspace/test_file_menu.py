@@ -128,7 +128,8 @@ def test_recent_lists_the_users_own_workspaces(asked: Asked) -> None:
         now["schema"] += f"<!-- {len(shelf(asked))} -->"
     now = page(asked.ask("new_workspace", {"start": "support-bot", "page": now})["workspace"])
     own = [one for one in asked.ask("recent")["documents"] if one["kind"] == "workspace"]
-    assert sorted(one["name"] for one in own) == ["agent", "reviews"]
+    assert sorted(one["name"] for one in own) == ["agent", "reviews", "support-bot"]
+    assert [one["name"] for one in own if one.get("missing") == "Open now."] == ["support-bot"]
     (agent,) = (one for one in own if one["name"] == "agent")
     assert (
         "<!-- 3 -->"

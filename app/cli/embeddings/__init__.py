@@ -1,0 +1,1 @@
+"""`pml embed`: embeddings of texts."""

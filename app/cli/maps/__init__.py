@@ -1,0 +1,1 @@
+"""`pml maps`: stored attention maps."""

@@ -1,0 +1,1 @@
+"""Endpoints that answer questions with probabilities."""

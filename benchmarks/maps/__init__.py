@@ -1,0 +1,1 @@
+"""Attention maps of similar texts: quality and time, with baselines and controls."""

@@ -1,0 +1,1 @@
+"""Typed questions about a prompt, answered with probabilities instead of text."""

@@ -1,0 +1,1 @@
+"""Embeddings of texts: final hidden states of the model, pooled."""

@@ -1,0 +1,1 @@
+"""Grammars: what the text of an answer must match, and the tokens that keep to it."""

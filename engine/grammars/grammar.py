@@ -1,0 +1,177 @@
+"""The grammar of an answer as a setting's text: "json", "schema:…", "regex:…", "choices:…" or "lark:…".
+
+It is read and checked here without a model; "text" is no grammar. The module imports no tensor library.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from engine.base.errors import SettingsError
+from engine.base.strict_json import JsonError, read_json
+
+FREE: Final = "text"
+JSON_OBJECT: Final = "json"
+PATTERN: Final = r"text|json|(schema|regex|choices|lark):[\s\S]+"
+FORM: Final = (
+    "text (any text), json (a JSON object), schema:JSON (of a JSON Schema), regex:PATTERN, "
+    'choices:["A", "B"] or lark:GRAMMAR'
+)
+JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""JSON as `json.dumps` writes it. Free white space would let a model write blanks without end."""
+_IN_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_VALUES: Final = ("enum", "const", "default", "examples")  # their contents are no schemas
+_DEEPEST: Final = 64
+
+
+class GrammarError(SettingsError):
+    """A grammar is invalid, or cannot be enforced."""
+
+
+def of_schema(schema: Mapping[str, Any]) -> str:
+    """Returns the grammar of JSON that a JSON Schema describes."""
+    return f"schema:{json.dumps(schema, ensure_ascii=False)}"
+
+
+def of_choices(choices: Sequence[str]) -> str:
+    """Returns the grammar of exactly one of these texts."""
+    return f"choices:{json.dumps([*choices], ensure_ascii=False)}"
+
+
+def schema_of(grammar: str) -> Any:
+    """Returns the JSON Schema of a valid grammar; None for other kinds."""
+    if grammar == JSON_OBJECT:
+        return {"type": "object"}
+    kind, _, text = grammar.partition(":")
+    return json.loads(text) if kind == "schema" else None
+
+
+@functools.lru_cache(maxsize=64)
+def compiled(grammar: str) -> str:
+    """Returns a setting's grammar in the form of llguidance.
+
+    Raises:
+        GrammarError: it is invalid, or has a part that llguidance does not enforce.
+    """
+    kind, _, text = grammar.partition(":")
+    match kind:
+        case "json":
+            return _checked("The JSON object", _of_schema({"type": "object"}))
+        case "schema":
+            return _checked("The JSON schema", _of_schema(_schema(text)))
+        case "regex":
+            return _checked("The regular expression", _library().grammar_from_regex(text))
+        case "choices":
+            return _checked("The list of choices", _of_choices(text))
+        case _:
+            return _checked("The grammar", _of_lark(text))
+
+
+def json_rule(schema: Mapping[str, Any]) -> str:
+    """Returns the right side of a Lark rule for JSON of a schema. Keywords without support are ignored."""
+    style = {**JSON_STYLE, "lenient": True}
+    return f"%json {json.dumps({**schema, 'x-guidance': style}, ensure_ascii=False)}"
+
+
+def quoted(text: str) -> str:
+    """Returns a text as a Lark string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def require_enforced(schema: Any) -> None:
+    """Rejects parts of a JSON Schema that the library accepts and does not enforce.
+
+    Raises:
+        GrammarError: there is such a part.
+    """
+    for part in _parts(schema, 0):
+        if part.get("properties") and part.get("patternProperties"):
+            raise GrammarError(
+                "The JSON schema has patternProperties and properties, which are not enforced together. "
+                "Use one of them."
+            )
+
+
+def _library() -> Any:
+    from llguidance import LLMatcher  # here, because most commands need no grammar
+
+    return LLMatcher
+
+
+def _of_schema(schema: Mapping[str, Any] | bool) -> str:
+    require_enforced(schema)
+    return str(_library().grammar_from_json_schema(_object(schema), overrides=JSON_STYLE))
+
+
+def _object(schema: Mapping[str, Any] | bool) -> dict[str, Any]:
+    return {} if schema is True else {"enum": []} if schema is False else {**schema}
+
+
+def _schema(text: str) -> Mapping[str, Any] | bool:
+    try:
+        schema = read_json(text)
+    except JsonError as error:
+        raise GrammarError(f"The JSON schema is not JSON: {error}. Correct it.") from None
+    if not isinstance(schema, dict | bool):
+        raise GrammarError('The JSON schema must be an object, such as {"type": "object"}.')
+    return schema
+
+
+def _of_choices(text: str) -> str:
+    try:
+        choices = read_json(text)
+    except JsonError as error:
+        raise GrammarError(f"The list of choices is not JSON: {error}. Correct it.") from None
+    fits = isinstance(choices, list) and choices and all(isinstance(one, str) and one for one in choices)
+    if not fits:
+        raise GrammarError('The choices must be a list of texts, such as ["yes", "no"].')
+    # One terminal: a rule may have 2,000 alternatives at most.
+    return f"start: CHOICE\nCHOICE: {' | '.join(map(quoted, dict.fromkeys(choices)))}"
+
+
+def _of_lark(text: str) -> str:
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    try:
+        return any_to_lark(text)
+    except Exception as error:  # of its reader of GBNF
+        raise GrammarError(f"The grammar cannot be read: {_reason(str(error))}") from None
+
+
+def _checked(what: str, source: str) -> str:
+    failed, messages = _library().validate_grammar_with_warnings(source)
+    if failed:
+        raise GrammarError(f"{what} cannot be enforced: {_reason(messages[0])}")
+    return source
+
+
+def _reason(message: str) -> str:
+    """The library's message as sentences, with what to do."""
+    patterns = [line for line in message.splitlines() if line.startswith("error: ")]  # of its regex library
+    line = " ".join((patterns[-1].removeprefix("error: ") if patterns else message).split())
+    if line.startswith("Unimplemented keys: "):
+        keys = ", ".join(json.loads(line.partition(": ")[2]))
+        return f"{keys} is not supported. Remove it, and check the answer yourself."
+    if line.startswith("oneOf constraints"):
+        return "its oneOf has branches that may overlap. Use anyOf, or give each branch a const property."
+    return f"{line.rstrip('. ')}. Correct it."
+
+
+def _parts(schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+    """Yields a schema and all schemas in it."""
+    if depth > _DEEPEST:
+        raise GrammarError(f"The JSON schema nests deeper than {_DEEPEST} levels. Simplify it.")
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _parts(one, depth + 1)
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    for name, inner in schema.items():
+        if name in _IN_MAPS and isinstance(inner, Mapping):
+            yield from _parts([*inner.values()], depth + 1)
+        elif name not in _VALUES:
+            yield from _parts(inner, depth + 1)

@@ -1,0 +1,123 @@
+"""Keeps an answer to a grammar: which tokens may come next, and which must."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import torch
+from cachetools import LRUCache
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from torch import Tensor
+
+from engine.base.errors import ModelError
+from engine.grammars.grammar import GrammarError, compiled
+
+_MATCHERS = 32  # compiled grammars in memory
+_LIMITS = LLParserLimits(verbose_errors=False)  # else an error repeats the whole grammar
+
+
+def _reason(error: str) -> str:
+    """The library's error in one sentence."""
+    if "NoExtensionBias" in error:
+        return "a part of it refers to itself without an end"
+    return error.splitlines()[0].rstrip(". ")
+
+
+class Matcher:
+    """The state of one answer under a grammar.
+
+    Attributes:
+        forced: the tokens that must come next; empty if there is a choice.
+    """
+
+    def __init__(self, own: LLMatcher, size: int) -> None:
+        self._own, self._size = own, size
+        self._allowed: Tensor | None = None
+        self.forced: list[int] = own.compute_ff_tokens()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is complete and nothing may follow."""
+        return self._own.is_stopped()
+
+    def allowed(self) -> Tensor:
+        """Returns which tokens may come next: [vocabulary] bool.
+
+        Raises:
+            GrammarError: the grammar is too complex to go on.
+        """
+        if self._allowed is None:
+            bits = np.frombuffer(self._own.compute_bitmask(), np.uint8)
+            self._require_sound()
+            mask = np.unpackbits(bits, count=self._size, bitorder="little")
+            self._allowed = torch.from_numpy(mask.view(np.bool_))
+        return self._allowed
+
+    def take(self, token: int) -> None:
+        """Goes on by one token of the answer.
+
+        Raises:
+            GrammarError: the grammar is too complex to go on.
+        """
+        self._own.consume_token(token)
+        self._require_sound()
+        self._allowed = None
+        del self.forced[:1]
+        if not self.forced and not self.complete:
+            self.forced = self._own.compute_ff_tokens()
+
+    def _require_sound(self) -> None:
+        if error := self._own.get_error():
+            raise GrammarError(
+                f"The answer cannot follow its grammar: {_reason(error)}. Simplify the grammar."
+            )
+
+
+class GrammarTokens:
+    """The tokenizer of a model as grammars need it.
+
+    Args:
+        tokenizer: a tokenizer of transformers.
+        size: the number of scores of the model.
+        ends: tokens that end an answer.
+
+    Raises:
+        ModelError: the tokenizer has no form that grammars can read.
+    """
+
+    def __init__(self, tokenizer: Any, size: int, ends: Collection[int]) -> None:
+        self._size, self._lock = size, threading.Lock()
+        self._matchers: LRUCache[str, LLMatcher] = LRUCache(_MATCHERS)
+        try:
+            form = tokenizer.backend_tokenizer.to_str()
+            most = max(size, len(tokenizer))
+            known = sorted(end for end in ends if end < most)
+            self._own = LLTokenizer(form, n_vocab=most, eos_token=known or None)
+        except Exception as error:  # Python code in the tokenizer, or a form that the library cannot read
+            why = " ".join(str(error).split())[:200]
+            raise ModelError(
+                f"The tokenizer of this model cannot be used with a grammar ({why}). Remove the grammar, or "
+                "use a model with a tokenizer.json."
+            ) from error
+
+    def matcher(self, grammar: str) -> Matcher:
+        """Returns the state before an answer's first token.
+
+        Raises:
+            GrammarError: the grammar is invalid or too large.
+        """
+        with self._lock:
+            known = self._matchers.get(grammar)
+        if known is None:
+            known = LLMatcher(self._own, compiled(grammar), log_level=0, limits=_LIMITS)
+            first = known.deep_copy()
+            if not known.is_error():
+                first.compute_bitmask()  # many limits are checked only here
+            if error := known.get_error() or first.get_error():
+                raise GrammarError(f"The grammar cannot be enforced: {_reason(error)}. Simplify it.")
+            with self._lock:
+                self._matchers[grammar] = known
+        return Matcher(known.deep_copy(), self._size)

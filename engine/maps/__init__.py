@@ -1,0 +1,1 @@
+"""Attention maps of earlier texts, reused for texts of the same length (AttnCache; Song et al.)."""

@@ -1,0 +1,147 @@
+"""The syntax in which a chat template writes a tool call, learned from a call that it renders.
+
+With it, a grammar can force a call, and the call can be read from the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.base.errors import PromptCacheError
+from engine.grammars.grammar import json_rule, quoted
+from engine.prompt.conversation.tools import Header, ToolCall, Tools, ToolsError, call_fields
+from engine.prompt.template.chat_template import ChatFormat
+from engine.prompt.template.tokenizer import Tokenizer
+
+_NAME: Final = "sample_function"
+_ID: Final = "a1B2c3D4e"  # some templates require nine letters and digits
+_SAMPLE: Final = ToolCall(_NAME, {"sample_name": "sample value"}, _ID)
+_PARTS: Final = re.compile(rf"({_NAME})|({_ID})|(\{{\s*\"sample_name\":\s*\"sample value\"\s*\}})")
+_NO_PARAMETERS: Final = {"type": "object", "properties": {}, "additionalProperties": False}
+_ID_PATTERN: Final = "[a-zA-Z0-9]{9}"
+
+
+@dataclass(frozen=True)
+class CallSyntax:
+    """A tool call as text.
+
+    Attributes:
+        before: the text before the name.
+        between: the text between name and arguments.
+        after: the text after the arguments, up to the end of the turn; may contain a place for an id.
+        native: whether the chat template defines it; else it is plain JSON.
+    """
+
+    before: str
+    between: str
+    after: str
+    native: bool = True
+
+    def grammar(self, tools: Tools, names: Sequence[str], tokens: Tokenizer, answer: Any = None) -> str:
+        """Returns the grammar of one call.
+
+        Args:
+            tools: all tools.
+            names: the tools of which one is called.
+            tokens: the tokenizer, for special tokens in the syntax.
+            answer: the JSON Schema of an answer that may come instead; None for none.
+        """
+        rules, calls = list[str](), list[str]()
+        if answer is not None:
+            calls.append("answer")
+            rules.append(f"answer: {json_rule(answer)}")
+        for number, definition in enumerate(tools.definitions()):
+            function = definition["function"]
+            if function["name"] not in names:
+                continue
+            given = function.get("parameters") or _NO_PARAMETERS
+            schema = {"type": "object", **given}
+            parts = (self.before, _in_json(function["name"]), self.between)
+            head = " ".join(_literal("".join(parts), tokens))
+            tail = " ".join(_literal(self.after, tokens))
+            calls.append(f"call{number}")
+            rules.append(f"call{number}: {head} arguments{number} {tail}")
+            rules.append(f"arguments{number}: {json_rule(schema)}")
+        return "\n".join([f"lark:start: {' | '.join(calls)}", *rules])
+
+    def read(self, text: str) -> ToolCall | None:
+        """Reads a complete call from the text of an answer, special tokens included; None if it has none."""
+        start = text.find(self.before)
+        if start < 0:
+            return None
+        name, found, rest = text[start + len(self.before) :].partition(self.between)
+        try:
+            arguments, _ = json.JSONDecoder().raw_decode(rest)
+            spelled = json.loads(f'"{name}"')
+        except ValueError:
+            return None
+        return ToolCall(spelled, arguments) if found and isinstance(arguments, dict) else None
+
+
+PLAIN: Final = CallSyntax('{"name": "', '", "arguments": ', "}", native=False)
+"""The syntax for chat templates without tools."""
+
+
+def definitions_as_text(tools: Tools) -> str:
+    """Returns the definitions of tools for a chat template without tools."""
+    listed = "\n".join(json.dumps(one["function"], ensure_ascii=False) for one in tools.definitions())
+    form = f"{PLAIN.before}NAME{PLAIN.between}{{…}}{PLAIN.after}"
+    return f"Functions, as JSON:\n{listed}\n\nCall one of them as {form}."
+
+
+def call_syntax(chat: ChatFormat, tools: Tools) -> CallSyntax:
+    """Returns the syntax of calls; `PLAIN` if the template has no tools.
+
+    Raises:
+        ToolsError: the template writes calls in a form that cannot be forced.
+    """
+    asks, calls = Header("user"), Header("assistant", call_fields([_SAMPLE]), blank=True)
+    try:
+        invited = chat.turns([asks], tools=tools)
+        called = chat.turns([asks, calls, asks], tools=tools)
+    except PromptCacheError:
+        return PLAIN
+    invitation = invited.closes[0] + invited.generation
+    text = called.closes[0] + called.opens[1] + called.closes[1]
+    shared = next((i for i, pair in enumerate(zip(invitation, text, strict=False)) if len({*pair}) > 1), None)
+    text = text[len(invitation) if shared is None else shared :]
+    parts = [match for match in _PARTS.finditer(text) if not match[2]]
+    differs = shared is not None and invitation[shared:].strip()
+    if differs or [bool(match[1]) for match in parts] != [True, False]:
+        raise ToolsError(
+            "The chat template of this model does not write the arguments of a call as JSON after its name, "
+            "so a call cannot be forced. Let the model decide (auto)."
+        )
+    name, arguments = parts
+    between, after = text[name.end() : arguments.start()], _before_end(text[arguments.end() :], chat)
+    return CallSyntax(text[: name.start()], between, after)
+
+
+def _before_end(text: str, chat: ChatFormat) -> str:
+    """The text of a call up to the special token that ends the turn."""
+    places = chat.tokens.specials(text)
+    ends = [start for start, _ in places[-1:]]
+    return text[: ends[0]] if ends else text.rstrip()
+
+
+def _in_json(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)[1:-1]
+
+
+def _literal(text: str, tokens: Tokenizer) -> Iterator[str]:
+    """The parts of a Lark rule that match a text: special tokens by their ids, an id by its pattern."""
+    done = 0
+    for start, end in [*tokens.specials(text), (len(text), len(text))]:
+        for number, part in enumerate(text[done:start].split(_ID)):
+            if number:
+                yield f"/{_ID_PATTERN}/"
+            if part:
+                yield quoted(part)
+        if end > start:
+            (token,) = tokens.marked(text[start:end])
+            yield f"<[{token}]>"
+        done = end
