@@ -17,6 +17,8 @@ export class Problems {
   /** Whether notes are unfolded. */
   #open = false
   #redraw = () => {}
+  /** The marks in the list, as JSON. */
+  #shown = ""
   /** The fix with the preview, and the timer that asks for it. @type {HTMLElement | null} */
   #previewed = null
   #timer = 0
@@ -33,7 +35,12 @@ export class Problems {
     document.body.append(this.#preview)
     this.list.addEventListener("keydown", event => { if (event.key === "Escape" && this.#previewed) this.#hide(); else this.#walk(event) })
     this.list.addEventListener("scroll", () => { if (this.#previewed && this.#preview.matches(":popover-open")) this.#place(this.#previewed) }, { passive: true })
-    workspace.on("problems", one => { if (one.kind === kind) this.#show(one.list) })
+    // A check without a change keeps the buttons: a press that has begun on one still ends on it.
+    workspace.on("problems", one => {
+      if (one.kind !== kind || this.#shown === JSON.stringify(one.list)) return
+      this.#shown = JSON.stringify(one.list)
+      this.#show(one.list)
+    })
     workspace.on("choice", one => { if (one.kind === kind) this.#choose(one.mark) })
   }
 

@@ -365,7 +365,7 @@ def test_what_breaks_off_a_stream_is_an_event_and_the_clients_exception(
     kind, told = KINDS[code], []
     error: Any
     with pytest.raises(anthropic.APIError if endpoint == "messages" else openai.APIError) as raised:
-        told.extend(ask(stage, endpoint, stream=True))
+        told.extend(ask(stage, endpoint, stream=True, temperature=0))
     error = raised.value
     assert told, "something was told before"
     if endpoint == "messages":
