@@ -121,6 +121,20 @@ def test_a_draft_that_is_kept_at_last_takes_its_notice_back(author: Page, watche
     watched.complaints.clear()
 
 
+def test_a_check_without_a_change_leaves_the_buttons_of_fixes_in_place(author: Page) -> None:
+    rewrite(author, "schema", '<schema name="a"><modul name="m">text</modul></schema>')
+    fix = author.get_by_role("list", name="Problems in the schema").get_by_role(
+        "button", name=re.compile("fixes E")
+    )
+    expect(fix).to_have_count(1)
+    button = fix.element_handle()
+    rewrite(author, "prompt", '<prompt schema="a"><atlantis/></prompt>')
+    expect(author.locator(".panel.prompt .status")).to_contain_text("error")
+    rewrite(author, "prompt", '<prompt schema="a"/>')
+    expect(author.locator(".panel.prompt .status")).not_to_contain_text("error")
+    assert button.evaluate("one => one.isConnected")
+
+
 def test_a_quick_fix_mends_both_tags_and_loses_nothing(author: Page) -> None:
     source = '<schema name="a">\n<modul name="m">text</modul>\n<module name="n">more\n</schema>'
     rewrite(author, "schema", source)

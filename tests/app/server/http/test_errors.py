@@ -362,10 +362,11 @@ def test_what_breaks_off_a_stream_is_an_event_and_the_clients_exception(
                 raise ValueError("a secret") if code == "internal_error" else ClosedError("The engine ends.")
 
     stage.patch.setattr(Running, "events", broken)
+    stage.changes["temperature"] = 0
     kind, told = KINDS[code], []
     error: Any
     with pytest.raises(anthropic.APIError if endpoint == "messages" else openai.APIError) as raised:
-        told.extend(ask(stage, endpoint, stream=True, temperature=0))
+        told.extend(ask(stage, endpoint, stream=True))
     error = raised.value
     assert told, "something was told before"
     if endpoint == "messages":
@@ -390,7 +391,7 @@ def test_streams_that_break_off_end_with_their_error(stage: Stage) -> None:
                 raise ValueError("a secret")
 
     stage.patch.setattr(Running, "events", broken)
-    asked = {"model": stage.server.model, "stream": True, "max_tokens": 5}
+    asked = {"model": stage.server.model, "stream": True, "max_tokens": 5, "temperature": 0}
     said = {"messages": [{"role": "user", "content": "Hello"}], "prompt": "Hello"}
     ends = {"chat/completions": "[DONE]", "completions": "[DONE]", "messages": "message_stop"}
     for path, end in ends.items():
