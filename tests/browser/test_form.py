@@ -73,6 +73,21 @@ def test_the_form_writes_both_documents_and_undo_takes_it_back(author: Page, for
     becomes(author, TEXT, written.replace('"green"', '"sencha"'), "schema")
 
 
+def test_a_button_adds_a_parameter_at_the_caret(author: Page, form: Locator) -> None:
+    text = form.get_by_role("textbox", name="Text of module hot")
+    text.press("Home")
+    form.get_by_text("Add to module hot").click()
+    form.get_by_role("group", name="Module hot").get_by_role("button", name="Parameter").click()
+    name = form.get_by_role("textbox", name="Parameter value of hot: name")
+    expect(name).to_be_focused()
+    expect(text).to_have_value("{{value}}Hot.")
+    author.keyboard.type("heat")
+    author.keyboard.press("Tab")
+    written = SCHEMA.replace(">Hot.", '><param name="heat" len="10"/>Hot.')
+    becomes(author, TEXT, written, "schema")
+    expect(text).to_have_value("{{heat}}Hot.")
+
+
 def test_cards_move_and_go_by_keyboard_and_mouse(author: Page, form: Locator) -> None:
     form.get_by_role("textbox", name="Name of module iced").press("Alt+ArrowUp")
     hot, iced = '<module name="hot">Hot.</module>', '<module name="iced">Iced.</module>'

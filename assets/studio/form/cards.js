@@ -44,6 +44,8 @@ function refusable(input, known) {
 }
 
 export class Card {
+  /** The text box that had the focus last. @type {HTMLElement | null} */
+  static #written = null
   /** The cards inside it. @type {Card[]} */
   inside = []
   /** @type {TextBox | null} */
@@ -151,7 +153,8 @@ export class Card {
 
   /** @param {Dragging} dragging */
   #text(dragging) {
-    this.box = new TextBox({ label: "", key: this.#key("text"), placeholder: "Write the text here." }, text => this.#desk.edit({ act: "text", text }, this))
+    this.box = new TextBox({ label: "", key: this.#key("text"), placeholder: this.host?.card.kind === "module" ? "Write the text here. {{name}} is a parameter." : "Write the text here." }, text => this.#desk.edit({ act: "text", text }, this))
+    this.box.node.addEventListener("focus", () => { Card.#written = this.box?.node ?? null })
     const node = h("div", { class: "form-card text" }, this.box.node, this.#tools(dragging))
     this.#movable(node, dragging)
     return node
@@ -215,13 +218,31 @@ export class Card {
     }
   }
 
+  // Writes a new parameter at the caret of the module's text.
+  async #addParameter() {
+    const texts = this.inside.flatMap(({ box }) => box ?? []), box = texts.find(({ node }) => node === Card.#written) ?? texts.at(-1)
+    const names = new Set(this.card.params.map(({ name }) => name))
+    let name = "value"
+    for (let number = 2; names.has(name); number++) name = `value-${number}`
+    await box?.insert(`{{${name}}}`)
+    const field = this.#params.find(({ known }) => known.name === name)?.name
+    field?.focus()
+    field?.select()
+  }
+
   #adding() {
     const choices = h("span", { class: "form-choices" })
     const button = (/** @type {New} */ what, /** @type {string} */ words) => h("button", { type: "button", "data-key": this.#key(`add ${what}`), onclick: () => this.#desk.edit({ act: "add", what }, this) }, words)
     const add = this.card.kind === "union" ? button("module", "Add a module")
-      : h("details", { ontoggle: () => choices.replaceChildren(...this.#additions().map(what => button(what, NEW[what]))) },
+      : h("details", { ontoggle: () => choices.replaceChildren(...this.#additions().map(what => button(what, NEW[what])), ...this.#slot()) },
         h("summary", { "data-key": this.#key("add"), "data-tool": "add" }, "Add"), choices)
     return h("div", { class: "form-foot" }, add, this.#tokens)
+  }
+
+  /** The button for a parameter, if the card is a module with a text that can be edited. */
+  #slot() {
+    if (this.card.kind !== "module" || !this.inside.some(({ box }) => box)) return []
+    return [h("button", { type: "button", "data-key": this.#key("add parameter"), onclick: () => this.#addParameter() }, "Parameter")]
   }
 
   /** What can be added at the end of the card. @returns {New[]} */

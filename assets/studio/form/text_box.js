@@ -31,6 +31,14 @@ export class TextBox {
     return this.node.value.trim() !== "" && !(this.#known.match(SLOT) && /\{\{|\}\}/.test(rest))
   }
 
+  /** Writes words at the caret and sends the text. @param {string} words */
+  insert(words) {
+    const { selectionStart, selectionEnd } = this.node
+    this.node.setRangeText(words, selectionStart, selectionEnd, "end")
+    this.#pending = true
+    return this.flush()
+  }
+
   /** Sends the text now if it has changed. */
   async flush() {
     this.#soon.cancel()
