@@ -251,6 +251,9 @@ def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
     wait_for_text(page, "prompt", '<prompt schema="pasted">')
     expect(page.locator(".workspace-name .document")).to_have_text("pasted")
     assert "search" not in text_of(page, "prompt"), "the starting point's imports are gone"
+    rewrite(page, "prompt", "")
+    page.get_by_role("button", name="Make it a prompt").click()
+    wait_for_text(page, "prompt", '<prompt schema="pasted">\n</prompt>')
     rewrite(page, "prompt", "Is 1 < 2?")
     page.get_by_role("button", name="Make it a prompt").click()
     wait_for_text(page, "prompt", r"  Is 1 &lt; 2\?\n</prompt>")

@@ -89,7 +89,7 @@ def wrapped(schema: Schema | None, text: str) -> str:
     pieces = _IMPORT.split(text.strip())
     words = "".join(piece if piece in imports else escaped_text(piece) for piece in pieces)
     named = f" schema={quoteattr(schema.name)}" if schema is not None and schema.name else ""
-    return f"<prompt{named}>\n  {words}\n</prompt>\n"
+    return f"<prompt{named}>\n  {words}\n</prompt>\n" if words else f"<prompt{named}>\n</prompt>\n"
 
 
 def _pick(module: Module) -> Import:

@@ -70,7 +70,7 @@ export class Problems {
         h("span", {}, `${code}: ${message}`)),
       ...fixes.map((fix, number) => h("button", { type: "button", class: "fix", "data-key": `fix ${place} ${number}`, "aria-describedby": this.#preview.id,
         onpointerenter: this.#soon(mark, fix), onfocus: this.#soon(mark, fix), onpointerleave: () => this.#hide(), onblur: () => this.#hide(), "aria-label": `${fix}: fixes ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark, fix) }, fix)),
-      this.#kind === "prompt" && code === "E121" ? h("button", { type: "button", class: "fix", "data-key": `wrap ${place}`, onclick: () => this.#workspace.wrap() }, "Make it a prompt") : null)
+      this.#kind === "prompt" && ["E116", "E121"].includes(code) ? h("button", { type: "button", class: "fix", "data-key": `wrap ${place}`, onclick: () => this.#workspace.wrap() }, "Make it a prompt") : null)
   }
 
   /** Returns the listener that previews a fix. @param {Api.Mark} mark @param {string} fix */

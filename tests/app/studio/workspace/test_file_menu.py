@@ -162,6 +162,8 @@ def test_plain_text_becomes_a_prompt(asked: Asked) -> None:
     wrapped = asked.ask("wrap_prompt", {"schema": TRIP, "prompt": "Where is <sea/>, and is <b/> < & c?\n"})[
         "prompt"
     ]
+    empty = asked.ask("wrap_prompt", {"schema": TRIP, "prompt": "\n"})["prompt"]
+    assert empty == '<prompt schema="trip">\n</prompt>\n'
     assert wrapped == '<prompt schema="trip">\n  Where is <sea/>, and is &lt;b/> &lt; &amp; c?\n</prompt>\n'
     assert asked.ask("check", {"schema": TRIP, "prompt": wrapped})["prompt"]["diagnostics"] == []
 
