@@ -1,9 +1,9 @@
 """Few-shot decisions per second: ours cached and uncached, transformers, and llama.cpp.
 
-Each question has the examples of all labels in an order of its own, so a prefix cache helps little. The time
-of transformers and of llama.cpp is that of the prompt up to the first token of the answer: they would need
-more for all labels. llama.cpp reads the same GGUF file, and its answer counts as right if the greedy text
-begins with the label.
+Each question has the modules with the examples in an order of its own, so a prefix cache helps little. The
+time of transformers and of llama.cpp is that of the prompt up to the first token of the answer: they would
+need more for all labels. llama.cpp reads the same GGUF file, and its answer counts as right if the greedy
+text begins with the label.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import random
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,29 +49,40 @@ Answer = Callable[[PreparedPrompt, Question], str]
 
 @dataclass(frozen=True)
 class Rows:
-    """Labelled texts: examples by label, and (text, label) of each test."""
+    """Labelled texts: examples by label, (text, label) of each test, and the arrangement of the modules."""
 
     examples: dict[str, list[str]]
     tests: list[tuple[str, str]]
+    arrangement: str = "mixed"
 
     @property
     def labels(self) -> list[str]:
         """The labels as the model writes them."""
         return [spoken(label) for label in self.examples]
 
+    @cached_property
+    def modules(self) -> list[str]:
+        """The texts of the modules: one example of every label in each, or all examples of one label."""
+        groups = [[_example(label, text) for text in texts] for label, texts in self.examples.items()]
+        if self.arrangement == "mixed":
+            groups = [list(group) for group in zip(*groups, strict=False)]
+            for number, group in enumerate(groups):
+                random.Random(number).shuffle(group)
+        return ["".join(group) for group in groups]
+
     def schema(self) -> str:
-        """A schema with a module for the examples of each label."""
+        """A schema with all modules."""
         modules = "".join(
-            f'<module name="l{number}">{escaped_text(_examples(label, texts))}</module>'
-            for number, (label, texts) in enumerate(self.examples.items())
+            f'<module name="m{number}">{escaped_text(text)}</module>'
+            for number, text in enumerate(self.modules)
         )
         return f'<schema name="labels" xml:space="preserve">{modules}</schema>'
 
     def prompt(self, seed: int) -> str:
-        """A prompt with all examples in an order of its own."""
-        order = list(range(len(self.examples)))
+        """A prompt with all modules in an order of its own."""
+        order = list(range(len(self.modules)))
         random.Random(seed).shuffle(order)
-        imports = "".join(f"<l{number}/>" for number in order)
+        imports = "".join(f"<m{number}/>" for number in order)
         return f'<prompt schema="labels" xml:space="preserve">{imports}</prompt>'
 
 
@@ -79,11 +91,11 @@ def spoken(label: str) -> str:
     return label.replace("_", " ")
 
 
-def _examples(label: str, texts: Sequence[str]) -> str:
-    return "".join(f"Message: {text}\nIntent: {spoken(label)}\n\n" for text in texts)
+def _example(label: str, text: str) -> str:
+    return f"Message: {text}\nIntent: {spoken(label)}\n\n"
 
 
-def read(path: str, limit: int) -> Rows:
+def read(path: str, limit: int, arrangement: str = "mixed") -> Rows:
     """Reads lines of JSON with `split`, `text` and `label`; the tests are spread over the labels.
 
     Raises:
@@ -103,7 +115,7 @@ def read(path: str, limit: int) -> Rows:
     if len(examples) < 2 or not tests:
         raise PromptCacheError(f"{path} needs examples (split train) of two labels, and tests.")
     random.Random(0).shuffle(tests)
-    return Rows(examples, tests[:limit])
+    return Rows(examples, tests[:limit], arrangement)
 
 
 @contextlib.contextmanager
@@ -190,14 +202,23 @@ def measure(rows: Rows, schema: PreparedSchema, ways: dict[str, Answer], tell: A
 @click.command()
 @click.argument("path", metavar="FILE", type=DOCUMENT)
 @click.option("--limit", type=Whole(1), default=48, show_default=True, help="Number of questions.")
+@click.option(
+    "--arrangement",
+    type=click.Choice(["mixed", "grouped"]),
+    default="mixed",
+    show_default=True,
+    help="mixed: a module has one example of every label; grouped: all examples of one label.",
+)
 @click.option("--gguf", help="GGUF file of the model for llama.cpp's server.")
 @model_options
 @json_option
 @debug_option
-def decide(path: str, limit: int, gguf: str | None, as_json: bool, **choice_of_model: Any) -> None:
+def decide(
+    path: str, limit: int, arrangement: str, gguf: str | None, as_json: bool, **choice_of_model: Any
+) -> None:
     """Measure decisions per second over labelled texts in FILE."""
     options = ModelOptions(**choice_of_model)
-    rows = read(path, limit)
+    rows = read(path, limit, arrangement)
     with (
         tempfile.TemporaryDirectory(prefix="pml-decide-") as store,
         Engine(load(options.name, **options.loading), Store.open(Path(store))) as engine,
@@ -212,7 +233,9 @@ def decide(path: str, limit: int, gguf: str | None, as_json: bool, **choice_of_m
         with progress_bar() as progress:
             found = measure(rows, schema, ways, progress)
     if as_json:
-        print_json({"model": options.name, "questions": len(rows.tests), "ways": found})
+        print_json(
+            {"model": options.name, "arrangement": arrangement, "questions": len(rows.tests), "ways": found}
+        )
         return
     say(
         table(

@@ -79,7 +79,8 @@ class MapPasses:
         for one in (wanted, found_states):
             away = float((nn.functional.normalize(one) - nn.functional.normalize(plain)).norm(dim=-1).max())
             if not away <= _TOLERANCE * coarse:
-                raise _unfit(name, f"a pass with its own maps differs by {away:.1e}")
+                hint = " (--dtype fp32 may help)" if coarse > 1 else ""
+                raise _unfit(name, f"a pass with its own maps differs by {away:.1e}{hint}")
 
     @torch.inference_mode()
     def record(self, tokens: Sequence[int]) -> Recording:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import bench
+from benchmarks.quality.decide import read
 from benchmarks.speed.ttft import dropped
 
 Run = Callable[..., SimpleNamespace]
@@ -175,6 +176,28 @@ def test_sweep_writes_a_table_and_a_file(run_bench: Run, model: str, tmp_path: P
         refused = run_bench("sweep", *options)
         assert refused.status == 2
         assert said in refused.err
+
+
+@pytest.mark.parametrize(("arrangement", "modules"), [("mixed", 2), ("grouped", 3)])
+def test_decide_mixes_or_groups_the_examples(
+    run_bench: Run, model: str, tmp_path: Path, arrangement: str, modules: int
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [("train", f"text {number} {label}", label) for label in "abc" for number in range(2)]
+    rows += [("test", "text a", "a"), ("test", "text b", "b"), ("test", "text c", "c")]
+    fields = ("split", "text", "label")
+    path.write_text("\n".join(json.dumps(dict(zip(fields, row, strict=True))) for row in rows))
+    assert len(read(str(path), 9, arrangement).modules) == modules
+    done = run_bench(
+        "decide", str(path), "--arrangement", arrangement, "--limit", "2", "--model", model, "--json"
+    )
+    assert done.status == 0, done.err
+    report = json.loads(done.out)
+    assert report["questions"] == 2
+    assert {"uncached", "anchored", "anchored impact:0.05", "transformers"} <= set(report["ways"])
+    assert all(way["ms"] > 0 and 0 <= way["accuracy"] <= 1 for way in report["ways"].values())
+    path.write_text("{}")
+    assert "rows.jsonl:1 is not a labelled text" in run_bench("decide", str(path), "--model", model).err
 
 
 @pytest.mark.long
