@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.decisions.asked import QuestionTooLongError, ask, label_tokens, overlap
+from engine.decisions.decide import MOST_ROWS
 from engine.decisions.questions import (
     Option,
     Question,
@@ -104,6 +105,23 @@ def test_many_questions_take_several_passes_with_equal_scores(tmp_path: Path) ->
         alone = [prompt.decide([question]).answers[0] for question in many[::13]]
     assert max(total for _, total in steps) > 1
     for answer, other in zip(together.answers[::13], alone, strict=True):
+        assert answer.scores == pytest.approx(other.scores, abs=2e-3)
+
+
+@pytest.mark.parametrize("family", ["llama-gqa", "bloom"])
+def test_a_long_question_is_computed_once_for_all_its_options(family: str, tmp_path: Path) -> None:
+    long = choice("Which is it?", [f"number {number} {'of many' * (number % 3)}" for number in range(60)])
+    with Engine(model_of(family), Store.open(tmp_path)) as engine:
+        prompt = engine.schema(SCHEMA).prompt("<prompt><b/>It is so.</prompt>")
+        decided = prompt.decide([*QUESTIONS, long])
+        want = one_by_one(engine, prompt, long, range(60), RunSettings(), "cached")
+        short = prompt.decide(QUESTIONS)
+    tokenized = ask(prompt.tokenized, wording(long, range(60), list_options=True))
+    rows = len(tokenized.planned(None).plan.token_ids)
+    assert rows > MOST_ROWS
+    assert decided.answers[-1].scores == pytest.approx(want, abs=2e-3)
+    assert decided.tokens["question_rows"] < 2 * rows + short.tokens["question_rows"] + 20 * 60
+    for answer, other in zip(decided.answers, short.answers, strict=False):
         assert answer.scores == pytest.approx(other.scores, abs=2e-3)
 
 
