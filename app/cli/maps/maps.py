@@ -105,7 +105,7 @@ def build(
                 report(done, total, words)
 
         try:
-            work = building(passes, store, tokens, budget or BUDGET, Training(seed=seed))
+            work = building(passes, store, tokens, BUDGET if budget is None else budget, Training(seed=seed))
             built = engine.computing.finish(work, "uncached", progress=tell)
         except KeyboardInterrupt:
             made = counted(len(store.entries) - before, "new text")
