@@ -22,6 +22,7 @@ from engine.decisions.asked import (
     label_tokens,
     overlap,
     paths,
+    require_text,
 )
 from engine.decisions.calibrations import Calibrations, key_of
 from engine.decisions.questions import Question, orders, require_questions, wording
@@ -29,7 +30,7 @@ from engine.decisions.readout import Decisions, Readout, decision
 from engine.decisions.row_tree import Path, RowTree, packed
 from engine.inference.distributions import require_numbers
 from engine.inference.generate import Answering
-from engine.inference.prefill import Prefill, whole
+from engine.inference.prefill import Prefill
 from engine.inference.run_settings import RunSettings
 from engine.inference.submission import Submission
 from engine.kv_cache.protocol import KVCache
@@ -116,11 +117,12 @@ def deciding(
 
     Raises:
         ModelError: the model computes logits that are not numbers.
-        PromptError: the prompt does not fit the context window.
+        PromptError: the prompt has no text, or does not fit the context window.
         QuestionTooLongError: the prompt fits, and does not with a question.
         SettingsError: the questions cannot be asked, or there are maps for a prompt with modules.
     """
     require_questions(questions)
+    require_text(prompt)
     all_asked = ask_all(prompt, questions, readout)
     first = submit(ask(prompt, _ANY_QUESTION))
     planned = [_planned(one, settings) for one in all_asked]
@@ -144,8 +146,13 @@ def deciding(
         scores = yield from reader.read(new, readout)
         clock.lap("questions")
         if readout.calibrate:
-            free = _content_free(prompt, all_asked, questions, readout, keep_modules=keep_modules)
-            alone = yield from _calibration(model, first.side, free, readout, calibrations)
+            free = _content_free(prompt, all_asked, questions, readout, settings, keep_modules=keep_modules)
+            plain = ask_content_free(prompt, _ANY_QUESTION, keep_modules=keep_modules)
+            key = _key(first.side, free, readout, settings)
+            alone = calibrations.find(key)
+            if alone is None:
+                alone = yield from _alone(cache, submit(plain), free, readout)
+                calibrations.keep(key, alone)
             scores = [
                 [one - other for one, other in zip(ours, theirs, strict=True)]
                 for ours, theirs in zip(scores, alone, strict=True)
@@ -201,6 +208,7 @@ def _content_free(
     all_asked: Sequence[Asked],
     questions: Sequence[Question],
     readout: Readout,
+    settings: RunSettings,
     *,
     keep_modules: bool,
 ) -> list[_Asking]:
@@ -209,22 +217,28 @@ def _content_free(
     for one in all_asked:
         text = wording(questions[one.number], one.order, list_options=readout.list_options)
         alone = replace(one, prompt=ask_content_free(prompt, text, keep_modules=keep_modules))
-        asking.append(_asking(alone, alone.prompt.planned(None), questions))
+        asking.append(_asking(alone, _planned(alone, settings), questions))
     return asking
 
 
-def _calibration(
-    model: Model, side: Side, asking: Sequence[_Asking], readout: Readout, known: Calibrations
-) -> Generator[Event, None, list[list[float]]]:
-    """The scores of questions without content. Each side computes them once for all prompts alike."""
+def _key(side: Side, asking: Sequence[_Asking], readout: Readout, settings: RunSettings) -> str:
+    """The key of scores without content, which each side computes once for all prompts alike."""
     tokens = [row for one in asking for row in (one.token_ids, one.positions, *one.labels)]
-    key = key_of([side, readout.per_token, *((len(one.labels), one.ends) for one in asking)], tokens)
-    scores = known.find(key)
-    if scores is None:
-        plan = asking[-1].asked.prompt.planned(None).plan
-        scores = yield from _Reader(model, side, asking).read(whole(plan), readout)
-        known.keep(key, scores)
-    return scores
+    how = [side, readout.per_token, settings.scope, settings.repair]
+    return key_of([*how, *((len(one.labels), one.ends) for one in asking)], tokens)
+
+
+def _alone(
+    cache: SegmentCache, submission: Submission, asking: Sequence[_Asking], readout: Readout
+) -> Generator[Event, None, list[list[float]]]:
+    """The scores of questions without content. The cached side reads the segments of modules."""
+    work = Answering(cache, submission)
+    try:
+        new = yield from work.prepare()
+        reader = _Reader(cache.model, submission.side, asking, submission.planned.plan)
+        return (yield from reader.read(new, readout))
+    finally:
+        work.close()
 
 
 class _Reader:

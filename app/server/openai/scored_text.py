@@ -27,7 +27,7 @@ from app.server.openai.wire import FINISHED
 from engine.base.errors import SettingsError
 from engine.base.events import Listener
 from engine.inference.continuation import Continuation
-from engine.prompt.window import TooLongError
+from engine.pml import PromptError
 
 MOST_PROMPTS = 256
 
@@ -97,7 +97,7 @@ async def scored(
                     logprobs=body.logprobs,
                     listener=listener,
                 )
-            except (SettingsError, TooLongError) as error:
+            except (PromptError, SettingsError) as error:
                 where = f"prompt[{number}]" if len(prompts) > 1 else "prompt"
                 raise error_of(error, prompt=where) from error
             choices.append(_choice(texts, answer, prompt, body, number))

@@ -23,6 +23,7 @@ from engine.decisions.questions import (
 from engine.decisions.readout import Readout
 from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
+from engine.pml import PromptError
 from engine.prepared import PreparedPrompt
 from engine.prompt.window import TooLongError
 from engine.runtime import Workshop
@@ -167,6 +168,35 @@ def test_calibration_without_new_text_subtracts_the_question_alone(tmp_path: Pat
         )
     want = [score - other for score, other in zip(plain.scores, alone, strict=True)]
     assert calibrated.scores == pytest.approx(want, abs=2e-3)
+
+
+def test_calibration_reads_stored_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path)) as engine:
+        network = type(engine.model.network)
+        for name in ("forward", "forward_tree"):
+            own = getattr(network, name)
+
+            def counted(self: Any, token_ids: Any, *more: Any, own: Any = own, **named: Any) -> Any:
+                rows.append(len(token_ids))
+                return own(self, token_ids, *more, **named)
+
+            monkeypatch.setattr(network, name, counted)
+        schema = engine.schema(SCHEMA.replace("text", f"text {DIGITS}"))
+        prompt = schema.prompt("<prompt><a/>It is so.</prompt>")
+        plain = prompt.decide(QUESTIONS[:1])
+        rows.clear()
+        prompt.decide(QUESTIONS[:1], Readout(calibrate=True))
+    assert plain.tokens["encoded"] > len(DIGITS)
+    assert sum(rows) < 2 * (plain.tokens["prompt_computed"] + plain.tokens["question_rows"] + 1)
+
+
+@pytest.mark.parametrize("prompt", ["<prompt/>", "<prompt>  </prompt>", "<prompt><user> </user></prompt>"])
+def test_a_prompt_without_text_is_refused(prompt: str, tmp_path: Path) -> None:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path)) as engine:
+        prepared = engine.schema('<schema name="e"/>').prompt(prompt)
+        with pytest.raises(PromptError, match="E503"):
+            prepared.decide(QUESTIONS)
 
 
 def test_rows_that_differ_in_new_text_share_one_calibration(

@@ -91,6 +91,7 @@ def test_an_echo_scores_the_prompt(server: Served) -> None:
         ({"prompt": [[]]}, "prompt", "no tokens"),
         ({"prompt": [5, 10**6]}, "prompt", "Token 1 of the prompt is 1000000"),
         ({"prompt": [[5], []], "echo": True}, "prompt[1]", "no tokens"),
+        ({"prompt": ["a", ""]}, "prompt[1]", "no tokens"),
         ({"prompt": "a", "echo": True, "stream": True}, "stream", "answered at once"),
         ({"logprobs": 21}, "logprobs", "0 to 20"),
         ({"max_tokens": 0}, "max_tokens", "at least 1"),
