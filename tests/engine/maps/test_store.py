@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from engine.base.errors import MapsError, SettingsError
+from engine.base.events import Working
 from engine.engine import Engine
 from engine.inference.step_lock import returned
 from engine.maps.build import building
@@ -114,6 +115,9 @@ def test_a_stopped_build_goes_on(tmp_path: Path) -> None:
         next(work)
     work.close()
     assert len(MapStore.open(tmp_path / "maps").entries) == 10
+    again = building(passes_of(), MapStore.open(tmp_path / "maps", model()), texts(), plan=QUICK)
+    assert next(again) == Working("uncached", "texts", 10, 24)  # the finished ones take no time
+    again.close()
     _, built = build(tmp_path / "maps", texts())
     assert (built.new, built.known, built.left_out) == (14, 10, 0)
     with store.building(), pytest.raises(MapsError, match="Another program builds"):
