@@ -125,7 +125,7 @@ def _choice(
     if body.logprobs is not None:
         first = answer.prompt[0] if body.echo else None
         # The tokenizer may add a token before a text.
-        start = 0 if first is None or before.startswith(texts[first]) else -len(texts[first])
+        start = 0 if first is None or texts.begins(before, first) else -len(texts[first])
         logprobs = text_logprobs(texts, (*answer.scores, *answer.logprobs), start, first)
     return CompletionChoice(
         index=number, text=before + answer.text, finish_reason=FINISHED[answer.stopped], logprobs=logprobs
