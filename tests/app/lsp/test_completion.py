@@ -310,6 +310,10 @@ def said(folder: Path, text: str) -> str:
             '<schema name="s"><module ca|che="true" name="m">x</module></schema>',
             ['cache\n"false": never stored'],
         ),
+        ('<prompt schema="travel"><deci|de type="choice"/></prompt>', ["<decide>\na question"]),
+        ('<prompt schema="travel"><decide ty|pe="choice"/></prompt>', ["type\npredicate, choice or score"]),
+        ('<prompt schema="travel"><decide><opt|ion value="a"/></decide></prompt>', ["a possible answer"]),
+        ('<prompt schema="travel"><decide><option va|lue="a"/></decide></prompt>', ["value\nthe label"]),
         ('<schema name="s">words | here</schema>', []),
     ],
 )

@@ -90,9 +90,13 @@ def test_folders_of_another_model_or_form_are_refused(folder: Path, tmp_path: Pa
     (folder / MANIFEST).write_text(json.dumps(made | {"format": 99}))
     with pytest.raises(MapsError, match="has the format 99; this version reads 1"):
         MapStore.open(folder)
-    (folder / MANIFEST).write_text("{")
-    with pytest.raises(MapsError, match=r"cannot be read .*Delete the folder"):
+    (folder / MANIFEST).write_text('{"format": 2}')
+    with pytest.raises(MapsError, match="has the format 2; this version reads 1"):
         MapStore.open(folder)
+    for damaged, why in (("{", ""), ("[]", "it names no format"), ('{"format": 1}', "it has other fields")):
+        (folder / MANIFEST).write_text(damaged)
+        with pytest.raises(MapsError, match=rf"cannot be read \(.*{why}\)\. Delete the folder"):
+            MapStore.open(folder)
 
 
 def test_a_damaged_projector_is_refused(folder: Path) -> None:
