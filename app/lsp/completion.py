@@ -138,7 +138,7 @@ def _element(name: str, detail: str, place: TypingPlace) -> Item:
 def _in_prompt(view: View, place: TypingPlace) -> Iterator[Item]:
     schema = view.schema
     path = import_path(schema, place.chain)
-    if place.chain[-1].tag == "decide":
+    if place.chain[-1].tag == "decide" and not _is_predicate(place.chain[-1]):
         yield _element("option", OPTION, place)
     if path is None:
         return
@@ -157,6 +157,12 @@ def _in_prompt(view: View, place: TypingPlace) -> Iterator[Item]:
             yield _element(role, ELEMENTS[role], place)
     if len(place.chain) == 1:
         yield _element("decide", IN_PROMPTS["decide"], place)
+
+
+def _is_predicate(question: Element) -> bool:
+    """Whether a question has no options, because yes and no answer it."""
+    given = question.get("type")
+    return given is not None and given.value == "predicate"
 
 
 def _without(view: View, place: TypingPlace) -> str:

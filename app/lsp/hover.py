@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, IN_PROMPTS, preview
+from app.base.pml_keywords import ATTRIBUTES, ELEMENTS, IN_PROMPTS, OPTION, PROMPT_ATTRIBUTES, preview
 from app.lsp.sizes import TokenCounter, sizes
 from app.lsp.targets import Target, target_at
 from app.lsp.view import View
@@ -28,10 +28,10 @@ def _said(view: View, target: Target, counter: TokenCounter | None) -> str:
             home = view.home
             return f"schema {target.name}\n{home.path.name}" if home else f"schema {target.name}"
         case "element":
-            detail = ELEMENTS.get(target.name) or IN_PROMPTS.get(target.name)
+            detail = (ELEMENTS | IN_PROMPTS | {"option": OPTION}).get(target.name)
             return f"<{target.name}>\n{detail}" if detail else ""
         case "attribute":
-            detail = ATTRIBUTES.get(target.path, {}).get(target.name)
+            detail = (PROMPT_ATTRIBUTES | ATTRIBUTES).get(target.path, {}).get(target.name)
             return f"{target.name}\n{detail}" if detail else ""
     return ""
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from engine.decisions.questions import Question, wording
 from engine.decisions.row_tree import Path
-from engine.pml import ArgumentText, NewText, RoleClose, RoleOpen, SchemaText, make
+from engine.pml import ArgumentText, NewText, PromptError, RoleClose, RoleOpen, SchemaText, make
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.tree.parts import Part
 from engine.pml.tree.tree import Role, Text
@@ -47,6 +47,13 @@ class Asked:
     number: int
     order: tuple[int, ...]
     prompt: TokenizedPrompt
+
+
+def require_text(prompt: TokenizedPrompt) -> None:
+    """Raises PromptError for a prompt without text: there is nothing to decide about."""
+    if not any(map(_text_of, prompt.bound.parts)):
+        hint = "import a module or write some text"
+        raise PromptError((make("E503", "the prompt has no tokens", NOWHERE, "", hint),))
 
 
 def ask(prompt: TokenizedPrompt, text: str) -> TokenizedPrompt:
@@ -88,14 +95,16 @@ def _gap(parts: Sequence[Part]) -> str:
     for part in reversed(parts):
         if isinstance(part, RoleOpen):
             return ""
-        text = ""
-        if isinstance(part, SchemaText):
-            text = part.node.text
-        elif isinstance(part, ArgumentText | NewText):
-            text = part.text
-        if text:
+        if text := _text_of(part):
             return "" if text[-1].isspace() else _BLANK_LINE
     return ""
+
+
+def _text_of(part: Part) -> str:
+    """The text of a part; empty for all others."""
+    if isinstance(part, SchemaText):
+        return part.node.text
+    return part.text if isinstance(part, ArgumentText | NewText) else ""
 
 
 def label_tokens(prompt: TokenizedPrompt, question: Question) -> list[list[int]]:

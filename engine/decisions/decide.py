@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,6 +22,7 @@ from engine.decisions.asked import (
     label_tokens,
     overlap,
     paths,
+    require_text,
 )
 from engine.decisions.calibrations import Calibrations, key_of
 from engine.decisions.questions import Question, orders, require_questions, wording
@@ -29,7 +30,7 @@ from engine.decisions.readout import Decisions, Readout, decision
 from engine.decisions.row_tree import Path, RowTree, packed
 from engine.inference.distributions import require_numbers
 from engine.inference.generate import Answering
-from engine.inference.prefill import Prefill, whole
+from engine.inference.prefill import Prefill
 from engine.inference.run_settings import RunSettings
 from engine.inference.submission import Submission
 from engine.kv_cache.protocol import KVCache
@@ -45,6 +46,10 @@ _ANY_QUESTION = "N/A"  # plans the prompt, so that no question changes the answe
 TOGETHER = 256  # rows of the prompt that share a pass with the first questions
 
 
+Paths = Mapping[int, Path] | Sequence[Path]
+"""Paths by their index."""
+
+
 @dataclass(frozen=True)
 class _Asking:
     """A question in one order of its options: the tokens of the prompt, and of the labels in that order."""
@@ -58,6 +63,14 @@ class _Asking:
     def rows_from(self, shared: int) -> list[tuple[int, int]]:
         """Returns (token, position) of each row after the shared ones."""
         return list(zip(self.token_ids[shared:], self.positions[shared:], strict=True))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Paths that follow common rows, which have a pass of their own: (token, position) of each."""
+
+    rows: Sequence[tuple[int, int]]
+    paths: dict[int, Path]
 
 
 def ask_all(prompt: TokenizedPrompt, questions: Sequence[Question], readout: Readout) -> list[Asked]:
@@ -104,11 +117,12 @@ def deciding(
 
     Raises:
         ModelError: the model computes logits that are not numbers.
-        PromptError: the prompt does not fit the context window.
+        PromptError: the prompt has no text, or does not fit the context window.
         QuestionTooLongError: the prompt fits, and does not with a question.
         SettingsError: the questions cannot be asked, or there are maps for a prompt with modules.
     """
     require_questions(questions)
+    require_text(prompt)
     all_asked = ask_all(prompt, questions, readout)
     first = submit(ask(prompt, _ANY_QUESTION))
     planned = [_planned(one, settings) for one in all_asked]
@@ -132,8 +146,13 @@ def deciding(
         scores = yield from reader.read(new, readout)
         clock.lap("questions")
         if readout.calibrate:
-            free = _content_free(prompt, all_asked, questions, readout, keep_modules=keep_modules)
-            alone = yield from _calibration(model, first.side, free, readout, calibrations)
+            free = _content_free(prompt, all_asked, questions, readout, settings, keep_modules=keep_modules)
+            plain = ask_content_free(prompt, _ANY_QUESTION, keep_modules=keep_modules)
+            key = _key(first.side, free, readout, settings)
+            alone = calibrations.find(key)
+            if alone is None:
+                alone = yield from _alone(cache, submit(plain), free, readout)
+                calibrations.keep(key, alone)
             scores = [
                 [one - other for one, other in zip(ours, theirs, strict=True)]
                 for ours, theirs in zip(scores, alone, strict=True)
@@ -189,6 +208,7 @@ def _content_free(
     all_asked: Sequence[Asked],
     questions: Sequence[Question],
     readout: Readout,
+    settings: RunSettings,
     *,
     keep_modules: bool,
 ) -> list[_Asking]:
@@ -197,22 +217,28 @@ def _content_free(
     for one in all_asked:
         text = wording(questions[one.number], one.order, list_options=readout.list_options)
         alone = replace(one, prompt=ask_content_free(prompt, text, keep_modules=keep_modules))
-        asking.append(_asking(alone, alone.prompt.planned(None), questions))
+        asking.append(_asking(alone, _planned(alone, settings), questions))
     return asking
 
 
-def _calibration(
-    model: Model, side: Side, asking: Sequence[_Asking], readout: Readout, known: Calibrations
-) -> Generator[Event, None, list[list[float]]]:
-    """The scores of questions without content. Each side computes them once for all prompts alike."""
+def _key(side: Side, asking: Sequence[_Asking], readout: Readout, settings: RunSettings) -> str:
+    """The key of scores without content, which each side computes once for all prompts alike."""
     tokens = [row for one in asking for row in (one.token_ids, one.positions, *one.labels)]
-    key = key_of([side, readout.per_token, *((len(one.labels), one.ends) for one in asking)], tokens)
-    scores = known.find(key)
-    if scores is None:
-        plan = asking[-1].asked.prompt.planned(None).plan
-        scores = yield from _Reader(model, side, asking).read(whole(plan), readout)
-        known.keep(key, scores)
-    return scores
+    how = [side, readout.per_token, settings.scope, settings.repair]
+    return key_of([*how, *((len(one.labels), one.ends) for one in asking)], tokens)
+
+
+def _alone(
+    cache: SegmentCache, submission: Submission, asking: Sequence[_Asking], readout: Readout
+) -> Generator[Event, None, list[list[float]]]:
+    """The scores of questions without content. The cached side reads the segments of modules."""
+    work = Answering(cache, submission)
+    try:
+        new = yield from work.prepare()
+        reader = _Reader(cache.model, submission.side, asking, submission.planned.plan)
+        return (yield from reader.read(new, readout))
+    finally:
+        work.close()
 
 
 class _Reader:
@@ -266,31 +292,47 @@ class _Reader:
 
     def _sums(self, all_paths: list[Path], ends: list[bool]) -> Generator[Event, None, list[float]]:
         network, sums = self._model.network, [0.0] * len(all_paths)
-        longest = max(len(path.token_ids) for path in all_paths)
-        most = max(1, min(MOST_ROWS, MOST_LOGITS // max(1, self._model.network.config.vocab_size)))
+        most = max(1, min(MOST_ROWS, MOST_LOGITS // max(1, network.config.vocab_size)))
+        packs = network.setup.path == "segments"
+        groups = self._groups(all_paths, most // 2 if packs else 1)
+        trees = [(group, tree) for group in groups for tree in packed(group.paths, most if packs else 0)]
         before = len(self.prompt_rows)
-        kv = network.kv_cache(self.placements, before + max(most, longest))
-        if network.setup.path == "segments":
-            trees = list(packed(all_paths, most))
-            if before > TOGETHER:
-                yield self._working(0, len(trees))
-                self._compute_prompt(kv)
-            for number, tree in enumerate(trees):
-                yield self._working(number, len(trees))
-                self._read_tree(kv, tree, all_paths, ends, sums)
+        longest = max(len(group.rows) + len(tree) for group, tree in trees)
+        kv = network.kv_cache(self.placements, before + longest)
+        if before > TOGETHER or (before and (groups[0].rows or not packs)):
+            yield self._working(0, len(trees))
+            self._compute(kv, self.prompt_rows)
+        last = None
+        for number, (group, tree) in enumerate(trees):
+            yield self._working(number, len(trees))
+            if group is not last and group.rows:
                 kv.truncate(before)
-                self.rows += len(tree)
-            return sums
-        if before:
-            self._compute_prompt(kv)
-        for number, path in enumerate(all_paths):
-            yield self._working(number, len(all_paths))
-            logits = network.forward(path.token_ids, path.positions, kv, keep=len(path.token_ids))
-            kv.truncate(before)
-            rows = tuple(range(len(path.token_ids)))
-            sums[number] = self._of_paths(logits, [(number, rows)], all_paths, ends)[number]
-            self.rows += len(rows)
+                self._compute(kv, group.rows)
+                self.rows += len(group.rows)
+            last = group
+            if packs:
+                self._read_tree(kv, tree, group.paths, ends, sums)
+            else:
+                logits = network.forward(tree.token_ids, tree.positions, kv, keep=len(tree))
+                sums_of_tree = self._of_paths(logits, tree.paths, group.paths, ends)
+                for index, total in sums_of_tree.items():
+                    sums[index] = total
+            kv.truncate(before + len(group.rows))
+            self.rows += len(tree)
         return sums
+
+    def _groups(self, all_paths: list[Path], least: int) -> list[_Group]:
+        """The paths, and on their own those of a question with at least so many rows before its labels."""
+        together, apart, start = _Group([], {}), [], 0
+        for one in self._asking:
+            rows = one.rows_from(self.shared)[:-1]  # the last one scores the first token of each label
+            own = {start + number: all_paths[start + number] for number in range(len(one.labels))}
+            start += len(own)
+            if len(rows) < least:
+                together.paths.update(own)
+            else:
+                apart.append(_Group(rows, {index: path.after(len(rows)) for index, path in own.items()}))
+        return [*([together] if together.paths else []), *apart]
 
     def _mapped_sums(
         self, maps: MapReuse, all_paths: list[Path], ends: list[bool]
@@ -319,12 +361,12 @@ class _Reader:
     def _working(self, done: int, total: int) -> Working:
         return Working(self._side, "questions", done, total)
 
-    def _compute_prompt(self, kv: KVCache) -> None:
-        tokens, places = zip(*self.prompt_rows, strict=True)
+    def _compute(self, kv: KVCache, rows: Sequence[tuple[int, int]]) -> None:
+        tokens, places = zip(*rows, strict=True)
         self._model.network.forward(tokens, places, kv, keep=0)
 
     def _read_tree(
-        self, kv: KVCache, tree: RowTree, all_paths: list[Path], ends: list[bool], sums: list[float]
+        self, kv: KVCache, tree: RowTree, all_paths: Paths, ends: list[bool], sums: list[float]
     ) -> None:
         """Runs a tree of rows, together with the prompt's own rows if they are not computed yet."""
         order, unseen = tree.by_position()
@@ -357,7 +399,7 @@ class _Reader:
         self,
         logits: Tensor,
         rows_of: Sequence[tuple[int, Sequence[int]]],
-        all_paths: list[Path],
+        all_paths: Paths,
         ends: list[bool],
     ) -> dict[int, float]:
         """Sums the log-probabilities of each path's label from logits [rows, vocabulary]."""

@@ -6,7 +6,7 @@ words. A row sees the prompt and its own path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -28,6 +28,11 @@ class Path:
     token_ids: tuple[int, ...]
     positions: tuple[int, ...]
     scored: tuple[tuple[int, int], ...]
+
+    def after(self, count: int) -> Path:
+        """Returns the path without its first rows, which come before those that score a token."""
+        scored = tuple((rows - count, token) for rows, token in self.scored)
+        return Path(self.token_ids[count:], self.positions[count:], scored)
 
 
 @dataclass
@@ -89,10 +94,10 @@ class RowTree:
         return order, unseen
 
 
-def packed(paths: Sequence[Path], most: int) -> Iterator[RowTree]:
+def packed(paths: Mapping[int, Path], most: int) -> Iterator[RowTree]:
     """Packs paths, in order, into trees of at most `most` rows; a longer path has a tree of its own."""
     tree = RowTree()
-    for index, path in enumerate(paths):
+    for index, path in paths.items():
         if len(tree) and len(tree) + tree.missing(path) > most:
             yield tree
             tree = RowTree()

@@ -191,7 +191,7 @@ class Embedder:
         together = network.setup.path == "segments" and not self.cache.model.alone
         vectors = torch.zeros(len(rows), self.hidden)
         done = 0
-        for tree in packed(paths, MOST_ROWS if together else 0):
+        for tree in packed(dict(enumerate(paths)), MOST_ROWS if together else 0):
             yield Working("cached", "texts", done, len(rows))
             pooled = {by_length[index]: own for index, own in tree.paths}
             kept = {number: own[_moved(rows[number].pooled, start)] for number, own in pooled.items()}

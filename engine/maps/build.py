@@ -53,7 +53,7 @@ def building(
         plan: how to train; None for the default.
 
     Yields:
-        Working, before each text and during the training.
+        Working, before each text that is run and during the training.
 
     Raises:
         MapsError: the folder cannot be written, another program builds it, or it has no entries.
@@ -66,9 +66,9 @@ def building(
     new, full = 0, False
     with store.building():
         for number, (key, tokens) in enumerate(by_key.items()):
-            yield Working("uncached", "texts", number, len(by_key))
             if key in known or full:
                 continue
+            yield Working("uncached", "texts", number, len(by_key))
             found = passes.record(tokens)
             embedded = passes.embedded(tokens)
             read = [embedded, *(found.inputs if store.made.by_layer else ())]

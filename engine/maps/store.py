@@ -15,7 +15,7 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,15 +132,19 @@ class MapStore:
         """
         try:
             given: Any = json.loads((path / MANIFEST).read_bytes())
+            if not isinstance(given, dict) or "format" not in given:
+                raise ValueError("it names no format")
+            if given["format"] != _FORMAT:
+                raise MapsError(f"{path} has the format {given['format']!r}; this version reads {_FORMAT}.")
+            if {*given} != {field.name for field in fields(Made)}:
+                raise ValueError("it has other fields")
             made = Made(**given)
-            if made.format != _FORMAT:
-                raise MapsError(f"{path} has the format {made.format}; this version reads {_FORMAT}.")
             store = MapStore(path, made)
         except FileNotFoundError:
             raise MapsError(
                 f"{path} is no folder of attention maps. Build one: pml maps build CORPUS --maps {path}"
             ) from None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError) as error:
             raise MapsError(
                 f"{path / MANIFEST} cannot be read ({error}). Delete the folder, and build it again."
             ) from None

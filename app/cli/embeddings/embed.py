@@ -207,7 +207,9 @@ def _compared(vectors: Vectors, plain: Embedder, rows: TextRows) -> dict[str, An
     """Compares with embeddings without maps: cosine similarities, and ρ of the others."""
     from engine.embeddings.similarity import cosines, spearman
 
-    others = plain.embed([text for row in rows.texts for text in row]).vectors.reshape(vectors.shape)
+    with progress_bar() as bar:
+        made = plain.embed([text for row in rows.texts for text in row], bar)
+    others = made.vectors.reshape(vectors.shape)
     width = vectors.shape[-1]
     same = cosines(vectors.reshape(-1, width), others.reshape(-1, width))
     found: dict[str, Any] = {"cosine_mean": float(same.mean()), "cosine_least": float(same.min())}

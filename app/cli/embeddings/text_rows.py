@@ -45,6 +45,7 @@ def read_text_rows(lines: Lines, name: str, columns: Sequence[str], gold: str | 
         RowsError: a column is missing, a row has no text, or a gold value is not a number.
         TextFileError: a line cannot be read.
     """
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
     wanted = [*(columns or ["text"]), *([] if gold is None else [gold])]
     found = TextRows([], [], [])
     for line, cells in _cells(lines, name, wanted, plain=not columns and gold is None):
@@ -80,7 +81,6 @@ def _cells(lines: Lines, name: str, wanted: Sequence[str], *, plain: bool) -> It
     places = [
         head.index(column) if named and column in head else _place(column, head, name) for column in wanted
     ]
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
     reader = csv.reader(
         lines if named else _from(first, lines),
         delimiter=separator,

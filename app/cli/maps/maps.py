@@ -96,16 +96,20 @@ def build(
     with progress_bar() as bar:
         minutely = a_line_a_minute(of_total=True)
 
+        phase: dict[str, tuple[float, int]] = {}
+
         def tell(done: int, total: int, what: str) -> None:
-            rate = done / max(time.monotonic() - started, 1e-3)
+            since, first = phase.setdefault(what, (time.monotonic(), done))
             words = what
-            if what == "texts" and done:
-                words = f"{rate:.1f} texts/s, {time_words((total - done) / rate)} left"
+            if done > first:
+                rate = (done - first) / max(time.monotonic() - since, 1e-3)
+                speed = f"{rate:.1f} texts/s" if what == "texts" else what
+                words = f"{speed}, {time_words((total - done) / rate)} left"
             for report in (bar, minutely):
                 report(done, total, words)
 
         try:
-            work = building(passes, store, tokens, budget or BUDGET, Training(seed=seed))
+            work = building(passes, store, tokens, BUDGET if budget is None else budget, Training(seed=seed))
             built = engine.computing.finish(work, "uncached", progress=tell)
         except KeyboardInterrupt:
             made = counted(len(store.entries) - before, "new text")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -76,7 +76,7 @@ def routes(service: Service) -> APIRouter:
         choice = CompletionChoice(
             text=answer.text,
             finish_reason=finish_reason(answer),
-            logprobs=_spelling(running)(answer.logprobs, 0),
+            logprobs=_spelled(_texts(running), answer.logprobs, 0),
         )
         usage = CompletionUsage.of(Usage.of(answer))
         report = report_if_wanted(running, answer)
@@ -105,24 +105,26 @@ def _asked(body: CompletionBody, service: Service, request: Request) -> Asked:
     )
 
 
-def _spelling(running: Running) -> Callable[[Sequence[TokenLogprob], int], TextLogprobs | None]:
-    """Returns a function that spells log-probabilities of a text at an offset."""
-    if running.asked.logprobs is None:
-        return lambda *_: None
-    texts = TokenTexts(running.model.tokenizer)
-    return lambda tokens, start: text_logprobs(texts, tokens, start)
+def _texts(running: Running) -> TokenTexts | None:
+    """The texts of tokens, if log-probabilities are wanted."""
+    return None if running.asked.logprobs is None else TokenTexts(running.model.tokenizer)
+
+
+def _spelled(texts: TokenTexts | None, tokens: Sequence[TokenLogprob], start: int) -> TextLogprobs | None:
+    """Returns the log-probabilities of a text at an offset."""
+    return None if texts is None else text_logprobs(texts, tokens, start)
 
 
 async def _chunks(
     running: Running, head: dict[str, Any], usage: bool, request_id: str
 ) -> AsyncIterator[bytes]:
     none = None if usage else MISSING
-    spelled, offset = _spelling(running), 0
+    texts, offset = _texts(running), 0
     try:
         async for step in running.events():
             if isinstance(step, Delta) and (step.text or step.logprobs):
-                logprobs = spelled(step.logprobs, offset)
-                offset += sum(map(len, logprobs.tokens)) if logprobs else 0
+                logprobs = _spelled(texts, step.logprobs, offset)
+                offset += sum(texts.span(one.token)[0] for one in step.logprobs) if texts else 0
                 choices = [CompletionChoice(text=step.text, logprobs=logprobs)]
                 yield event(Completion(**head, choices=choices, usage=none))
             elif isinstance(step, Finished):

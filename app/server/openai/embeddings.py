@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from app.server.core.pml_requests import client_schema
 from app.server.core.request import Caller, Over
@@ -15,7 +15,7 @@ from app.server.core.schema_files import SchemaFiles
 from app.server.core.service import Service
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
-from app.server.http.errors import INVALID, TOO_LONG, ApiError, error_of
+from app.server.http.errors import INVALID, TOO_LONG, ApiError, error_of, unsupported
 from app.server.http.openapi_responses import errors
 from app.server.http.shapes import Count, Reply, optional
 from app.server.http.streams import gone
@@ -57,6 +57,14 @@ class EmbeddingBody(Wire):
     )
     normalize: bool | None = optional("Whether to scale embeddings to length 1.", True)
     cache_salt: str | None = optional(SALT)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_messages(cls, body: Any) -> Any:
+        """Refuses a conversation before its missing input."""
+        if isinstance(body, dict) and body.get("messages") is not None:
+            raise unsupported("messages", "send each text in input; template takes a schema with turns.")
+        return body
 
 
 class Embedding(Reply):

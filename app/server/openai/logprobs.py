@@ -80,11 +80,27 @@ class TokenTexts:
         found = [_ALPHABET.get(char) for char in piece]
         return None if None in found else [byte for byte in found if byte is not None]
 
+    def begins(self, text: str, token: int) -> bool:
+        """Whether a text begins with a token, or may begin with one that is a part of a character."""
+        return text.startswith(self[token]) or (_LOST in self[token] and bool(self.bytes_of(token)))
+
+    def span(self, token: int) -> tuple[int, int]:
+        """Returns the characters that begin in a token, and 1 if it begins within an earlier one, else 0."""
+        data = self.bytes_of(token) if _LOST in self[token] else None
+        if not data:
+            return len(self[token]), 0
+        return sum(map(_begins, data)), int(not _begins(data[0]))
+
     def _decoded(self, tokens: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(
             tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
+
+
+def _begins(byte: int) -> bool:
+    """Whether a byte begins a character in UTF-8."""
+    return byte & 0xC0 != 0x80
 
 
 def require_alternatives(given: int | None, param: str) -> None:
@@ -125,7 +141,7 @@ def text_logprobs(
         found.token_logprobs.append(None)
         found.top_logprobs.append(None)
         found.text_offset.append(max(0, start))
-        start += len(texts[first])
+        start += texts.span(first)[0]
     for one in scored:
         best: dict[str, float] = {}
         for token, logprob in one.top:
@@ -133,6 +149,7 @@ def text_logprobs(
         found.tokens.append(texts[one.token])
         found.token_logprobs.append(one.logprob)
         found.top_logprobs.append(best)
-        found.text_offset.append(max(0, start))
-        start += len(texts[one.token])
+        width, within = texts.span(one.token)
+        found.text_offset.append(max(0, start - within))
+        start += width
     return found

@@ -27,7 +27,7 @@ from app.server.openai.wire import FINISHED
 from engine.base.errors import SettingsError
 from engine.base.events import Listener
 from engine.inference.continuation import Continuation
-from engine.prompt.window import TooLongError
+from engine.pml import PromptError
 
 MOST_PROMPTS = 256
 
@@ -97,7 +97,7 @@ async def scored(
                     logprobs=body.logprobs,
                     listener=listener,
                 )
-            except (SettingsError, TooLongError) as error:
+            except (PromptError, SettingsError) as error:
                 where = f"prompt[{number}]" if len(prompts) > 1 else "prompt"
                 raise error_of(error, prompt=where) from error
             choices.append(_choice(texts, answer, prompt, body, number))
@@ -125,7 +125,7 @@ def _choice(
     if body.logprobs is not None:
         first = answer.prompt[0] if body.echo else None
         # The tokenizer may add a token before a text.
-        start = 0 if first is None or before.startswith(texts[first]) else -len(texts[first])
+        start = 0 if first is None or texts.begins(before, first) else -len(texts[first])
         logprobs = text_logprobs(texts, (*answer.scores, *answer.logprobs), start, first)
     return CompletionChoice(
         index=number, text=before + answer.text, finish_reason=FINISHED[answer.stopped], logprobs=logprobs

@@ -125,6 +125,12 @@ def test_in_a_schema(tmp_path: Path, text: str, offered: list[str]) -> None:
         ('<prompt schema="travel">Words | and more', []),
         ('<prompt schema="nowhere"><|', [*ROLES, "decide"]),
         ('<prompt schema="travel"><decide type="choice">Which?<|', ["option"]),
+        ('<prompt schema="travel"><decide type="predicate">Warm?<|', []),
+        ('<prompt schema="travel"><decide>Which?<|', ["option"]),
+        ('<prompt schema="travel"><decide type="score">Hot?<option value="a"/><o|', ["option"]),
+        ('<prompt schema="travel"><decide type="score" |>', ["name", "xml:space"]),
+        ('<prompt schema="travel"><decide name="|', []),
+        ('<prompt schema="travel"><decide type="score">Hot?</|', ["decide"]),
         ('<prompt schema="travel"><decide |', ["type", "name", "xml:space"]),
         ('<prompt schema="travel"><decide type="|', ["predicate", "choice", "score"]),
         ('<prompt schema="travel"><decide type="choice">Which?<option |', ["value", "xml:space"]),
@@ -146,6 +152,23 @@ def test_required_attributes_are_written_too(tmp_path: Path) -> None:
     found = completed(tmp_path, '<schema name="s"><module name="m"><|')
     assert found is not None
     assert found.items[2].snippet == 'param name="$1" len="$2"/>'
+
+
+def test_a_question_is_written_with_its_type_and_options(tmp_path: Path) -> None:
+    for text, label, plain, snippet in (
+        ("<|", "decide", 'decide type=""></decide>', 'decide type="$1">$0</decide>'),
+        (
+            '<decide type="choice">Which?<|',
+            "option",
+            'option value=""></option>',
+            'option value="$1">$0</option>',
+        ),
+    ):
+        found = completed(tmp_path, f'<prompt schema="travel">{text}')
+        assert found is not None
+        (item,) = (one for one in found.items if one.label == label)
+        assert (item.plain, item.snippet) == (plain, snippet)
+        assert item.detail
 
 
 def test_a_tag_that_goes_on_gets_only_its_name(tmp_path: Path) -> None:
@@ -287,6 +310,10 @@ def said(folder: Path, text: str) -> str:
             '<schema name="s"><module ca|che="true" name="m">x</module></schema>',
             ['cache\n"false": never stored'],
         ),
+        ('<prompt schema="travel"><deci|de type="choice"/></prompt>', ["<decide>\na question"]),
+        ('<prompt schema="travel"><decide ty|pe="choice"/></prompt>', ["type\npredicate, choice or score"]),
+        ('<prompt schema="travel"><decide><opt|ion value="a"/></decide></prompt>', ["a possible answer"]),
+        ('<prompt schema="travel"><decide><option va|lue="a"/></decide></prompt>', ["value\nthe label"]),
         ('<schema name="s">words | here</schema>', []),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.decisions.asked import QuestionTooLongError, ask, label_tokens, overlap
+from engine.decisions.decide import MOST_ROWS
 from engine.decisions.questions import (
     Option,
     Question,
@@ -22,6 +23,7 @@ from engine.decisions.questions import (
 from engine.decisions.readout import Readout
 from engine.engine import Engine
 from engine.inference.run_settings import RunSettings
+from engine.pml import PromptError
 from engine.prepared import PreparedPrompt
 from engine.prompt.window import TooLongError
 from engine.runtime import Workshop
@@ -107,6 +109,23 @@ def test_many_questions_take_several_passes_with_equal_scores(tmp_path: Path) ->
         assert answer.scores == pytest.approx(other.scores, abs=2e-3)
 
 
+@pytest.mark.parametrize("family", ["llama-gqa", "bloom"])
+def test_a_long_question_is_computed_once_for_all_its_options(family: str, tmp_path: Path) -> None:
+    long = choice("Which is it?", [f"number {number} {'of many' * (number % 3)}" for number in range(60)])
+    with Engine(model_of(family), Store.open(tmp_path)) as engine:
+        prompt = engine.schema(SCHEMA).prompt("<prompt><b/>It is so.</prompt>")
+        decided = prompt.decide([*QUESTIONS, long])
+        want = one_by_one(engine, prompt, long, range(60), RunSettings(), "cached")
+        short = prompt.decide(QUESTIONS)
+    tokenized = ask(prompt.tokenized, wording(long, range(60), list_options=True))
+    rows = len(tokenized.planned(None).plan.token_ids)
+    assert rows > MOST_ROWS
+    assert decided.answers[-1].scores == pytest.approx(want, abs=2e-3)
+    assert decided.tokens["question_rows"] < 2 * rows + short.tokens["question_rows"] + 20 * 60
+    for answer, other in zip(decided.answers, short.answers, strict=False):
+        assert answer.scores == pytest.approx(other.scores, abs=2e-3)
+
+
 @pytest.mark.parametrize("repair", ["query:0.3", "impact:0.3"])
 def test_no_question_changes_the_answers_to_the_others(repair: str, tmp_path: Path) -> None:
     with Engine(model_of("llama-gqa"), Store.open(tmp_path)) as engine:
@@ -149,6 +168,35 @@ def test_calibration_without_new_text_subtracts_the_question_alone(tmp_path: Pat
         )
     want = [score - other for score, other in zip(plain.scores, alone, strict=True)]
     assert calibrated.scores == pytest.approx(want, abs=2e-3)
+
+
+def test_calibration_reads_stored_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path)) as engine:
+        network = type(engine.model.network)
+        for name in ("forward", "forward_tree"):
+            own = getattr(network, name)
+
+            def counted(self: Any, token_ids: Any, *more: Any, own: Any = own, **named: Any) -> Any:
+                rows.append(len(token_ids))
+                return own(self, token_ids, *more, **named)
+
+            monkeypatch.setattr(network, name, counted)
+        schema = engine.schema(SCHEMA.replace("text", f"text {DIGITS}"))
+        prompt = schema.prompt("<prompt><a/>It is so.</prompt>")
+        plain = prompt.decide(QUESTIONS[:1])
+        rows.clear()
+        prompt.decide(QUESTIONS[:1], Readout(calibrate=True))
+    assert plain.tokens["encoded"] > len(DIGITS)
+    assert sum(rows) < 2 * (plain.tokens["prompt_computed"] + plain.tokens["question_rows"] + 1)
+
+
+@pytest.mark.parametrize("prompt", ["<prompt/>", "<prompt>  </prompt>", "<prompt><user> </user></prompt>"])
+def test_a_prompt_without_text_is_refused(prompt: str, tmp_path: Path) -> None:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path)) as engine:
+        prepared = engine.schema('<schema name="e"/>').prompt(prompt)
+        with pytest.raises(PromptError, match="E503"):
+            prepared.decide(QUESTIONS)
 
 
 def test_rows_that_differ_in_new_text_share_one_calibration(

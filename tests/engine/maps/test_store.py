@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from engine.base.errors import MapsError, SettingsError
+from engine.base.events import Working
 from engine.engine import Engine
 from engine.inference.step_lock import returned
 from engine.maps.build import building
@@ -89,9 +90,13 @@ def test_folders_of_another_model_or_form_are_refused(folder: Path, tmp_path: Pa
     (folder / MANIFEST).write_text(json.dumps(made | {"format": 99}))
     with pytest.raises(MapsError, match="has the format 99; this version reads 1"):
         MapStore.open(folder)
-    (folder / MANIFEST).write_text("{")
-    with pytest.raises(MapsError, match=r"cannot be read .*Delete the folder"):
+    (folder / MANIFEST).write_text('{"format": 2}')
+    with pytest.raises(MapsError, match="has the format 2; this version reads 1"):
         MapStore.open(folder)
+    for damaged, why in (("{", ""), ("[]", "it names no format"), ('{"format": 1}', "it has other fields")):
+        (folder / MANIFEST).write_text(damaged)
+        with pytest.raises(MapsError, match=rf"cannot be read \(.*{why}\)\. Delete the folder"):
+            MapStore.open(folder)
 
 
 def test_a_damaged_projector_is_refused(folder: Path) -> None:
@@ -114,6 +119,9 @@ def test_a_stopped_build_goes_on(tmp_path: Path) -> None:
         next(work)
     work.close()
     assert len(MapStore.open(tmp_path / "maps").entries) == 10
+    again = building(passes_of(), MapStore.open(tmp_path / "maps", model()), texts(), plan=QUICK)
+    assert next(again) == Working("uncached", "texts", 10, 24)  # the finished ones take no time
+    again.close()
     _, built = build(tmp_path / "maps", texts())
     assert (built.new, built.known, built.left_out) == (14, 10, 0)
     with store.building(), pytest.raises(MapsError, match="Another program builds"):

@@ -152,6 +152,7 @@ def test_an_interrupted_run_resumes(
         ('{"text": "a"}\n{"text": 5}\n', (), 1, "line 2: column 'text' has no text"),
         ('{"text": "a"}\n{"text"\n', (), 1, "x.csv, line 2: invalid JSON"),
         (f"a\n\n{'b' * 40_000}\n", (), 1, "x.csv, line 3 has 40000 tokens"),
+        (f"{'b' * 140_000}\n", (), 1, "x.csv, line 1 has 140000 tokens"),
         (f"a,b\n1,{'b' * 40_000}\n", ("--column", "a", "--column", "b"), 1, "line 2: column 'b' has 40000"),
         ("a,b\n1,2\n", ("--column", "a", "--column", "c"), 1, "has no column 'c'"),
         ("a,b,c\n1,2,3\n", ("--column", "a", "--gold", "c"), 2, "--gold requires two"),
@@ -164,7 +165,7 @@ def test_an_interrupted_run_resumes(
 def test_bad_input_says_where_and_why(
     run_pml: Run, place: Path, content: str, options: tuple[str, ...], status: int, says: str
 ) -> None:
-    (place / "x.csv").write_text(content, encoding="utf-8")
+    (place / "x.csv").write_bytes(content.encode())
     done = run_pml("embed", "x.csv", *options)
     assert says in done.err
     assert done.status == status

@@ -55,6 +55,7 @@ def test_the_budget_leaves_texts_out(run_pml: Run, corpus: str) -> None:
     assert done.status == 0, done.err
     assert "left out: the budget is full" in done.err
     assert "no maps fit" in run_pml("maps", "build", corpus, "--maps", "none", "--budget", "1").err
+    assert "must be at least 1" in run_pml("maps", "build", corpus, "--maps", "none", "--budget", "0").err
 
 
 def test_an_interruption_keeps_the_finished_texts(

@@ -10,7 +10,10 @@ import pytest
 
 from app.server.core.service import Limits
 from engine.decisions.questions import choice as asked_choice
+from engine.inference.run_settings import RunSettings
+from engine.prepared import PreparedPrompt
 from tests.app.server.served import LONG, Served
+from tests.engine.decisions.test_decide import one_by_one, workshop_of
 
 QUESTIONS: list[dict[str, Any]] = [
     {"type": "predicate", "name": "cold", "instructions": "It is cold."},
@@ -176,12 +179,14 @@ def test_calibration_removes_the_whole_input(server: Served, assistant: tuple[st
     turns = [{"role": role, "content": f"Turn of {role}. {LONG}"} for role in ("user", *assistant)]
     ask = {"model": "alias", "input": turns, "questions": [choice("alpha", "beta")]}
     engine = server.service.engine
-    prompt = engine.schema('<schema name="e"></schema>').prompt("<prompt></prompt>")
-    alone = prompt.decide([asked_choice("Which?", ["alpha", "beta"])]).answers[0].probabilities
+    some = engine.schema('<schema name="e"></schema>').prompt("<prompt>x</prompt>")
+    nothing = PreparedPrompt(some.schema, some.tokenized.with_parts([]), 0.0, workshop_of(engine))
+    question = asked_choice("Which?", ["alpha", "beta"])
+    alone = one_by_one(engine, nothing, question, (0, 1), RunSettings(), "uncached")
 
     def odds(**more: Any) -> float:
         told = server.openai().decisions.create(**ask, **more).answers[0].probabilities
         return math.log(told[0].probability / told[1].probability)
 
     calibrated = odds(extra_body={"readout": {"calibrate": True}})
-    assert calibrated == pytest.approx(odds() - math.log(alone[0] / alone[1]), abs=2e-3)
+    assert calibrated == pytest.approx(odds() - (alone[0] - alone[1]), abs=2e-3)

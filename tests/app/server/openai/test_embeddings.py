@@ -88,6 +88,12 @@ def test_dimensions_pooling_and_templates_reach_the_engine(server: Served) -> No
             "unsupported_parameter",
             "not truncated",
         ),
+        (
+            {"messages": [{"role": "user", "content": "a"}]},
+            "messages",
+            "unsupported_parameter",
+            "send each text in input",
+        ),
         ({"input": "a", "template": "none"}, "template", "schema_not_found", "no schema 'none'"),
         ({"input": "a", "template": "<schema"}, "template", None, "E"),
         ({"input": "a", "template": '<schema name="t">a</schema>'}, "template", None, "has no parameter"),

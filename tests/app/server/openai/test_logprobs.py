@@ -84,6 +84,16 @@ def test_an_echo_scores_the_prompt(server: Served) -> None:
     assert begun == pytest.approx(plain.logprobs.token_logprobs[1:6], abs=1e-3)
 
 
+def test_offsets_count_characters_of_several_tokens(server: Served) -> None:
+    text = "東🗼é ab"
+    ask = {**TEXT, "prompt": text, "echo": True, "max_tokens": 0}
+    told = server.openai().completions.create(**ask).choices[0].logprobs
+    bytes_of = [place for place, char in enumerate(text) for _ in char.encode()]
+    found = set(zip(told.text_offset, told.tokens, strict=True))
+    assert len(told.tokens) == len(bytes_of)
+    assert told.text_offset == bytes_of, found
+
+
 @pytest.mark.parametrize(
     ("changes", "param", "says"),
     [
@@ -91,6 +101,7 @@ def test_an_echo_scores_the_prompt(server: Served) -> None:
         ({"prompt": [[]]}, "prompt", "no tokens"),
         ({"prompt": [5, 10**6]}, "prompt", "Token 1 of the prompt is 1000000"),
         ({"prompt": [[5], []], "echo": True}, "prompt[1]", "no tokens"),
+        ({"prompt": ["a", ""]}, "prompt[1]", "no tokens"),
         ({"prompt": "a", "echo": True, "stream": True}, "stream", "answered at once"),
         ({"logprobs": 21}, "logprobs", "0 to 20"),
         ({"max_tokens": 0}, "max_tokens", "at least 1"),
