@@ -11,6 +11,7 @@ from engine.base.errors import SettingsError
 from engine.base.events import Ending, TokenLogprob, Working
 from engine.inference.distributions import log_probabilities, token_logprobs
 from engine.inference.generation import Sequence
+from engine.inference.model_settings import require_fitting
 from engine.inference.prefill import Prefill
 from engine.inference.run_settings import SamplingParams
 from engine.model.model import Model
@@ -65,6 +66,7 @@ def continuing(
         TooLongError: the tokens do not fit the context window.
     """
     _require(model, tokens, labels, answer=answer)
+    require_fitting(model, params)
     positions = range(len(tokens))
     prefill = Prefill((), tokens, positions, tokens, len(tokens), continued=True)
     sequence = Sequence(model, prefill, params, top=top)

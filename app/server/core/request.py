@@ -12,6 +12,7 @@ from pydantic import Field
 from app.server.http.errors import INVALID, ApiError, Dialect
 from app.server.http.truncate import cut, shown
 from engine.base.choices import Scope
+from engine.base.token_bias import of_biases
 from engine.inference.run_settings import RunSettings
 from engine.inference.setting import Setting, settings_of
 from engine.pml.xml.names import NAME, NAME_RULE
@@ -29,6 +30,7 @@ __all__ = [
     "Named",
     "Over",
     "named",
+    "sampling_of",
     "scoped",
     "seed_of",
     "setting",
@@ -39,6 +41,11 @@ __all__ = [
 LONGEST_ANSWER = 1024
 HOTTEST: Mapping[Dialect, int] = {"openai": 2, "anthropic": 1}
 """The maximum temperature, the same as the vendors' own."""
+SAMPLING = (
+    *("temperature", "top_p", "top_k", "min_p"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+)
+"""Numbers of a request that have the same name in the engine."""
 _SEEDS = 2**63
 _USUAL = "Default: the model's generation_config.json, else the API's default."
 
@@ -132,6 +139,16 @@ def seed_of(seed: int | None) -> int | None:
     raise ApiError(
         INVALID, f"seed is {shown(seed)}; it must be a whole number from -2^63 to 2^63 - 1.", "seed"
     )
+
+
+def sampling_of(body: Any) -> dict[str, tuple[str, Any]]:
+    """Returns the sampling settings of a body, as for `settings_from`; raises ApiError for a wrong seed."""
+    biases = None if body.logit_bias is None else of_biases(body.logit_bias)
+    return {
+        **{name: (name, getattr(body, name)) for name in SAMPLING},
+        "seed": ("seed", seed_of(body.seed)),
+        "logit_bias": ("logit_bias", biases),
+    }
 
 
 def scoped(settings: RunSettings, over: Over | None) -> RunSettings:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 _FORM = "use output_config.format."
 _THINKS = "the model's chat template decides whether it thinks."
-_SAMPLED = "tokens are drawn by temperature, top_p, top_k and repetition_penalty."
+_SAMPLED = "tokens are drawn by temperature, top_p, top_k, min_p and the penalties."
 
 NAMES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
