@@ -16,7 +16,8 @@ from app.server.anthropic.message_blocks import BlockReader, CacheControl, Conte
 from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
 from app.server.core.request import Asked, Caller, Defaults, sampling_of, scoped, setting, settings_from
-from app.server.core.service import Running, Service
+from app.server.core.running import Running
+from app.server.core.service import Service
 from app.server.core.tool_defs import Definitions, all_of
 from app.server.core.tool_use import (
     Said,
@@ -295,7 +296,7 @@ async def _events(
                 if not at_end:
                     opening += as_events(shapes.BlockStart(index=0, content_block=shapes.TextBlock(text="")))
                 opening += as_events(shapes.Signal(type="ping"))
-                if at_end or not running.text_follows:
+                if at_end or not running.text_follows():
                     yield opening
                     opening = b""
             elif isinstance(step, Delta) and step.text and not at_end:

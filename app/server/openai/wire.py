@@ -82,7 +82,7 @@ ROLES: Mapping[str, TurnName] = {
 
 # Unsupported fields that would change the answer, with their neutral values.
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "n": ((1,), "a request has one answer; send it again for another."),
+    "n": ((1,), "a request has one answer here; use /v1/chat/completions, or send it again."),
     "best_of": ((1,), "a request has one answer."),
     "logprobs": ((False,), "token probabilities are not returned."),
     "top_logprobs": ((0,), "token probabilities are not returned."),

@@ -27,7 +27,6 @@ HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
 @pytest.mark.parametrize(
     ("changes", "param"),
     [
-        ({"n": 2}, "n"),
         ({"extra_body": {"typical_p": 0.5}}, "typical_p"),
         ({"extra_body": {"echo": True}}, "echo"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
