@@ -334,6 +334,7 @@ class Engine:
         scored: bool = False,
         logprobs: int | None = None,
         labels: Sequence[int] = (),
+        said: Callable[[Continuation], None] = lambda _: None,
         listener: Listener | None = None,
         **changes: Any,
     ) -> Continuation:
@@ -346,6 +347,7 @@ class Engine:
             scored: whether to return the log-probability of each token of the prompt but the first.
             logprobs: return those of each new token, all with this many alternatives; None for none.
             labels: tokens whose log-probabilities after the prompt are returned.
+            said: receives the parts: first the prompt with its scores, then each new token. Must be quick.
             listener: asked during a step if the work is still wanted.
             changes: single settings by name.
 
@@ -355,7 +357,7 @@ class Engine:
             SettingsError: a setting is out of range, or a token is not of the vocabulary.
         """
         run = settings_with(settings, changes)
-        options: Any = {"answer": answer, "scored": scored, "top": logprobs, "labels": labels}
+        options: Any = {"answer": answer, "scored": scored, "top": logprobs, "labels": labels, "said": said}
         work = continuing(self.model, tokens, run, **options)
         return self.computing.finish(work, "uncached", listener=listener)
 

@@ -29,6 +29,7 @@ from engine.fidelity.measure import FidelityMeter
 from engine.fidelity.reuse_levels import Ladder
 from engine.fidelity.teacher_forcing import Reading, reading
 from engine.inference.generate import answering
+from engine.inference.model_settings import require_fitting
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import Progress, returned
 from engine.inference.submission import Submission
@@ -459,11 +460,10 @@ class PreparedPrompt:
         return [tier(piece.recipe) if piece is not None else Tier.NONE for piece in planned.slices]
 
     def _submission(self, settings: RunSettings, side: Side) -> Submission:
-        self._workshop.cache.model.matcher(settings.grammar)  # raises before anything is computed
+        require_fitting(self._workshop.cache.model, settings)  # raises before anything is computed
         if settings.reuse == "auto" and side == "cached":
-            chosen = self._ladder(settings).choose()
-            arguments = (chosen.planned, chosen.settings, side, self.parse_ms)
-            return Submission(self.tokenized, *arguments, taken=chosen.taken)
+            fix = self._ladder(settings).choose()
+            return Submission(self.tokenized, fix.planned, fix.settings, side, self.parse_ms, taken=fix.taken)
         return Submission(self.tokenized, self._planned(settings, side), settings, side, self.parse_ms)
 
     def _stream(

@@ -6,6 +6,7 @@ import datetime
 from typing import Literal
 
 from fastapi import APIRouter, Request
+from pydantic import Field
 
 from app.server.core.service import Service
 from app.server.http.access import dialect_of
@@ -15,6 +16,13 @@ from app.server.http.shapes import Count, Reply
 FORMAT = "Anthropic's format if the request has the header anthropic-version."
 
 
+class ModelMeta(Reply):
+    """Facts about a model, by llama-server's names."""
+
+    n_ctx_train: Count = Field(description="The most tokens of a prompt with its answer.")
+    n_vocab: Count
+
+
 class OpenAIModel(Reply):
     """A model."""
 
@@ -22,6 +30,8 @@ class OpenAIModel(Reply):
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "prompt-cache-studio"
+    max_model_len: Count = Field(description="The context length, by vLLM's name.")
+    meta: ModelMeta
 
 
 class TypeSafeModel(Reply):
@@ -66,7 +76,9 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter()
 
     def in_openai(name: str) -> OpenAIModel:
-        return OpenAIModel(id=name, created=service.created)
+        model = service.engine.model
+        meta = ModelMeta(n_ctx_train=model.context_length, n_vocab=int(model.config.vocab_size))
+        return OpenAIModel(id=name, created=service.created, max_model_len=model.context_length, meta=meta)
 
     def in_anthropic(name: str) -> AnthropicModel:
         created = datetime.datetime.fromtimestamp(service.created, datetime.UTC)

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers.generation import logits_process
 
 FILE: Final = "generation_config.json"
-SETTINGS: Final = ("temperature", "top_p", "top_k", "repetition_penalty", "max_new_tokens")
+SETTINGS: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_new_tokens")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,36 @@ class _Place:
         return len(self.prompt[0])
 
 
+class _Biases(logits_process.LogitsProcessor):
+    """Adds a number to the scores of some tokens."""
+
+    def __init__(self, biases: Mapping[int, float]) -> None:
+        self._tokens, self._biases = torch.tensor([*biases]), torch.tensor([*biases.values()])
+
+    def __call__(self, _: Any, scores: Any) -> Any:
+        """Returns the changed scores [1, vocabulary]."""
+        return scores.index_add(1, self._tokens, self._biases[None].to(scores.dtype))
+
+
+class _Repeats(logits_process.LogitsProcessor):
+    """Lowers the scores of the answer's tokens: by `each` for each occurrence, and by `once` for all."""
+
+    def __init__(self, start: int, each: float = 0.0, once: float = 0.0) -> None:
+        self._start, self._each, self._once = start, each, once
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Returns the changed scores [1, vocabulary] after the tokens [1, tokens]."""
+        counts = torch.bincount(input_ids[0, self._start :], minlength=scores.shape[-1])
+        return scores - self._each * counts - self._once * (counts > 0)
+
+
 _Make = Callable[[Any, _Place], Any]
+# By setting name: settings of a run that transformers does not have, before and after the rules.
+_BEFORE: Final[Mapping[str, tuple[Any, _Make]]] = {"logit_bias": ({}, lambda value, _: _Biases(value))}
+_AFTER: Final[Mapping[str, tuple[Any, _Make]]] = {
+    "presence_penalty": (0, lambda value, at: _Repeats(at.start, once=value)),
+    "frequency_penalty": (0, lambda value, at: _Repeats(at.start, each=value)),
+}
 # By field name, in the order of `generate`: the neutral value and the processor.
 _RULES: Final[Mapping[str, tuple[Any, _Make]]] = {
     "sequence_bias": ({}, lambda value, _: logits_process.SequenceBiasLogitsProcessor(value)),
@@ -141,14 +170,14 @@ class Generation:
 def processors(
     values: Mapping[str, Any], prompt: Sequence[int], ends: Collection[int], *, draws: bool
 ) -> logits_process.LogitsProcessorList:
-    """Returns processors for the scores of an answer's tokens, in the order of `generate`.
+    """Returns processors for the scores of an answer's tokens, in the order of `generate` and vLLM.
 
     `values` has rules and settings by name. `ends` has the tokens that end an answer. `draws` is true if
     tokens are sampled.
     """
     at = _Place(torch.tensor([[*prompt]], dtype=torch.long), torch.tensor(sorted(ends), dtype=torch.long))
     chain = logits_process.LogitsProcessorList()
-    for name, (neutral, make) in {**_RULES, **(_WARPERS if draws else {})}.items():
+    for name, (neutral, make) in {**_BEFORE, **_RULES, **_AFTER, **(_WARPERS if draws else {})}.items():
         if not _same(values.get(name), neutral):
             chain.append(make(values[name], at))
     return chain

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 
 from engine.base.errors import SettingsError
 from engine.base.events import Ending, TokenLogprob, Working
 from engine.inference.distributions import log_probabilities, token_logprobs
-from engine.inference.generation import Sequence
+from engine.inference.generation import Sequence, Step
+from engine.inference.model_settings import require_fitting
 from engine.inference.prefill import Prefill
 from engine.inference.run_settings import SamplingParams
 from engine.model.model import Model
@@ -53,6 +54,7 @@ def continuing(
     scored: bool,
     top: int | None,
     labels: Items[int] = (),
+    said: Callable[[Continuation], None] = lambda _: None,
 ) -> Generator[Working, None, Continuation]:
     """Continues tokens; the arguments are those of `Engine.continue_tokens`.
 
@@ -64,7 +66,8 @@ def continuing(
         SettingsError: there is no token, or one is not of the vocabulary.
         TooLongError: the tokens do not fit the context window.
     """
-    _require(model, tokens, labels, answer=answer)
+    require_tokens(model, tokens, labels, answer=answer)
+    require_fitting(model, params)
     positions = range(len(tokens))
     prefill = Prefill((), tokens, positions, tokens, len(tokens), continued=True)
     sequence = Sequence(model, prefill, params, top=top)
@@ -80,12 +83,19 @@ def continuing(
         if following:
             scores += token_logprobs(logits[: len(following)], following, top or 0)
     after = log_probabilities(logits[-1:].float())[0, [*labels]].tolist() if labels else ()
+    said(Continuation(tuple(tokens), tuple(scores), "", (), (), "length"))
+
+    def give(step: Step) -> None:
+        if step.token is not None:
+            new = tuple(sequence.logprobs[-1:])
+            said(Continuation((), (), step.text, (step.token,), new, step.ending or "length"))
+
     if answer:
         sequence.take(logits[-1:])
-        sequence.given(time.perf_counter())
+        give(sequence.given(time.perf_counter()))
     while answer and sequence.ending is None:
         yield Working("uncached", "answer", len(sequence.token_ids), params.max_new_tokens)
-        sequence.step()
+        give(sequence.step())
     return Continuation(
         tuple(tokens),
         tuple(scores),
@@ -97,7 +107,13 @@ def continuing(
     )
 
 
-def _require(model: Model, tokens: Items[int], labels: Items[int], *, answer: bool) -> None:
+def require_tokens(model: Model, tokens: Items[int], labels: Items[int] = (), *, answer: bool) -> None:
+    """Rejects tokens that cannot be continued.
+
+    Raises:
+        SettingsError: there is no token, or one is not of the vocabulary.
+        TooLongError: the tokens do not fit the context window.
+    """
     if not tokens:
         raise SettingsError("The prompt has no tokens. Send at least one.")
     size = int(model.network.config.vocab_size)

@@ -1,11 +1,12 @@
-"""Settings from a model's generation_config.json, and the fields of that file without effect."""
+"""Settings of a model: those of its generation_config.json, and whether settings of a run fit it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from engine.base.token_bias import require_known
 from engine.checkpoint.generation_config import FILE, SETTINGS
-from engine.inference.run_settings import RunSettings
+from engine.inference.run_settings import RunSettings, SamplingParams
 from engine.inference.setting import settings_of
 from engine.model.model import Model
 
@@ -15,6 +16,18 @@ def own_settings(model: Model) -> dict[str, Any]:
     known = settings_of(RunSettings)
     values = model.generation.settings
     return {name: values[name] for name in SETTINGS if name in values and known[name].takes(values[name])}
+
+
+def require_fitting(model: Model, params: SamplingParams) -> None:
+    """Rejects sampling settings that do not fit a model, before anything is computed.
+
+    Raises:
+        GrammarError: the grammar is invalid or too large.
+        ModelError: grammars cannot read the tokenizer.
+        TokenBiasError: a biased token is not of the vocabulary.
+    """
+    model.matcher(params.grammar)
+    require_known(params.logit_bias, int(model.config.vocab_size))
 
 
 def without_effect(model: Model) -> str:

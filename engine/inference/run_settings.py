@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from engine.base import token_bias
 from engine.base.choices import (
     PLACEMENTS,
     REUSES,
@@ -127,6 +128,15 @@ class SamplingParams(_Checked):
         default=0,
         metadata=declared("Top-k", "Draw from this many of the likeliest tokens; 0 means all.", least=0),
     )
+    min_p: float = field(
+        default=0.0,
+        metadata=declared(
+            "Min-p",
+            "Draw from tokens with at least this share of the likeliest token's probability; 0 means all.",
+            least=0,
+            most=1,
+        ),
+    )
     repetition_penalty: float = field(
         default=1.0,
         metadata=declared(
@@ -134,6 +144,31 @@ class SamplingParams(_Checked):
             "Above 1 discourages tokens that the prompt or the answer already has.",
             least=0.01,
             most=10,
+        ),
+    )
+    presence_penalty: float = field(
+        default=0.0,
+        metadata=declared(
+            "Presence penalty", "Subtracted from scores of tokens that the answer has.", least=-2, most=2
+        ),
+    )
+    frequency_penalty: float = field(
+        default=0.0,
+        metadata=declared(
+            "Frequency penalty",
+            "Subtracted from a token's score as often as the answer has it.",
+            least=-2,
+            most=2,
+        ),
+    )
+    logit_bias: str = field(
+        default=token_bias.NONE,
+        metadata=declared(
+            "Token biases",
+            "Numbers added to the scores of tokens; -100 excludes a token, 100 forces it.",
+            pattern=token_bias.PATTERN,
+            form=token_bias.FORM,
+            examples=(token_bias.NONE,),
         ),
     )
     stop: tuple[str, ...] = field(

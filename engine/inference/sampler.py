@@ -10,10 +10,14 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from engine.base.token_bias import biases_of
 from engine.checkpoint.generation_config import processors, stretch
 from engine.inference.run_settings import SamplingParams
 
-_SETTINGS: Final = ("temperature", "top_p", "top_k", "repetition_penalty")
+_SETTINGS: Final = (
+    *("temperature", "top_p", "top_k", "min_p"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+)
 _NO_RULES: Final[Mapping[str, Any]] = MappingProxyType({})
 COLDEST = 1e-4  # below it a draw takes the likeliest token anyway, and logits divided by it overflow
 
@@ -21,8 +25,8 @@ COLDEST = 1e-4  # below it a draw takes the likeliest token anyway, and logits d
 class Sampler:
     """Chooses the next token: the likeliest at temperature 0, else a draw from a seeded generator.
 
-    `prompt` counts for the repetition penalty, and `ends` are tokens that end an answer. `draws` says whether
-    the choice is random.
+    `prompt` counts for the repetition penalty only, and `ends` are tokens that end an answer. `draws` says
+    whether the choice is random.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class Sampler:
         self._generator = torch.Generator().manual_seed(params.seed)
         self._ids = list(prompt)
         values = {**rules, **{name: getattr(params, name) for name in _SETTINGS}}
+        values["logit_bias"] = biases_of(params.logit_bias)
         self._processors = processors(values, prompt, ends, draws=self.draws)
         self._stretch = stretch(values)
 

@@ -53,7 +53,8 @@ class _Found:
     help="Maximum tokens of all modules; others are skipped. Default: as many as fit the context window.",
 )
 @setting_options(
-    *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
+    *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "min_p"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "stop"),
     *("speculate", "sync", "scope", "repair"),
 )
 @engine_options

@@ -109,7 +109,8 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt uses the sc
 @click.option("--as-they-end", is_flag=True, help="Write the lines of a batch in order of completion.")
 @click.option("--force", is_flag=True, help="Replace an existing output of a batch.")
 @setting_options(
-    *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
+    *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "min_p"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "stop"),
     *("speculate", "store_conversation", "sync"),
 )
 @setting_option("reuse", default="auto")

@@ -15,8 +15,9 @@ from app.server.anthropic.cache_diagnostics import Diagnoses, Prefix
 from app.server.anthropic.message_blocks import BlockReader, CacheControl, ContentBlock, Role
 from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
-from app.server.core.request import Asked, Caller, Defaults, scoped, seed_of, setting, settings_from
-from app.server.core.service import Running, Service
+from app.server.core.request import Asked, Caller, Defaults, sampling_of, scoped, setting, settings_from
+from app.server.core.running import Running
+from app.server.core.service import Service
 from app.server.core.tool_defs import Definitions, all_of
 from app.server.core.tool_use import (
     Said,
@@ -126,13 +127,11 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
     if isinstance(body, MessagesBody):
         if body.stop_sequences and len(body.stop_sequences) > MOST_STOPS:
             raise ApiError(INVALID, f"The maximum is {MOST_STOPS} stop sequences.", "stop_sequences")
-        names = ("temperature", "top_p", "top_k", "repetition_penalty")
         form = format_of((body.output_config or {}).get("format"), "output_config.format")
         if form[1] is None:
             form = format_of(body.output_format, "output_format")
         sampling = {
-            **{name: (name, getattr(body, name)) for name in names},
-            "seed": ("seed", seed_of(body.seed)),
+            **sampling_of(body),
             "stop": ("stop_sequences", body.stop_sequences or None),
             "max_new_tokens": ("max_tokens", body.max_tokens or None),
             "grammar": form,
@@ -297,7 +296,7 @@ async def _events(
                 if not at_end:
                     opening += as_events(shapes.BlockStart(index=0, content_block=shapes.TextBlock(text="")))
                 opening += as_events(shapes.Signal(type="ping"))
-                if at_end or not running.text_follows:
+                if at_end or not running.text_follows():
                     yield opening
                     opening = b""
             elif isinstance(step, Delta) and step.text and not at_end:

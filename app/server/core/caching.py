@@ -10,7 +10,7 @@ from pydantic import Field
 
 from app.server.core.limits import require_room
 from app.server.core.pml_requests import faults_of, prepared_over
-from app.server.core.request import Asked, Block, Message
+from app.server.core.request import SEEDS, Asked, Block, Message
 from app.server.core.schema_files import SchemaFiles
 from app.server.core.tool_defs import all_of
 from app.server.core.tool_use import Said
@@ -70,23 +70,47 @@ def prepared(engine: Engine, asked: Asked, files: SchemaFiles, *, counted: bool 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A request submitted to the engine."""
+    """A prompt of a request, ready to be answered."""
 
-    ticket: Ticket  # the pending answer
+    start: Callable[[int], Ticket]  # submits a draw to the engine, by its number
     kept: tuple[MarkResult, ...]  # the outcomes of its marks, in order
     parts: Callable[[Answer], Said]  # separates the text of an answer from its tool calls
     seconds: Callable[[Answer], dict[str, float]]  # compute times of read segments by key
+    ticket: Ticket | None = None  # the answer, if it has begun
 
 
-def submitted(engine: Engine, asked: Asked, files: SchemaFiles, least: int) -> Submitted:
-    """Plans a request and submits it to the engine; raises PromptCacheError if the request is invalid."""
+def submitted(engine: Engine, asks: Sequence[Asked], files: SchemaFiles, least: int) -> tuple[Submitted, ...]:
+    """Plans the prompts of a request, and submits the first to the engine.
+
+    Raises:
+        PromptCacheError: the request is invalid.
+    """
+    first, *others = asks
+    taken = [_planned(engine, asked, files, least, check=True) for asked in others]
+    begun = _planned(engine, first, files, least)
+    return (replace(begun, ticket=begun.start(0)), *taken)
+
+
+def _planned(
+    engine: Engine, asked: Asked, files: SchemaFiles, least: int, *, check: bool = False
+) -> Submitted:
+    """Plans a prompt; with `check`, reports the errors that starting it would."""
     prompt = prepared(engine, asked, files)
     with faults_of(asked):
         outcomes = _kept(prompt, asked, least)
         marks = [Mark(mark.tokens, mark.seconds) for mark in outcomes if not mark.reason]
         settings = _with_calls(engine, asked)
-        ticket = engine.submit(prompt, settings, marks=marks, warm=asked.warm, logprobs=asked.logprobs)
-    return Submitted(ticket, outcomes, _parts(engine, prompt, asked), partial(_seconds, engine.store))
+        if check:
+            prompt.submissions(settings)
+
+    def start(draw: int) -> Ticket:
+        seed, own = (settings.seed + draw) % SEEDS, () if draw else marks
+        with faults_of(asked):
+            return engine.submit(
+                prompt, settings, marks=own, warm=asked.warm, logprobs=asked.logprobs, seed=seed
+            )
+
+    return Submitted(start, outcomes, _parts(engine, prompt, asked), partial(_seconds, engine.store))
 
 
 def _syntax(engine: Engine, asked: Asked) -> CallSyntax | None:

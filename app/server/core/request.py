@@ -12,6 +12,7 @@ from pydantic import Field
 from app.server.http.errors import INVALID, ApiError, Dialect
 from app.server.http.truncate import cut, shown
 from engine.base.choices import Scope
+from engine.base.token_bias import of_biases
 from engine.inference.run_settings import RunSettings
 from engine.inference.setting import Setting, settings_of
 from engine.pml.xml.names import NAME, NAME_RULE
@@ -28,7 +29,9 @@ __all__ = [
     "Message",
     "Named",
     "Over",
+    "draws_of",
     "named",
+    "sampling_of",
     "scoped",
     "seed_of",
     "setting",
@@ -39,7 +42,13 @@ __all__ = [
 LONGEST_ANSWER = 1024
 HOTTEST: Mapping[Dialect, int] = {"openai": 2, "anthropic": 1}
 """The maximum temperature, the same as the vendors' own."""
-_SEEDS = 2**63
+SAMPLING = (
+    *("temperature", "top_p", "top_k", "min_p"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+)
+"""Numbers of a request that have the same name in the engine."""
+SEEDS = 2**63
+MOST_DRAWS = 16
 _USUAL = "Default: the model's generation_config.json, else the API's default."
 
 
@@ -84,6 +93,7 @@ class Asked:
     forced: tuple[str, ...] = ()  # tools of which the answer must call one; empty for a free choice
     marks: tuple[Mark, ...] = ()  # prefixes to store, in order
     warm: bool = False  # whether to compute and store the prompt only, without an answer
+    draws: int = 1  # answers to draw for the prompt
     logprobs: int | None = None  # alternatives in the log-probabilities of the answer's tokens; None for none
     salt: str = ""  # requests share segments only within the same salt; "" for all without one
     report: bool = False  # whether to return the cache report
@@ -127,11 +137,29 @@ def named(module: object, role: str, where: str) -> Named | None:
 
 def seed_of(seed: int | None) -> int | None:
     """Converts a request's seed to the engine's; raises ApiError if it has more than 64 bits."""
-    if seed is None or -_SEEDS <= seed < _SEEDS:
-        return None if seed is None else seed % _SEEDS
+    if seed is None or -SEEDS <= seed < SEEDS:
+        return None if seed is None else seed % SEEDS
     raise ApiError(
         INVALID, f"seed is {shown(seed)}; it must be a whole number from -2^63 to 2^63 - 1.", "seed"
     )
+
+
+def sampling_of(body: Any) -> dict[str, tuple[str, Any]]:
+    """Returns the sampling settings of a body, as for `settings_from`; raises ApiError for a wrong seed."""
+    biases = None if body.logit_bias is None else of_biases(body.logit_bias)
+    return {
+        **{name: (name, getattr(body, name)) for name in SAMPLING},
+        "seed": ("seed", seed_of(body.seed)),
+        "logit_bias": ("logit_bias", biases),
+    }
+
+
+def draws_of(body: Any, most: int = MOST_DRAWS) -> int:
+    """Returns the number of answers to draw, `n`; raises ApiError if it is out of range."""
+    draws: int = 1 if body.n is None else body.n
+    if not 1 <= draws <= most:
+        raise ApiError(INVALID, f"n is {shown(draws)}; it must be 1 to {most}.", "n")
+    return draws
 
 
 def scoped(settings: RunSettings, over: Over | None) -> RunSettings:
@@ -181,5 +209,5 @@ def settings_from(given: Mapping[str, tuple[str, Any]], defaults: Defaults, dial
             spelled = cut(repr(value)) if isinstance(value, list) else shown(value)
             raise ApiError(INVALID, f"{param} is {spelled}; it must be {known[name].range}.", param)
         values[name] = known[name].checked(value)
-    values.setdefault("seed", secrets.randbelow(_SEEDS))
+    values.setdefault("seed", secrets.randbelow(SEEDS))
     return RunSettings(hold_conversation=False, **values)

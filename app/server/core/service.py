@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from app.server.core.caching import Submitted, as_kept, expire, prepared, submitted
+from app.server.core.caching import expire, prepared, submitted
 from app.server.core.limits import tokens_of
 from app.server.core.metrics import GONE, Figures, Request
 from app.server.core.pml_requests import faults_of
 from app.server.core.request import LONGEST_ANSWER, Asked, Defaults
+from app.server.core.running import Running, Work
 from app.server.core.schema_files import SchemaFiles
-from app.server.core.tool_use import Said
-from app.server.core.usage import Usage
-from app.server.http.errors import DRAINING, FOREIGN, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
+from app.server.http.errors import DRAINING, FOREIGN, FULL, LOADING, NO_MODEL, OFF, ApiError
 from app.server.http.thread_limits import Gone, Lane
 from app.server.http.truncate import listed, shown
 from engine import Engine
 from engine.base.errors import CancelledError
-from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener
+from engine.base.events import Listener
 from engine.inference.model_settings import own_settings
-from engine.model.model import Model
 from engine.prepared import PreparedPrompt
 
 State = Literal["loading", "ok", "draining", "off"]
@@ -238,8 +235,10 @@ class Service:
         size = self.schemas.size(over.owner, over.schema) if stored else len(over.schema)
         return size + len(over.prompt or "") > LONG_PML
 
-    async def begin(self, asked: Asked, noted: Request, gone: Gone) -> Running:
+    async def begin(self, asked: Asked, noted: Request, gone: Gone, others: Sequence[Asked] = ()) -> Running:
         """Accepts a request and starts its answer. The caller must close it.
+
+        `others` has further prompts of the request.
 
         Raises:
             ApiError: the server is full or not ready, or the model is unknown.
@@ -253,13 +252,11 @@ class Service:
             arrived = time.perf_counter()
             if self._strict:
                 await asyncio.to_thread(self.forget_expired, engine)
-            do = partial(submitted, engine, asked, self.schemas, self.limits.least)
+            do = partial(submitted, engine, (asked, *others), self.schemas, self.limits.least)
             if self._is_long(asked):
-                submission = await self._long.run(
-                    partial(self._uncollected, do), noted.client, gone, first=True
-                )
+                taken = await self._long.run(partial(self._uncollected, do), noted.client, gone, first=True)
             else:
-                submission = await asyncio.to_thread(do)
+                taken = await asyncio.to_thread(do)
         except CancelledError:
             self._leave()
             noted.failed(GONE)
@@ -267,7 +264,8 @@ class Service:
         except BaseException:
             self._leave()
             raise
-        running = Running(self, submission, asked, noted, arrived, engine.model)
+        self.figures.begun()
+        running = Running(taken, asked, noted, arrived, engine.model, partial(self._closed, noted))
         self._running.add(running)
         if self._stopped:
             running.cancel()
@@ -313,6 +311,10 @@ class Service:
         if not self._inside:
             self._empty.set()
 
+    def _closed(self, noted: Request, running: Running) -> None:
+        self.figures.ended(noted)
+        self.left(running)
+
     def left(self, running: Running | Work) -> None:
         """Removes an ended request."""
         if running in self._running:
@@ -341,102 +343,3 @@ _WORKERS = 2  # threads for slow work other than answers
 _COLLECTED_EVERY = 8  # long documents
 _LOOKERS = 2  # threads for plans and schema lookups
 _LAST_WORDS_SECONDS = 0.5  # time for cancelled requests to send their error
-
-
-class Work:
-    """Cancellable slow work other than an answer."""
-
-    def __init__(self) -> None:
-        self._ended = threading.Event()
-
-    def cancel(self) -> None:
-        """Cancels before the next step. Repeated calls have no effect."""
-        self._ended.set()
-
-    def run(self, do: Callable[[Listener], Made]) -> Made:
-        """Runs the function; raises CancelledError if the client disconnected."""
-        if self._ended.is_set():
-            raise CancelledError("The client disconnected before the start.")
-        return do(Listener(stopped=self._ended.is_set))
-
-
-class Running:
-    """A request with a running answer.
-
-    Attributes:
-        ticket: the engine's ticket.
-        asked: the request.
-        kept: the outcomes of its marks, final at the end.
-        model: the model that answers.
-        seconds: compute times of the segments it read, by key; set at the end if the report is requested.
-    """
-
-    def __init__(
-        self,
-        service: Service,
-        taken: Submitted,
-        asked: Asked,
-        noted: Request,
-        arrived: float,
-        model: Model,
-    ) -> None:
-        self.ticket, self.asked, self.kept, self.model = taken.ticket, asked, taken.kept, model
-        self.seconds: dict[str, float] = {}
-        self._seconds, self._parts = taken.seconds, taken.parts
-        self._service, self._request, self._gone = service, noted, False
-        self._arrived = arrived
-        self._given = 0  # events
-        service.figures.begun()
-
-    def cancel(self) -> None:
-        """Cancels before the next step. Repeated calls have no effect."""
-        self.ticket.cancel()
-
-    async def events(self) -> AsyncIterator[Event]:
-        """Yields the engine's events and records them; raises PromptCacheError if the answer fails."""
-        try:
-            async for event in self.ticket:
-                self._given += 1
-                if isinstance(event, FirstToken):
-                    self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event))
-                elif isinstance(event, Finished):
-                    self._request.done(Usage.of(event.answer), event.answer.stopped)
-                    self.kept = as_kept(self.kept, event.answer)
-                    if self.asked.report:
-                        self.seconds = await asyncio.to_thread(self._seconds, event.answer)
-                yield event
-        except Exception as error:
-            self._request.failed(GONE if self._gone else told_of(error).message)
-            raise
-
-    @property
-    def text_follows(self) -> bool:
-        """Returns whether the next event is text and ready, so both can be sent together."""
-        following = self.ticket.peek(self._given)
-        return isinstance(following, Delta) and following.text != ""
-
-    async def answer(self, gone: Gone) -> Answer:
-        """Returns the complete answer; a disconnect cancels it. Raises PromptCacheError if it fails."""
-        watcher = asyncio.ensure_future(gone())
-        watcher.add_done_callback(self._left_alone)
-        try:
-            async for event in self.events():
-                if isinstance(event, Finished):
-                    return event.answer
-            raise AssertionError("an answer ends with Finished")
-        finally:
-            watcher.cancel()
-
-    async def parts(self, answer: Answer) -> Said:
-        """Separates an answer's text from its tool calls; on a thread if there are tools."""
-        return await asyncio.to_thread(self._parts, answer) if self.asked.tools else self._parts(answer)
-
-    def _left_alone(self, watcher: asyncio.Future[None]) -> None:
-        self._gone = not watcher.cancelled()
-        self.ticket.cancel()
-
-    def close(self) -> None:
-        """Closes the request and cancels an unfinished answer. Repeated calls have no effect."""
-        self.ticket.cancel()
-        self._service.figures.ended(self._request)
-        self._service.left(self)

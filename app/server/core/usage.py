@@ -33,6 +33,20 @@ class Usage:
         """Returns the prompt tokens that were neither read nor written."""
         return self.prompt - self.read - self.written
 
+    def drawn(self, draw: int) -> Usage:
+        """Returns the tokens that count for a draw of a prompt: for further ones, those of the answer."""
+        return Usage(0, generated=self.generated) if draw else self
+
+    def __add__(self, other: Usage) -> Usage:
+        """Returns the tokens of two answers."""
+        times = {
+            time: self.written_for.get(time, 0) + other.written_for.get(time, 0)
+            for time in {**self.written_for, **other.written_for}
+        }
+        names = ("prompt", "read", "written", "generated")
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return Usage(**counts, written_for=times)
+
     @classmethod
     def of(cls, told: Answer | FirstToken) -> Usage:
         """Returns the counts of an answer, or of its first token."""

@@ -14,6 +14,7 @@ from app.server.http.redact_paths import without_paths
 from app.server.http.shapes import Count, Reply
 from app.server.http.truncate import brief
 from engine.base.errors import CancelledError, CharacterError, ClosedError, PromptCacheError, SettingsError
+from engine.base.token_bias import TokenBiasError
 from engine.pml import PromptError
 from engine.prompt.conversation.tools import ToolsError
 from engine.prompt.window import TooLongError
@@ -216,6 +217,8 @@ def told_of(error: Exception, request_id: str = "", prompt: str | None = None) -
             return fault_of_pml(error, prompt)
         case ToolsError():
             return ApiError(UNSUPPORTED, str(error), "tools")
+        case TokenBiasError():
+            return ApiError(INVALID, str(error), "logit_bias")
         case SettingsError() | CharacterError():
             return ApiError(INVALID, str(error), prompt)
         case ClosedError() | CancelledError():

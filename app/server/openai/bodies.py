@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.server.core.answer_formats import FIELDS
 from app.server.core.pml_requests import PromptCache
-from app.server.core.request import setting
+from app.server.core.request import MOST_DRAWS, setting
 from app.server.core.tool_use import forced_of, require_one_call, require_strict
 from app.server.http.bodies import Many, Whole
 from app.server.http.errors import unsupported
@@ -20,6 +20,7 @@ MESSAGES = "The conversation: text turns in order, with tool calls and their res
 MODEL = "The name of the model, or an alias; `GET /v1/models` lists them."
 SALT = "Requests share cached segments only within the same salt."
 STREAM_OPTIONS = "Options of a stream; rejected without `stream`."
+DRAWS = f"How many answers to draw, 1 to {MOST_DRAWS}; answer number i is drawn with `seed` + i."
 FORMAT = "The format of the answer: `text`, `json_object`, or `json_schema` with a JSON Schema."
 TOOL_CHOICE = (
     "`auto`, `none` to omit the tools, or a choice that forces one call: of any tool, or of a named one."
@@ -46,7 +47,11 @@ class SampledBody(PromptBody):
     temperature: float | None = setting("temperature")
     top_p: float | None = setting("top_p")
     top_k: Whole | None = setting("top_k")
+    min_p: float | None = setting("min_p")
     repetition_penalty: float | None = setting("repetition_penalty")
+    presence_penalty: float | None = setting("presence_penalty")
+    frequency_penalty: float | None = setting("frequency_penalty")
+    logit_bias: dict[str, float] | None = optional("Biases from -100 to 100, by the number of the token.")
     seed: Whole | None = optional("Sampling seed, a 64-bit whole number. Default: random.")
     stream: bool | None = optional("Whether to stream the answer as server-sent events.", False)
     include: Many[str] | None = optional("`prompt_cache` adds the cache report; OpenAI's values are ignored.")

@@ -6,6 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
@@ -13,17 +14,18 @@ from pydantic import MISSING, Field
 
 from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
-from app.server.core.request import Asked, Caller, Defaults, scoped, setting
-from app.server.core.service import Running, Service
+from app.server.core.request import MOST_DRAWS, Asked, Caller, Defaults, draws_of, scoped, setting
+from app.server.core.running import Running
+from app.server.core.service import Service
 from app.server.core.tool_use import Said, call_of, identified, tools_of, with_variables
-from app.server.core.usage import Report, Usage, report_of
+from app.server.core.usage import Report, report_of
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
 from app.server.http.openapi_responses import errors, stream_of
 from app.server.http.shapes import optional
 from app.server.http.streams import DONE, EventStream, event, gone
 from app.server.openai import shapes
-from app.server.openai.bodies import FORMAT, MESSAGES, STREAM_OPTIONS, ConversingBody
+from app.server.openai.bodies import DRAWS, FORMAT, MESSAGES, STREAM_OPTIONS, ConversingBody
 from app.server.openai.includes import includes_report
 from app.server.openai.logprobs import ChatLogprobs, TokenTexts, chat_logprobs, require_alternatives
 from app.server.openai.wire import (
@@ -68,6 +70,7 @@ class ChatBody(ConversingBody):
     messages: Many[ChatMessage] = Field(description=MESSAGES)
     max_tokens: Whole | None = setting("max_new_tokens")
     max_completion_tokens: Whole | None = setting("max_new_tokens")
+    n: Whole | None = optional(DRAWS, 1)
     response_format: dict[str, Any] | None = optional(FORMAT)
     stream_options: StreamOptions | None = optional(STREAM_OPTIONS)
     logprobs: bool | None = optional("Whether to return the log-probability of each token of the answer.")
@@ -108,6 +111,7 @@ def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
         forced=body.forced(tools),
         marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
         warm=body.warms,
+        draws=draws_of(body, 1 if body.warms else MOST_DRAWS),
         logprobs=body.alternatives,
         salt=caller.salt,
         report=includes_report(body.include) or caller.report,
@@ -152,15 +156,24 @@ def routes(service: Service) -> APIRouter:
         """Creates a chat completion."""
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
-        head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": body.model}
+        head: dict[str, Any] = {
+            "id": f"chatcmpl-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": body.model,
+        }
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(_chunks(running, head, usage, request.state.request_id), running.close)
         try:
-            answer = await running.answer(gone(request))
+            answers = await running.answers(gone(request))
         finally:
             running.close()
-        return _completion(answer, await running.parts(answer), head, running)
+        return shapes.ChatCompletion(
+            **head,
+            choices=[await _choice(number, answer, running) for number, answer in enumerate(answers)],
+            usage=shapes.CompletionUsage.of(running.usage),
+            prompt_cache=report_if_wanted(running, answers[0]),
+        )
 
     return router
 
@@ -177,18 +190,16 @@ def report_if_wanted(running: Running, answer: Answer) -> Report | MISSING:
     return report_of(answer, running.kept, running.seconds) if running.asked.report else MISSING
 
 
-def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Running) -> shapes.ChatCompletion:
+async def _choice(number: int, answer: Answer, running: Running) -> shapes.ChatChoice:
+    said = await running.parts(answer)
     message = shapes.AssistantMessage(
         content=said.text or (None if said.calls else ""),
         reasoning_content=said.thought or MISSING,
         tool_calls=_calls_of(said) or MISSING,
     )
     scored = _logprobs(running)(answer.logprobs)
-    return shapes.ChatCompletion(
-        **head,
-        choices=[shapes.ChatChoice(message=message, finish_reason=_finish(answer, said), logprobs=scored)],
-        usage=shapes.CompletionUsage.of(Usage.of(answer)),
-        prompt_cache=report_if_wanted(running, answer),
+    return shapes.ChatChoice(
+        index=number, message=message, finish_reason=_finish(answer, said), logprobs=scored
     )
 
 
@@ -221,47 +232,51 @@ async def _chunks(
     running: Running, head: dict[str, Any], usage: bool, request_id: str
 ) -> AsyncIterator[bytes]:
     def chunk(
+        number: int,
         delta: shapes.ChatDelta,
         finish: shapes.FinishReason | None = None,
         scored: ChatLogprobs | None = None,
         **more: Any,
     ) -> bytes:
-        choice = shapes.ChatChunkChoice(delta=delta, finish_reason=finish, logprobs=scored)
+        choice = shapes.ChatChunkChoice(index=number, delta=delta, finish_reason=finish, logprobs=scored)
         return event(shapes.ChatCompletionChunk(**head, choices=[choice], usage=none, **more))
 
     none = None if usage else MISSING
     at_end = bool(running.asked.tools)  # calls can be parsed only at the end
-    opening = b""
+    opening = dict[int, bytes]()
+    report: Report | MISSING = MISSING
     spelled = _logprobs(running)
     try:
-        async for step in running.events():
+        async for number, step in running.each():
+            add = partial(chunk, number)
             if isinstance(step, FirstToken):
-                opening = chunk(shapes.ChatDelta(role="assistant", content="", refusal=None))
-                if at_end or not running.text_follows:
-                    yield opening
-                    opening = b""
+                begun = add(shapes.ChatDelta(role="assistant", content="", refusal=None))
+                if at_end or not running.text_follows(number):
+                    yield begun
+                else:
+                    opening[number] = begun
             elif isinstance(step, Delta) and (step.text or step.logprobs) and not at_end:
                 scored = spelled(step.logprobs)
-                yield opening + chunk(shapes.ChatDelta(content=step.text), scored=scored)
-                opening = b""
+                added = add(shapes.ChatDelta(content=step.text), scored=scored)
+                yield opening.pop(number, b"") + added
             elif isinstance(step, Finished):
-                report, parts = report_if_wanted(running, step.answer), await running.parts(step.answer)
+                parts = await running.parts(step.answer)
+                report = report_if_wanted(running, step.answer) if number == 0 else report
                 if at_end and parts.thought:
-                    yield chunk(shapes.ChatDelta(reasoning_content=parts.thought))
+                    yield add(shapes.ChatDelta(reasoning_content=parts.thought))
                 if at_end and parts.text:
-                    yield chunk(shapes.ChatDelta(content=parts.text))
-                for number, call in enumerate(_calls_of(parts)):
-                    yield chunk(
-                        shapes.ChatDelta(tool_calls=[shapes.FunctionCallDelta(**vars(call), index=number)])
+                    yield add(shapes.ChatDelta(content=parts.text))
+                for place, call in enumerate(_calls_of(parts)):
+                    yield add(
+                        shapes.ChatDelta(tool_calls=[shapes.FunctionCallDelta(**vars(call), index=place)])
                     )
                 finish = _finish(step.answer, parts)
                 scored = spelled(step.answer.logprobs) if at_end else None
-                yield chunk(shapes.ChatDelta(), finish, scored, prompt_cache=MISSING if usage else report)
-                if usage:
-                    last = shapes.CompletionUsage.of(Usage.of(step.answer))
-                    yield event(
-                        shapes.ChatCompletionChunk(**head, choices=[], usage=last, prompt_cache=report)
-                    )
+                now = report if number == 0 and not usage else MISSING
+                yield add(shapes.ChatDelta(), finish, scored, prompt_cache=now)
+        if usage:
+            last = shapes.CompletionUsage.of(running.usage)
+            yield event(shapes.ChatCompletionChunk(**head, choices=[], usage=last, prompt_cache=report))
         yield DONE
     except Exception as error:
-        yield opening + event(error_of(error, request_id).in_openai())
+        yield b"".join(opening.values()) + event(error_of(error, request_id).in_openai())

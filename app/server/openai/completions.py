@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,11 +13,12 @@ from fastapi import APIRouter, Request
 from pydantic import MISSING
 
 from app.server.core.answer_formats import format_of
-from app.server.core.request import Asked, scoped
-from app.server.core.service import Running, Service
-from app.server.core.usage import Usage
+from app.server.core.request import Asked, draws_of, scoped
+from app.server.core.running import Running
+from app.server.core.service import Service
+from app.server.core.usage import Report
 from app.server.http.bodies import BodyRoute
-from app.server.http.errors import error_of
+from app.server.http.errors import INVALID, ApiError, error_of
 from app.server.http.openapi_responses import errors, stream_of
 from app.server.http.streams import DONE, EventStream, event, gone
 from app.server.openai.chat import STREAMED, caller_of, report_if_wanted
@@ -56,31 +58,41 @@ def routes(service: Service) -> APIRouter:
         require_alternatives(body.logprobs, "logprobs")
         prompts = prompts_of(body.prompt, "prompt", MOST_PROMPTS)
         asked = _asked(body, service, request)
-        text = prompts[0]
-        if body.echo or len(prompts) > 1 or not isinstance(text, str):
-            return await scored(service, asked, prompts, body, request)
-        asked = replace(asked, text=text)
-        running = await service.begin(asked, request.state.noted, gone(request))
+        if (choices := len(prompts) * asked.draws) > MOST_PROMPTS:
+            raise ApiError(INVALID, f"n asks for {choices:,} answers; the maximum is {MOST_PROMPTS}.", "n")
         head: dict[str, Any] = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": body.model,
         }
+        if body.echo or not isinstance(prompts[0], str):
+            return await scored(service, asked, prompts, body, request, head)
+        several = len(prompts) > 1
+        asks = [
+            replace(asked, text=str(text), field=f"prompt[{number}]" if several else "prompt")
+            for number, text in enumerate(prompts)
+        ]
+        running = await service.begin(asks[0], request.state.noted, gone(request), asks[1:])
         if body.stream:
             wanted = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(_chunks(running, head, wanted, request.state.request_id), running.close)
         try:
-            answer = await running.answer(gone(request))
+            answers = await running.answers(gone(request))
         finally:
             running.close()
-        choice = CompletionChoice(
-            text=answer.text,
-            finish_reason=finish_reason(answer),
-            logprobs=_spelled(_texts(running), answer.logprobs, 0),
-        )
-        usage = CompletionUsage.of(Usage.of(answer))
-        report = report_if_wanted(running, answer)
-        return Completion(**head, choices=[choice], usage=usage, prompt_cache=report)
+        texts = _texts(running)
+        found = [
+            CompletionChoice(
+                index=number,
+                text=answer.text,
+                finish_reason=finish_reason(answer),
+                logprobs=_spelled(texts, answer.logprobs, 0),
+            )
+            for number, answer in enumerate(answers)
+        ]
+        report = MISSING if several else report_if_wanted(running, answers[0])
+        usage = CompletionUsage.of(running.usage)
+        return Completion(**head, choices=found, usage=usage, prompt_cache=report)
 
     return router
 
@@ -97,6 +109,7 @@ def _asked(body: CompletionBody, service: Service, request: Request) -> Asked:
     return Asked(
         body.model,
         scoped(settings, over),
+        draws=draws_of(body),
         logprobs=body.logprobs,
         salt=caller.salt,
         report=includes_report(body.include) or caller.report,
@@ -118,23 +131,25 @@ def _spelled(texts: TokenTexts | None, tokens: Sequence[TokenLogprob], start: in
 async def _chunks(
     running: Running, head: dict[str, Any], usage: bool, request_id: str
 ) -> AsyncIterator[bytes]:
-    none = None if usage else MISSING
-    texts, offset = _texts(running), 0
+    none, several = None if usage else MISSING, len(running) > running.asked.draws
+    texts, offsets = _texts(running), Counter[int]()
+    report: Report | MISSING = MISSING
     try:
-        async for step in running.events():
+        async for number, step in running.each():
             if isinstance(step, Delta) and (step.text or step.logprobs):
-                logprobs = _spelled(texts, step.logprobs, offset)
-                offset += sum(texts.span(one.token)[0] for one in step.logprobs) if texts else 0
-                choices = [CompletionChoice(text=step.text, logprobs=logprobs)]
+                logprobs = _spelled(texts, step.logprobs, offsets[number])
+                offsets[number] += texts.width(one.token for one in step.logprobs) if texts else 0
+                choices = [CompletionChoice(index=number, text=step.text, logprobs=logprobs)]
                 yield event(Completion(**head, choices=choices, usage=none))
             elif isinstance(step, Finished):
-                choice = CompletionChoice(text="", finish_reason=finish_reason(step.answer))
-                report = report_if_wanted(running, step.answer)
-                now = MISSING if usage else report
+                choice = CompletionChoice(index=number, text="", finish_reason=finish_reason(step.answer))
+                if number == 0 and not several:
+                    report = report_if_wanted(running, step.answer)
+                now = report if number == 0 and not usage else MISSING
                 yield event(Completion(**head, choices=[choice], usage=none, prompt_cache=now))
-                if usage:
-                    last = CompletionUsage.of(Usage.of(step.answer))
-                    yield event(Completion(**head, choices=[], usage=last, prompt_cache=report))
+        if usage:
+            last = CompletionUsage.of(running.usage)
+            yield event(Completion(**head, choices=[], usage=last, prompt_cache=report))
         yield DONE
     except Exception as error:
         yield event(error_of(error, request_id).in_openai())

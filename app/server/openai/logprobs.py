@@ -91,6 +91,10 @@ class TokenTexts:
             return len(self[token]), 0
         return sum(map(_begins, data)), int(not _begins(data[0]))
 
+    def width(self, tokens: Iterable[int]) -> int:
+        """Returns the characters that begin in tokens."""
+        return sum(self.span(token)[0] for token in tokens)
+
     def _decoded(self, tokens: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(
             tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False

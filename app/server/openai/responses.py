@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
 from app.server.core.request import Asked, Caller, Defaults, scoped, setting
-from app.server.core.service import Running, Service
+from app.server.core.running import Running
+from app.server.core.service import Service
 from app.server.core.tool_use import Said, with_variables
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
@@ -314,7 +315,7 @@ async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:
         async for step in draft.running.events():
             if isinstance(step, FirstToken) and not at_end:
                 opened = b"".join(teller.opened())
-                if not draft.running.text_follows:
+                if not draft.running.text_follows():
                     yield opened
                     opened = b""
             elif isinstance(step, Delta) and step.text and not at_end:

@@ -1,33 +1,33 @@
-"""Completions of prompts that are echoed, several, or given as tokens. They use no cache."""
+"""Completions of prompts that are echoed or given as tokens. They use no cache."""
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
-from pydantic import Field
+from pydantic import MISSING, Field
 
 from app.server.core.caching import prepared
-from app.server.core.request import Asked, setting
+from app.server.core.request import SEEDS, Asked, setting
 from app.server.core.service import Service
 from app.server.core.usage import Usage
 from app.server.http.bodies import Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
 from app.server.http.shapes import optional
-from app.server.http.streams import gone
-from app.server.openai.bodies import FORMAT, STREAM_OPTIONS, GeneratingBody
+from app.server.http.streams import DONE, EventStream, event, gone
+from app.server.openai.bodies import DRAWS, FORMAT, STREAM_OPTIONS, GeneratingBody
 from app.server.openai.chat import StreamOptions
 from app.server.openai.logprobs import TextLogprobs, TokenTexts, text_logprobs
 from app.server.openai.shapes import Completion, CompletionChoice, CompletionUsage
 from app.server.openai.wire import FINISHED
 from engine.base.errors import SettingsError
 from engine.base.events import Listener
-from engine.inference.continuation import Continuation
+from engine.inference.continuation import Continuation, require_tokens
 from engine.pml import PromptError
+from engine.prompt.window import TooLongError
 
 MOST_PROMPTS = 256
 
@@ -39,6 +39,7 @@ class CompletionBody(GeneratingBody):
         description="The text to continue, without the chat template, or its tokens; or a list of several."
     )
     max_tokens: Whole | None = setting("max_new_tokens")
+    n: Whole | None = optional(f"For each prompt: {DRAWS}", 1)
     logprobs: Whole | None = optional("Returns log-probabilities with this many alternatives, 0 to 20.")
     echo: bool | None = optional("Returns the prompt, too. With it, `max_tokens` may be 0.", False)
     response_format: dict[str, Any] | None = optional(FORMAT)
@@ -64,69 +65,145 @@ async def scored(
     prompts: Sequence[str | list[int]],
     body: CompletionBody,
     request: Request,
-) -> Completion:
-    """Continues prompts one after the other; all choices are sent at once.
+    head: dict[str, Any],
+) -> Completion | EventStream:
+    """Continues prompts one after the other.
 
     Raises:
         ApiError: the request cannot be answered in this way, or the server is full or not ready.
         PromptCacheError: a prompt is invalid.
     """
-    why = "prompts that are echoed, several, or tokens"
-    if body.stream:
-        raise unsupported("stream", f"{why} are answered at once.")
     if asked.over is not None:
-        raise unsupported("prompt_cache", f"{why} use no schema.")
-    request.state.noted.asks(body.model)
+        raise unsupported("prompt_cache", "prompts that are echoed, or tokens, use no schema.")
+    noted = request.state.noted
+    noted.asks(body.model)
     service.require_model(body.model)
-    engine, files = service.engine, service.schemas
+    work = _Work(service, asked, prompts, body)
+    if not body.stream:
+        choices, usage = await service.work(work.run, gone(request), noted)
+        noted.done(usage, choices[-1].finish_reason or "")
+        return Completion(**head, choices=choices, usage=CompletionUsage.of(usage))
+    told, loop = asyncio.Queue[CompletionChoice | None](), asyncio.get_running_loop()
+    work.said = lambda piece: loop.call_soon_threadsafe(told.put_nowait, piece)
+    working = asyncio.ensure_future(service.work(work.run, gone(request), noted))
+    working.add_done_callback(lambda _: told.put_nowait(None))
+    first = await told.get()
+    if first is None:
+        await working  # raises the error of the first prompt
 
-    def work(listener: Listener) -> tuple[list[CompletionChoice], Usage]:
-        texts, choices, read, made = TokenTexts(engine.model.tokenizer), [], 0, 0
-        for number, prompt in enumerate(prompts):
-            try:
-                if isinstance(prompt, str):
-                    planned = prepared(engine, replace(asked, text=prompt), files).tokenized.planned(None)
-                    tokens: Sequence[int] = planned.plan.token_ids
-                else:
-                    tokens = prompt
-                answer = engine.continue_tokens(
-                    tokens,
-                    asked.settings,
-                    answer=body.max_tokens != 0,
-                    scored=bool(body.echo) and body.logprobs is not None,
-                    logprobs=body.logprobs,
-                    listener=listener,
-                )
-            except (PromptError, SettingsError) as error:
-                where = f"prompt[{number}]" if len(prompts) > 1 else "prompt"
-                raise error_of(error, prompt=where) from error
-            choices.append(_choice(texts, answer, prompt, body, number))
-            read, made = read + len(answer.prompt), made + len(answer.token_ids)
-        return choices, Usage(read, generated=made)
+    async def chunks() -> AsyncIterator[bytes]:
+        usage = bool(body.stream_options and body.stream_options.include_usage)
+        none, piece = None if usage else MISSING, first
+        try:
+            while piece is not None:
+                yield event(Completion(**head, choices=[piece], usage=none))
+                piece = await told.get()
+            choices, counts = await working
+            noted.done(counts, choices[-1].finish_reason or "")
+            if usage:
+                yield event(Completion(**head, choices=[], usage=CompletionUsage.of(counts)))
+            yield DONE
+        except Exception as error:
+            yield event(error_of(error, request.state.request_id).in_openai())
 
-    choices, usage = await service.work(work, gone(request), request.state.noted)
-    request.state.noted.done(usage, choices[-1].finish_reason or "")
-    return Completion(
-        id=f"cmpl-{secrets.token_hex(12)}",
-        created=int(time.time()),
-        model=body.model,
-        choices=choices,
-        usage=CompletionUsage.of(usage),
-    )
+    def close() -> None:
+        working.cancel()
+        working.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    return EventStream(chunks(), close)
 
 
-def _choice(
-    texts: TokenTexts, answer: Continuation, prompt: str | list[int], body: CompletionBody, number: int
-) -> CompletionChoice:
-    before = ""
-    if body.echo:
-        before = prompt if isinstance(prompt, str) else texts.joined(prompt)
-    logprobs: TextLogprobs | None = None
-    if body.logprobs is not None:
-        first = answer.prompt[0] if body.echo else None
-        # The tokenizer may add a token before a text.
-        start = 0 if first is None or texts.begins(before, first) else -len(texts[first])
-        logprobs = text_logprobs(texts, (*answer.scores, *answer.logprobs), start, first)
-    return CompletionChoice(
-        index=number, text=before + answer.text, finish_reason=FINISHED[answer.stopped], logprobs=logprobs
-    )
+class _Work:
+    """The computation of all choices of a request.
+
+    Attributes:
+        said: receives the pieces of choices on the working thread.
+    """
+
+    def __init__(
+        self, service: Service, asked: Asked, prompts: Sequence[str | list[int]], body: CompletionBody
+    ) -> None:
+        self._engine, self._files, self._asked = service.engine, service.schemas, asked
+        self._prompts, self._body = prompts, body
+        self._texts = TokenTexts(self._engine.model.tokenizer)
+        self.said: Callable[[CompletionChoice], object] | None = None
+
+    def run(self, listener: Listener) -> tuple[list[CompletionChoice], Usage]:
+        """Returns the choices and the usage; raises the errors of all prompts before it computes."""
+        choices, usage = list[CompletionChoice](), Usage(0)
+        read = [self._tokens(place, prompt) for place, prompt in enumerate(self._prompts)]
+        for prompt, tokens in zip(self._prompts, read, strict=True):
+            for draw in range(self._asked.draws):
+                answer, choice = self._drawn(prompt, tokens, draw, len(choices), listener)
+                choices.append(choice)
+                usage += Usage(len(tokens), generated=len(answer.token_ids)).drawn(draw)
+        return choices, usage
+
+    def _tokens(self, place: int, prompt: str | list[int]) -> Sequence[int]:
+        """Returns the tokens of a prompt; raises ApiError if they cannot be continued."""
+        asked, answer = self._asked, self._body.max_tokens != 0
+        try:
+            if isinstance(prompt, list):
+                tokens: Sequence[int] = prompt
+            else:
+                one = prepared(self._engine, replace(asked, text=prompt), self._files)
+                tokens = one.tokenized.planned(None).plan.token_ids
+            require_tokens(self._engine.model, tokens, answer=answer)
+        except (PromptError, SettingsError, TooLongError) as error:
+            where = f"prompt[{place}]" if len(self._prompts) > 1 else "prompt"
+            raise error_of(error, prompt=where) from error
+        return tokens
+
+    def _drawn(
+        self, prompt: str | list[int], tokens: Sequence[int], draw: int, number: int, listener: Listener
+    ) -> tuple[Continuation, CompletionChoice]:
+        """Computes a choice."""
+        asked, body = self._asked, self._body
+        pieces = _Pieces(self._texts, prompt, body, number)
+
+        def said(piece: Continuation) -> None:
+            choice = pieces.next(piece)
+            if self.said is not None and (choice.text or choice.logprobs):
+                self.said(choice)
+
+        answer = self._engine.continue_tokens(
+            tokens,
+            replace(asked.settings, seed=(asked.settings.seed + draw) % SEEDS),
+            answer=body.max_tokens != 0,
+            scored=bool(body.echo) and body.logprobs is not None,
+            logprobs=body.logprobs,
+            said=said,
+            listener=listener,
+        )
+        if self.said is not None:
+            self.said(CompletionChoice(index=number, text="", finish_reason=FINISHED[answer.stopped]))
+        whole = _Pieces(self._texts, prompt, body, number).next(answer)
+        return answer, whole.model_copy(update={"finish_reason": FINISHED[answer.stopped]})
+
+
+class _Pieces:
+    """Spells a choice in pieces."""
+
+    def __init__(self, texts: TokenTexts, prompt: str | list[int], body: CompletionBody, number: int) -> None:
+        self._texts, self._body, self._number = texts, body, number
+        self._before = ""
+        if body.echo:
+            self._before = prompt if isinstance(prompt, str) else texts.joined(prompt)
+        self._offset = 0  # of the next piece with log-probabilities
+
+    def next(self, piece: Continuation) -> CompletionChoice:
+        """Returns the choice with the next piece."""
+        body, before = self._body, self._before if piece.prompt else ""
+        logprobs: TextLogprobs | None = None
+        scored = (*piece.scores, *piece.logprobs)
+        first = piece.prompt[0] if body.echo and piece.prompt else None
+        if body.logprobs is not None and (scored or first is not None):
+            start = self._offset
+            if first is not None and not self._texts.begins(before, first):
+                start = -len(self._texts[first])  # the tokenizer added a token before the text
+            logprobs = text_logprobs(self._texts, scored, start, first)
+            tokens = (
+                [one.token for one in scored] if first is None else [first, *(one.token for one in scored)]
+            )
+            self._offset = start + self._texts.width(tokens)
+        return CompletionChoice(index=self._number, text=before + piece.text, logprobs=logprobs)

@@ -88,9 +88,9 @@ class AssistantMessage(Reply):
 
 
 class ChatChoice(Reply):
-    """The only answer."""
+    """An answer."""
 
-    index: Literal[0] = 0
+    index: Count = 0
     message: AssistantMessage
     finish_reason: FinishReason
     logprobs: ChatLogprobs | None = None
@@ -116,9 +116,9 @@ class ChatDelta(Reply):
 
 
 class ChatChunkChoice(Reply):
-    """New content; the last chunk with a choice has the stop reason."""
+    """New content of an answer; its last chunk has the stop reason."""
 
-    index: Literal[0] = 0
+    index: Count = 0
     delta: ChatDelta
     finish_reason: FinishReason | None = None
     logprobs: ChatLogprobs | None = None

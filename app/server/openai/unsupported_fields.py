@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 _FORM = "use output_config.format."
 _THINKS = "the model's chat template decides whether it thinks."
-_SAMPLED = "tokens are drawn by temperature, top_p, top_k and repetition_penalty."
+_SAMPLED = "tokens are drawn by temperature, top_p, top_k, min_p and the penalties."
 
 NAMES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
@@ -51,7 +51,7 @@ OTHERS: Final[Mapping[str, tuple[tuple[Any, ...], str]]] = {
     "truncate_prompt_tokens": ((), "an oversized prompt is rejected, not truncated."),
     "documents": (([],), "write them as blocks of a message."),
     "options": (({},), "its settings are fields of the request itself, such as temperature."),
-    "enable_thinking": ((), _THINKS),
+    "enable_thinking": ((), "send it in chat_template_kwargs."),
     "thinking": (({"type": "disabled"},), _THINKS),
 }
 """Fields of vLLM, SGLang, llama.cpp, Ollama and transformers, with their neutral values."""

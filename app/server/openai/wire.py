@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from app.server.core.answer_formats import NO_FORMAT, Placed, format_among
-from app.server.core.request import Block, Defaults, Mark, Message, named, seed_of, settings_from
+from app.server.core.request import Block, Defaults, Mark, Message, named, sampling_of, settings_from
 from app.server.http.errors import INVALID, ApiError, unsupported
 from app.server.http.shapes import Shape, optional
 from app.server.http.truncate import shown
@@ -82,11 +82,8 @@ ROLES: Mapping[str, TurnName] = {
 
 # Unsupported fields that would change the answer, with their neutral values.
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "n": ((1,), "a request has one answer; send it again for another."),
+    "n": ((1,), "a request has one answer here; use /v1/chat/completions, or send it again."),
     "best_of": ((1,), "a request has one answer."),
-    "frequency_penalty": ((0,), "use repetition_penalty."),
-    "presence_penalty": ((0,), "use repetition_penalty."),
-    "logit_bias": (({},), "token biases are not supported."),
     "logprobs": ((False,), "token probabilities are not returned."),
     "top_logprobs": ((0,), "token probabilities are not returned."),
     "response_format": (
@@ -101,7 +98,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "web_search_options": ((), "the server contacts no other service."),
     "suffix": (("",), "text is continued at its end only."),
     "echo": ((False,), "only the answer is returned."),
-    **dict.fromkeys(("min_p", "min_tokens"), ((0,), "it is not implemented.")),
+    "min_tokens": ((0,), "it is not implemented."),
     **dict.fromkeys(("typical_p", "length_penalty"), ((1,), "it is not implemented.")),
     **dict.fromkeys(("stop_token_ids", "bad_words", "logits_processors"), (([],), "it is not implemented.")),
     **dict.fromkeys(
@@ -115,7 +112,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 }
 
 
-OWN_RULES = {"min_p": "min_p", "typical_p": "typical_p", "min_tokens": "min_new_tokens"}
+OWN_RULES = {"typical_p": "typical_p", "min_tokens": "min_new_tokens"}
 """Unsupported request fields, with the rule of a model's generation_config that each may repeat."""
 
 
@@ -279,11 +276,7 @@ def settings_of_body(
         raise ApiError(INVALID, f"There are {len(stop)} texts; the maximum is {MOST_STOPS}.", "stop")
     values = {
         "max_new_tokens": longest,
-        **{
-            name: (name, getattr(body, name))
-            for name in ("temperature", "top_p", "top_k", "repetition_penalty")
-        },
-        "seed": ("seed", seed_of(body.seed)),
+        **sampling_of(body),
         "stop": ("stop", stop or None),
         "grammar": format_among({name: getattr(body, name, None) for name in body.understood}, own),
     }

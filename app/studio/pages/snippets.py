@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 import assets
 from app.studio.web.literals import Name, javascript, javascript_text, json_text, python, python_text
 from engine.base.errors import PromptCacheError
+from engine.base.token_bias import biases_of
 from engine.inference.run_settings import RunSettings
 
 Client = Literal["openai-python", "anthropic-python", "curl", "openai-javascript"]
@@ -25,10 +26,14 @@ MOST_STOPS = 4  # maximum stops of OpenAI's API
 LONG = 8  # longer texts are folded
 
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
-_DRAWN = ("top_p", "top_k", "seed")
+_DRAWN = ("top_p", "top_k", "min_p", "seed")
+_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 _KNOWN: Mapping[str, frozenset[str]] = {
     "openai-python": frozenset(
-        {"model", "messages", "max_completion_tokens", "temperature", "top_p", "seed", "stop"}
+        {
+            *("model", "messages", "max_completion_tokens", "temperature", "top_p", "seed", "stop"),
+            *("presence_penalty", "frequency_penalty", "logit_bias"),
+        }
     ),
     "anthropic-python": frozenset({"model", "system", "messages", "max_tokens", "stop_sequences"}),
 }
@@ -164,8 +169,11 @@ def request_of(client: Client, sought: Sought, schema: object, prompt: object) -
         fields |= {
             name: value for name in _DRAWN if (value := getattr(settings, name)) != getattr(usual, name)
         }
-    if settings.repetition_penalty != usual.repetition_penalty:
-        fields["repetition_penalty"] = settings.repetition_penalty
+    fields |= {
+        name: value for name in _PENALTIES if (value := getattr(settings, name)) != getattr(usual, name)
+    }
+    if biases := biases_of(settings.logit_bias):
+        fields["logit_bias"] = {str(token): bias for token, bias in biases.items()}
     if settings.stop:
         stops = list(settings.stop)
         fields |= {"stop_sequences": stops} if of_anthropic else {"stop": stops[:MOST_STOPS]}

@@ -16,7 +16,7 @@ from engine.inference.run_settings import RunSettings
 from engine.inference.setting import Setting, declared, settings_of
 
 WITHOUT_EFFECT = frozenset({"repeats", "sync"})  # do not affect an answer
-WHEN_DRAWN = frozenset({"seed", "top_p", "top_k"})  # matter only with sampling
+WHEN_DRAWN = frozenset({"seed", "top_p", "top_k", "min_p"})  # matter only with sampling
 AUTOMATIC = 3  # timings of each side
 MOST_SECONDS = 3.0  # of repeated timings after the answer
 Matters = Literal["always", "drawn", "decided", "never"]

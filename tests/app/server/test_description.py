@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.server.core.service import Running
+from app.server.core.running import Running
 from app.server.http.errors import NO_METHOD, Dialect
 from app.server.http.openapi_responses import KINDS
 from engine.base.events import Delta

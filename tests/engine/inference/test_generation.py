@@ -10,6 +10,7 @@ import torch
 
 from engine.base.choices import SCOPES
 from engine.base.events import Delta, Finished
+from engine.base.token_bias import TokenBiasError
 from engine.engine import Engine
 from engine.inference.run_settings import Repair, RunSettings
 from engine.inference.sampler import Sampler
@@ -57,6 +58,7 @@ def test_repairs_are_read(text: str, repair: Repair) -> None:
         {},
         {"repetition_penalty": 1.4},
         {"temperature": 0.8, "top_k": 1},
+        {"temperature": 0.8, "min_p": 1.0},
         {"temperature": 1e-4, "top_p": 0.5},
         {"temperature": 0.8, "top_p": 1e-6, "repetition_penalty": 1.4},
     ],
@@ -95,6 +97,49 @@ def test_a_penalty_counts_the_prompt_and_the_answer() -> None:
     sampler = Sampler(RunSettings(repetition_penalty=2.0), prompt=[0])
     logits = torch.tensor([3.0, 2.0, 1.6])
     assert [sampler.choose(logits) for _ in range(4)] == [1, 2, 0, 0]
+
+
+def test_penalties_count_the_tokens_of_the_answer() -> None:
+    logits = torch.tensor([3.0, 2.5, 1.2])
+
+    def chosen(**settings: float) -> list[int]:
+        sampler = Sampler(RunSettings(**settings), prompt=[0, 0, 0, 0])
+        return [sampler.choose(logits) for _ in range(6)]
+
+    assert chosen() == [0] * 6, "tokens of the prompt do not count"
+    assert chosen(presence_penalty=1.0) == [0, 1, 0, 0, 0, 0], "once, however often it occurs"
+    assert chosen(frequency_penalty=1.0) == [0, 1, 0, 1, 2, 0]
+    assert chosen(frequency_penalty=-2.0, presence_penalty=-2.0) == [0] * 6
+
+
+def test_biases_change_scores_before_the_draw() -> None:
+    logits = torch.tensor([3.0, 2.0, 1.0])
+    assert Sampler(RunSettings(logit_bias="0:-100,2:1.5")).choose(logits) == 2
+    drawn = Sampler(RunSettings(logit_bias="1:100.0", temperature=2.0))
+    assert [drawn.choose(logits) for _ in range(8)] == [1] * 8
+    bound = torch.tensor([True, True, False])
+    assert Sampler(RunSettings(logit_bias="2:100")).choose(logits, bound) == 0, "a grammar comes first"
+
+
+def test_tokens_below_a_share_of_the_likeliest_are_not_drawn() -> None:
+    logits = torch.tensor([0.6, 0.3, 0.1]).log()
+
+    def drawn(min_p: float) -> set[int]:
+        sampler = Sampler(RunSettings(temperature=1.0, min_p=min_p))
+        return {sampler.choose(logits) for _ in range(200)}
+
+    assert [drawn(share) for share in (0.0, 0.2, 0.6)] == [{0, 1, 2}, {0, 1}, {0}]
+
+
+def test_a_biased_token_is_of_the_vocabulary(engine: Engine) -> None:
+    prompt = engine.schema(schema_of(SCHEMA)).prompt(prompt_of("<prompt><b/></prompt>"))
+    most = int(engine.model.config.vocab_size)
+    assert prompt.answer(logit_bias=f"{most - 1}:100", max_new_tokens=2).token_ids[0] == most - 1
+    for wrong in (f"{most}:1", "999999999:1"):
+        with pytest.raises(TokenBiasError, match=f"of this model are 0 to {most - 1}"):
+            engine.submit(prompt, logit_bias=wrong)
+        with pytest.raises(TokenBiasError):
+            engine.continue_tokens([5], logit_bias=wrong)
 
 
 def test_a_run_stops_at_a_stop_text(engine: Engine) -> None:

@@ -95,7 +95,7 @@ def test_rules_hold_for_every_answer_as_in_generate(tmp_path: Path, fields: dict
 
 @pytest.mark.parametrize(
     "fields",
-    [{"min_p": 1.0}, {"typical_p": 1e-3}, {"epsilon_cutoff": 0.9999}, {"top_h": 1e-3}],
+    [{"typical_p": 1e-3}, {"epsilon_cutoff": 0.9999}, {"top_h": 1e-3}],
 )
 def test_drawn_tokens_are_cut_off_as_in_generate(tmp_path: Path, fields: dict[str, Any]) -> None:
     """Where one outcome is left, so that the generators of random numbers need not agree."""
@@ -233,7 +233,7 @@ def test_what_is_not_honoured_is_named_and_answers_come_as_without_it(
             {"max_new_tokens": 300, "repetition_penalty": 1.1},
             {"max_new_tokens": 300, "repetition_penalty": 1.1},
         ),
-        ({"top_k": -1, "top_p": 0.5}, {"top_p": 0.5}),
+        ({"top_k": -1, "top_p": 0.5, "min_p": 0.1}, {"top_p": 0.5, "min_p": 0.1}),
     ],
 )
 def test_settings_are_those_of_the_makers(fields: dict[str, Any], settings: dict[str, Any]) -> None:

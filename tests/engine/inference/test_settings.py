@@ -91,6 +91,14 @@ BEYOND: list[tuple[str, object]] = [
     ("scope", "wide"),
     ("placement", "loose"),
     ("repair", "blend:1.5"),
+    ("min_p", 1.1),
+    ("presence_penalty", -2.5),
+    ("frequency_penalty", 2.5),
+    ("logit_bias", ""),
+    ("logit_bias", "5"),
+    ("logit_bias", "5:100.5"),
+    ("logit_bias", "5:1,"),
+    ("logit_bias", "-5:1"),
 ]
 
 
@@ -150,7 +158,9 @@ def test_a_repair_is_read_where_its_setting_takes_it(text: str) -> None:
 def test_the_documents_have_every_setting_and_choice() -> None:
     rows = []
     for name, one in SETTINGS.items():
-        option = "" if name in ("hold_conversation", "grammar") else f"`--{name.replace('_', '-')}`"
+        option = (
+            "" if name in ("hold_conversation", "grammar", "logit_bias") else f"`--{name.replace('_', '-')}`"
+        )
         default = {"flag": ("no", "yes")[bool(one.default)], "texts": "none"}.get(one.kind, one.default)
         rows.append(f"| `{name}` | {option} | {default} | {one.range} | {one.sentence} |")
     for choices in (REUSES, SPECULATIONS, SCOPES, PLACEMENTS, REPAIRS, TIMELINE_PARTS):

@@ -113,7 +113,7 @@ def test_what_is_refused_is_told_with_its_sentence(keyed: Served, noted: Noted) 
             {"state": "Hi", "questions": {"a": {"type": "noul"}}},
             "questions.a: The question has no",
         ),
-        ("chat/completions", {"n": 2}, "n is not supported here: a request has one answer"),
+        ("chat/completions", {"best_of": 2}, "best_of is not supported here: a request has one answer"),
         ("chat/completions", {"stop": ["a"] * 5}, "stop: There are 5 texts; the maximum is 4."),
         (
             "chat/completions",

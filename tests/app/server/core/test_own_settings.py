@@ -20,6 +20,7 @@ FIELDS = {
     "temperature": 0.7,
     "top_k": 5,
     "min_p": 0.25,
+    "typical_p": 0.5,
     "max_new_tokens": 4,
     "eos_token_id": 300,
 }
@@ -48,7 +49,8 @@ def test_what_a_request_leaves_open_is_the_makers(server: Served) -> None:
     assert ask(server, max_tokens=6).usage.completion_tokens == 6
     made = server.openai().responses.create(model="own", input="Hello")
     assert (made.temperature, made.usage.output_tokens) == (0.7, 4)
-    assert server.service.defaults.sampling["top_k"] == 5
+    assert (server.service.defaults.sampling["top_k"], server.service.defaults.sampling["min_p"]) == (5, 0.25)
+    assert ask(server, extra_body={"min_p": 0.1}).choices, "a setting, which a request may change"
 
 
 @pytest.mark.parametrize(
@@ -73,12 +75,12 @@ def test_an_option_of_the_server_comes_before_the_makers(tmp_path: Path) -> None
         assert ask(running).usage.completion_tokens == 2
 
 
-@pytest.mark.parametrize(("name", "value"), [("min_p", 0), ("min_p", 0.1)])
+@pytest.mark.parametrize(("name", "value"), [("typical_p", 1), ("typical_p", 0.1)])
 def test_a_rule_of_the_model_cannot_be_changed(server: Served, name: str, value: Any) -> None:
-    with pytest.raises(openai.BadRequestError, match=r"generation_config\.json sets it to 0\.25") as error:
+    with pytest.raises(openai.BadRequestError, match=r"generation_config\.json sets it to 0\.5") as error:
         ask(server, extra_body={name: value})
     assert (error.value.code, error.value.param) == ("unsupported_parameter", name)
-    assert ask(server, extra_body={name: 0.25, "typical_p": 1}).choices
+    assert ask(server, extra_body={name: 0.5, "min_tokens": 0}).choices
 
 
 def test_stop_strings_of_the_model_end_answers_of_every_dialect(tmp_path: Path, server: Served) -> None:

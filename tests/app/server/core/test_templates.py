@@ -70,6 +70,38 @@ def test_variables_reach_the_template(reader: Served) -> None:
     assert said.usage.input_tokens + (said.usage.cache_read_input_tokens or 0) == want
 
 
+def test_requests_share_only_what_the_template_writes_the_same(reader: Served) -> None:
+    client, long = reader.openai(), [{"role": "user", "content": "How is it in Rome? " * 30}]
+
+    def ask(**body: Any) -> tuple[str, int, int]:
+        made = client.chat.completions.create(
+            model="reader", messages=long, temperature=0, extra_body={"chat_template_kwargs": body}
+        )
+        usage = made.usage
+        return made.choices[0].message.content, usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens
+
+    text, tokens, _ = ask(enable_thinking=False)
+    other, fewer, read = ask(enable_thinking=True)
+    assert tokens > fewer
+    assert 0 < read < fewer, "the beginning is the same, the end is not"
+    assert ask(enable_thinking=False)[:2] == (text, tokens)
+    assert ask(enable_thinking=True)[:2] == (other, fewer)
+    assert ask(enable_thinking=None, unknown_to_it=[1, {"a": 2.5}])[:2] == (other, fewer)
+
+
+@pytest.mark.parametrize("wrong", [True, "enable_thinking", ["enable_thinking"], 5])
+def test_variables_are_an_object(reader: Served, wrong: Any) -> None:
+    for path in ("chat/completions", "messages"):
+        body = {"model": "reader", "messages": MESSAGES[1:], "max_tokens": 1, "chat_template_kwargs": wrong}
+        answer = reader.http.post(f"/v1/{path}", json=body)
+        assert answer.status_code == 400
+        assert "chat_template_kwargs" in answer.json()["error"]["message"]
+    body["chat_template_kwargs"] = None
+    assert reader.http.post("/v1/chat/completions", json=body).status_code == 200
+    refused = reader.http.post("/v1/chat/completions", json={**body, "enable_thinking": False})
+    assert "send it in chat_template_kwargs" in refused.json()["error"]["message"]
+
+
 def test_a_variable_that_is_the_conversations_own_is_refused(reader: Served) -> None:
     body: Any = {"chat_template_kwargs": {"messages": []}}
     with pytest.raises(openai.BadRequestError, match="'messages' is set by the conversation itself"):

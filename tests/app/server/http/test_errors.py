@@ -17,7 +17,8 @@ import httpx2
 import openai
 import pytest
 
-from app.server.core.service import Limits, Running
+from app.server.core.running import Running
+from app.server.core.service import Limits
 from app.server.http import access, errors
 from app.server.http.access import Access
 from app.server.http.errors import Kind
@@ -85,7 +86,7 @@ def bad_value(stage: Stage) -> None:
 
 
 def unsupported(stage: Stage) -> None:
-    stage.changes = {"logit_bias": {"5": 100}}
+    stage.changes = {"typical_p": 0.5}
 
 
 def too_long(stage: Stage) -> None:
@@ -177,7 +178,7 @@ class Case:
 
 CASES: dict[str | None, Case] = {
     None: Case(bad_value, "must be a text, not 5", "model"),
-    "unsupported_parameter": Case(unsupported, "not supported here", "logit_bias"),
+    "unsupported_parameter": Case(unsupported, "not supported here", "typical_p"),
     "context_length_exceeded": Case(too_long, r"prompt is too long: \d+ tokens > 2047 maximum", "PROMPT"),
     "invalid_api_key": Case(no_key, "API key"),
     "forbidden": Case(foreign, "evil.example"),
@@ -235,6 +236,7 @@ def ask(stage: Stage, endpoint: str, **more: Any) -> Any:
         case "responses":
             return client.responses.create(input=prompt or "Hello", **asked)
         case "messages":
+            changes |= {name: asked.pop(name) for name in ("temperature",) if name in asked}
             return client.messages.create(messages=prompt or said, max_tokens=5, **asked)
     return client.messages.count_tokens(messages=prompt or said, **asked)
 

@@ -102,7 +102,8 @@ def test_the_collector_leaves_long_documents_alone_while_they_are_read(
 
     def noting(real: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*given: Any, **how: Any) -> Any:
-            found.append((given[1].messages[-1].blocks[0].text, gc.isenabled()))
+            asked = given[1][0] if isinstance(given[1], tuple) else given[1]
+            found.append((asked.messages[-1].blocks[0].text, gc.isenabled()))
             return real(*given, **how)
 
         return noted
@@ -158,7 +159,7 @@ def test_clients_take_turns_for_long_answers(tmp_path: Path, monkeypatch: pytest
     begun, real, may_end = list[str](), services.submitted, threading.Event()
 
     def slow(engine: Any, asked: Any, *given: Any) -> Any:
-        begun.append(asked.messages[-1].blocks[0].text)
+        begun.append(asked[0].messages[-1].blocks[0].text)
         may_end.wait(20)
         return real(engine, asked, *given)
 

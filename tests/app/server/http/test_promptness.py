@@ -54,7 +54,7 @@ def test_what_opens_an_answer_goes_out_with_its_first_text(
 
     def answered(*given: Any) -> Any:
         taken = submitted(*given)
-        taken.ticket.result()
+        taken[0].ticket.result()
         return taken
 
     monkeypatch.setattr(service, "submitted", answered)

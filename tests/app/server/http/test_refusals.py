@@ -27,11 +27,10 @@ HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
 @pytest.mark.parametrize(
     ("changes", "param"),
     [
-        ({"n": 2}, "n"),
+        ({"extra_body": {"typical_p": 0.5}}, "typical_p"),
         ({"extra_body": {"echo": True}}, "echo"),
-        ({"frequency_penalty": 0.5}, "frequency_penalty"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
-        ({"extra_body": {"min_p": 0.1}}, "min_p"),
+        ({"extra_body": {"min_tokens": 1}}, "min_tokens"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
             "messages[0].content[0].type",

@@ -92,7 +92,10 @@ def test_asyncio_clients_answer_side_by_side(server: Served) -> None:
 def test_models_are_listed_and_described(server: Served) -> None:
     client = server.openai()
     assert [model.id for model in client.models.list()] == [server.model, "alias"]
-    assert client.models.retrieve("alias").object == "model"
+    told = client.models.retrieve("alias")
+    assert told.object == "model"
+    length = server.engine.model.context_length
+    assert (told.max_model_len, told.meta["n_ctx_train"]) == (length, length)
     with pytest.raises(openai.NotFoundError) as error:
         client.models.retrieve("gpt-9")
     assert (error.value.code, error.value.param) == ("model_not_found", "model")

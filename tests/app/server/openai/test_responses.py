@@ -157,8 +157,7 @@ def test_a_stream_tells_the_same_response_in_typed_events(server: Served) -> Non
         ({"truncation": "auto"}, "truncation"),
         ({"context_management": [{"type": "compaction"}]}, "context_management"),
         ({"moderation": {"model": "omni-moderation-latest"}}, "moderation"),
-        ({"extra_body": {"frequency_penalty": 0.5}}, "frequency_penalty"),
-        ({"extra_body": {"min_p": 0.1}}, "min_p"),
+        ({"extra_body": {"min_tokens": 1}}, "min_tokens"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].type"),
         ({"input": [*INPUT, {"type": "computer_call", "call_id": "1"}]}, "input[4].type"),
         (
