@@ -81,7 +81,18 @@ def bind(schema: Schema, prompt: Prompt, earlier: Sequence[Schema] = ()) -> Boun
     parts = list(_with_words(settled(_add_tail(read, resolution.tail, turns=bool(schema.index.turns)))))
     check_prompt(parts, report, prompt, schema, resolution)
     check_question(parts, prompt, report)
+    _check_format(prompt, report)
     return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish(), prompt.questions)
+
+
+def _check_format(prompt: Prompt, report: Reporter) -> None:
+    """Reports a format whose file was not read, because the prompt has no folder."""
+    if prompt.format is not None and prompt.format.text is None:
+        message = (
+            f"src {quote(prompt.format.src or '')} cannot be read: the prompt has no folder; save it next to "
+            "the file first, or write the schema here"
+        )
+        report.add("E209", message, prompt.format.place)
 
 
 def _advise(schema: Schema, resolution: Resolution, report: Reporter) -> None:
