@@ -37,7 +37,7 @@ from engine.pml.tree.parts import (
     part_text,
 )
 from engine.pml.tree.resolution import Resolution, Resolver
-from engine.pml.tree.tree import Decide, Module, Param, Prompt, Role, Schema, Text, Union
+from engine.pml.tree.tree import AnswerFormat, Decide, Module, Param, Prompt, Role, Schema, Text, Union
 from engine.pml.whitespace.joined_words_in_prompts import check_prompt
 from engine.pml.whitespace.separators import Unsettled, own_seam, settled
 
@@ -52,6 +52,7 @@ class Bound:
         imports: paths of the imported modules in prompt order, including ancestors.
         diagnostics: in the order of the prompt's text.
         questions: the prompt's questions.
+        format: the format of the prompt's answer; None for any text.
     """
 
     schema: Schema
@@ -59,6 +60,7 @@ class Bound:
     imports: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
     questions: tuple[Decide, ...] = ()
+    format: AnswerFormat | None = None
 
     @property
     def ok(self) -> bool:
@@ -82,7 +84,8 @@ def bind(schema: Schema, prompt: Prompt, earlier: Sequence[Schema] = ()) -> Boun
     check_prompt(parts, report, prompt, schema, resolution)
     check_question(parts, prompt, report)
     _check_format(prompt, report)
-    return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish(), prompt.questions)
+    picks, questions = tuple(resolution.picks), prompt.questions
+    return Bound(schema, tuple(parts), picks, report.finish(), questions, prompt.format)
 
 
 def _check_format(prompt: Prompt, report: Reporter) -> None:
