@@ -28,9 +28,20 @@ _ADDRESS = re.compile(r"https?://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(
 _DRAWN = ("top_p", "top_k", "seed")
 _KNOWN: Mapping[str, frozenset[str]] = {
     "openai-python": frozenset(
-        {"model", "messages", "max_completion_tokens", "temperature", "top_p", "seed", "stop"}
+        {
+            "model",
+            "messages",
+            "max_completion_tokens",
+            "temperature",
+            "top_p",
+            "seed",
+            "stop",
+            "response_format",
+        }
     ),
-    "anthropic-python": frozenset({"model", "system", "messages", "max_tokens", "stop_sequences"}),
+    "anthropic-python": frozenset(
+        {"model", "system", "messages", "max_tokens", "stop_sequences", "output_config"}
+    ),
 }
 """Named arguments of Python clients; other fields go into `extra_body`."""
 _KEYS: Mapping[Client, str] = {
