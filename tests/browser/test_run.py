@@ -71,7 +71,8 @@ def test_an_answer_is_marked_as_its_format_demands_or_not(author: Page) -> None:
     few_tokens(author)
     prompt = '<prompt schema="own"><one/>Is it?<answer-format type="regex">{}</answer-format></prompt>'
     marks = author.locator(".pane .format-mark")
-    for pattern, words in (("yes|no", "valid ✓"), ("[a-z]{60}", "incomplete: it was cut off before its end.")):
+    cut = "incomplete: it was cut off before its end."
+    for pattern, words in (("yes|no", "valid ✓"), ("[a-z]{60}", cut)):
         rewrite(author, "schema", OWN)
         rewrite(author, "prompt", prompt.format(pattern))
         author.locator("#run").click()
