@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import reprlib
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from engine.base.errors import PathError, SettingsError
 from engine.files.text_files import read_text_file
 from engine.inference.run_settings import RunSettings
+from engine.pml import Prompt, PromptError, parse_prompt
 
 
 def document_text(source: object, kind: str) -> str:
@@ -30,6 +32,28 @@ def document_text(source: object, kind: str) -> str:
     if source.endswith(".pml") and "<" not in source and "\n" not in source:
         raise PathError(f"{source!r} is a file name, not the text of a {kind}. Give Path({source!r}).")
     return source
+
+
+def prompt_tree(
+    source: str | Path | Prompt, base: Path | None, of_schema: Path | None
+) -> tuple[Prompt, float]:
+    """Returns the tree of a prompt, and the milliseconds spent on reading its text.
+
+    A relative `src` is in the folder `base`, else in the file's own folder, else in the schema's.
+
+    Raises:
+        PathError, TextFileError, TypeError: as for `document_text`.
+        PromptError: the prompt has errors.
+    """
+    if isinstance(source, Prompt):
+        return source, 0.0
+    text = document_text(source, "prompt")
+    started = time.perf_counter()
+    own = source.resolve().parent if isinstance(source, Path) else of_schema
+    parsed = parse_prompt(text, base=base or own)
+    if parsed.tree is None or not parsed.ok:
+        raise PromptError(parsed.diagnostics)
+    return parsed.tree, (time.perf_counter() - started) * 1000
 
 
 def require_mode(mode: str, modes: Sequence[str]) -> None:

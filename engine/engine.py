@@ -214,7 +214,7 @@ class Engine:
         Args:
             source: PML text, the path of a file with it, or a tree without errors. The engine reuses its
                 result for the same text, unless the text reads other files or many other schemas followed.
-            base: the folder of relative `src` attributes; by default the file's own folder.
+            base: the folder of relative `src`, also in its prompts; by default the file's own folder.
             salt: schemas and conversations with different salts share nothing, in memory or on disk.
 
         Raises:
@@ -224,7 +224,7 @@ class Engine:
             TypeError: the source has another type.
         """
         if isinstance(source, Schema):
-            return self._prepared(source, salt)
+            return self._prepared(source, salt, base)
         text = document_text(source, "schema")
         folder = base or (source.resolve().parent if isinstance(source, Path) else None)
         with self._schemas_lock:
@@ -234,7 +234,7 @@ class Engine:
         parsed = parse_schema(text, base=folder)
         if parsed.tree is None or not parsed.ok:
             raise PromptError(parsed.diagnostics)
-        prepared = self._prepared(parsed.tree, salt)
+        prepared = self._prepared(parsed.tree, salt, folder)
         if not reads_files(text):  # other files may change
             with self._schemas_lock:
                 self._schemas[text, folder, salt] = prepared
@@ -483,8 +483,8 @@ class Engine:
         if not prompt.is_for(self._workshop):
             raise SettingsError("The prompt was prepared by another engine. Prepare it with this one.")
 
-    def _prepared(self, tree: Schema, salt: str) -> PreparedSchema:
-        return PreparedSchema(TokenizedSchema(tree, self._salted(salt)), self._workshop)
+    def _prepared(self, tree: Schema, salt: str, base: Path | None) -> PreparedSchema:
+        return PreparedSchema(TokenizedSchema(tree, self._salted(salt)), self._workshop, base)
 
     def _salted(self, salt: str) -> ModelSpec:
         if not isinstance(salt, str):

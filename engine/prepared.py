@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import reprlib
-import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.arguments import document_text, require_mode, settings_with
+from engine.arguments import prompt_tree, require_mode, settings_with
 from engine.base.choices import PlacementPolicy, Scope
 from engine.base.errors import CancelledError, SettingsError
 from engine.base.events import SIDES, Answer, Compared, Event, Listener, ReuseTaken, Side, Working
@@ -28,13 +27,14 @@ from engine.fidelity.findings import Fidelity
 from engine.fidelity.measure import FidelityMeter
 from engine.fidelity.reuse_levels import Ladder
 from engine.fidelity.teacher_forcing import Reading, reading
+from engine.grammars.grammar import FREE
 from engine.inference.generate import answering
 from engine.inference.model_settings import require_fitting
 from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import Progress, returned
 from engine.inference.submission import Submission
 from engine.maps.reuse import MapReuse
-from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
+from engine.pml import Diagnostic, Prompt
 from engine.prompt.conversation.tools import NO_TOOLS, Tools
 from engine.prompt.passages import Passage, Reader
 from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, summarize_plan
@@ -52,8 +52,9 @@ class PreparedSchema:
         tokenized: its tokens and positions.
     """
 
-    def __init__(self, tokenized: TokenizedSchema, workshop: Workshop) -> None:
+    def __init__(self, tokenized: TokenizedSchema, workshop: Workshop, base: Path | None = None) -> None:
         self.tree, self.tokenized, self._workshop = tokenized.tree, tokenized, workshop
+        self._base = base  # the folder of files in prompts
 
     @property
     def name(self) -> str:
@@ -63,13 +64,16 @@ class PreparedSchema:
     def __repr__(self) -> str:
         return f"<PreparedSchema {self.name!r}>"
 
-    def prompt(self, source: str | Path | Prompt, tools: Tools = NO_TOOLS) -> PreparedPrompt:
+    def prompt(
+        self, source: str | Path | Prompt, tools: Tools = NO_TOOLS, *, base: Path | None = None
+    ) -> PreparedPrompt:
         """Reads a prompt over this schema.
 
         Args:
             source: PML text, the path of a file with it, or a tree without errors.
             tools: the tools that the assistant may call; planning fails if the chat template does not support
                 them.
+            base: the folder of a relative `src`; by default the file's own folder, or the schema's.
 
         Raises:
             PathError: the text is a file name, not a document.
@@ -77,14 +81,7 @@ class PreparedSchema:
             TextFileError: the file cannot be read as text.
             TypeError: the source has another type.
         """
-        tree, parse_ms = source, 0.0
-        if not isinstance(tree, Prompt):
-            text = document_text(tree, "prompt")
-            started = time.perf_counter()
-            parsed = parse_prompt(text)
-            if parsed.tree is None or not parsed.ok:
-                raise PromptError(parsed.diagnostics)
-            tree, parse_ms = parsed.tree, (time.perf_counter() - started) * 1000
+        tree, parse_ms = prompt_tree(source, base, self._base)
         return PreparedPrompt(self, TokenizedPrompt(self.tokenized, tree, tools), parse_ms, self._workshop)
 
     def check(self, *, scope: Scope = "anchored") -> tuple[Diagnostic, ...]:
@@ -460,6 +457,8 @@ class PreparedPrompt:
         return [tier(piece.recipe) if piece is not None else Tier.NONE for piece in planned.slices]
 
     def _submission(self, settings: RunSettings, side: Side) -> Submission:
+        if settings.grammar == FREE and self.tree.format is not None:
+            settings = replace(settings, grammar=self.tree.format.grammar)
         require_fitting(self._workshop.cache.model, settings)  # raises before anything is computed
         if settings.reuse == "auto" and side == "cached":
             fix = self._ladder(settings).choose()

@@ -131,7 +131,7 @@ class Library:
 
     def prompt(self, document: Document) -> Parsed[Prompt]:
         """Parses a document as a prompt."""
-        return parse_prompt(document.text)
+        return parse_prompt(document.text, base=folder_of(document.path))
 
     def beside(self, path: Path) -> list[Document]:
         """Returns the documents in the folder of a path, sorted by name."""
@@ -213,12 +213,14 @@ class Library:
         return tuple(dict.fromkeys((*prompt.diagnostics, *bound)))
 
     def sources(self, document: Document) -> list[Path]:
-        """Returns the files that a schema reads, including missing ones; none outside its folder."""
-        folder = folder_of(document.path)
-        tree = self.schema(document).tree if document.kind == "schema" else None
-        if tree is None or folder is None:
+        """Returns the files that a document reads, including missing ones; none outside its folder."""
+        folder, named = folder_of(document.path), set[str]()
+        if document.kind == "schema" and (tree := self.schema(document).tree):
+            named = {module.src for module in tree.modules() if module.src} | {*tree.included}
+        elif document.kind == "prompt" and (prompt := self.prompt(document).tree):
+            named = set(prompt.sources)
+        if folder is None:
             return []
-        named = {module.src for module in tree.modules() if module.src} | {*tree.included}
         return [folder / src for src in sorted(named) if src[:1] != "/" and ".." not in src.split("/")]
 
     def _names(self, schema: Document) -> tuple[str | None, str | None]:

@@ -29,6 +29,7 @@ IN_PROMPTS: Final[dict[str, str]] = {
     "arg": "an argument of several lines",
     **{role: ELEMENTS[role] for role in ROLES},
     "decide": "a question, answered with probabilities",
+    "answer-format": "the format that the answer keeps to",
 }
 """The elements of a prompt other than imports."""
 
@@ -38,7 +39,8 @@ PROMPT_ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
     "prompt": {"schema": "the schema's name"},
     "arg": {"name": "the name of the parameter"},
     "decide": {"type": "predicate, choice or score", "name": "its name in results"},
-    "option": {"value": "the label that the model scores"},
+    "answer-format": {"type": "json, choice or regex", "src": "a JSON Schema in this folder"},
+    "option": {"value": "the label that the model scores, or the answer"},
 }
 """The attributes of elements in prompts; the first one is required, except for a prompt."""
 

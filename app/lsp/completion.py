@@ -25,6 +25,8 @@ from app.lsp.typing_place import TypingPlace, typing_place
 from app.lsp.view import View, defined_path, opened
 from engine.pml import ROLES, Module, Schema, Span, Union
 from engine.pml.parse.decide_parser import TYPES
+from engine.pml.parse.format_parser import TAG
+from engine.pml.parse.format_parser import TYPES as FORMATS
 from engine.pml.xml.elements import Chars, Element
 from engine.pml.xml.names import CACHE, PATH, SPACE_MODES
 from engine.pml.xml.reader import read
@@ -138,7 +140,8 @@ def _element(name: str, detail: str, place: TypingPlace) -> Item:
 def _in_prompt(view: View, place: TypingPlace) -> Iterator[Item]:
     schema = view.schema
     path = import_path(schema, place.chain)
-    if place.chain[-1].tag == "decide" and not _is_predicate(place.chain[-1]):
+    tag = place.chain[-1].tag
+    if tag == TAG or (tag == "decide" and not _is_predicate(place.chain[-1])):
         yield _element("option", OPTION, place)
     if path is None:
         return
@@ -157,6 +160,8 @@ def _in_prompt(view: View, place: TypingPlace) -> Iterator[Item]:
             yield _element(role, ELEMENTS[role], place)
     if len(place.chain) == 1:
         yield _element("decide", IN_PROMPTS["decide"], place)
+        if not any(isinstance(child, Element) and child.tag == TAG for child in place.chain[0].children):
+            yield _element(TAG, IN_PROMPTS[TAG], place)
 
 
 def _is_predicate(question: Element) -> bool:
@@ -265,7 +270,8 @@ def _attributes(view: View, place: TypingPlace) -> Iterator[Item]:
 
 def _of_prompt(view: View, place: TypingPlace) -> dict[str, str]:
     parent = place.chain[-1].tag if place.chain else ""
-    if not parent or place.tag in ("arg", "decide") or (place.tag, parent) == ("option", "decide"):
+    asked = ("decide", TAG)
+    if not parent or place.tag in ("arg", *asked) or (place.tag == "option" and parent in asked):
         return dict(PROMPT_ATTRIBUTES[place.tag])
     module = _imported(view, place)
     return {param.name: f"at most {param.length} tokens" for param in module.params()} if module else {}
@@ -298,6 +304,8 @@ def _values(view: View, place: TypingPlace) -> Iterable[Item]:
             return [Item(param.name, "value", "an earlier parameter", param.name) for param in earlier]
         case ("decide", "type"):
             return [Item(kind, "value", "", kind) for kind in TYPES]
+        case ("answer-format", "type"):
+            return [Item(kind, "value", "", kind) for kind in FORMATS]
         case ("union", "scaffold"):
             return [Item(name, "value", "a member", name) for name in _members(view, place)]
         case ("scaffold", "modules"):
@@ -308,6 +316,9 @@ def _values(view: View, place: TypingPlace) -> Iterable[Item]:
                 for node in modules
                 if node.path not in used
             ]
+        case ("answer-format", "src"):
+            named = [name for name in _files(view.document.path) if name.endswith(".json")]
+            return [Item(name, "file", "a file of the folder", name) for name in named]
         case ("module", "src"):
             return [Item(name, "file", "a file of the folder", name) for name in _files(view.document.path)]
         case ("include", "src"):

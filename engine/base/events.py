@@ -62,6 +62,7 @@ _NOT_IN_JSON = (
     "first_logits",
     "segments",
     "stop",
+    "grammar",
     "cut_short",
     "marked",
     "unmarked",
@@ -139,6 +140,7 @@ class Answer:
             forced: generated tokens that the grammar left no choice about; absent without a grammar.
         stopped: the reason of the end: "eos" (the model ended it, or it is complete by its grammar),
             "length", or "stop" for a stop string.
+        grammar: the format that it keeps to, as the setting of a run; not part of the JSON.
         stop: the stop string that ended it, if any; not part of the JSON.
         cut_short: whether the context window ended it before `max_new_tokens` did; not part of the JSON.
         marked: the end of the marked prefix that is written to disk, as a position; not part of the JSON.
@@ -166,6 +168,7 @@ class Answer:
     passes: int = 0
     waited_ms: float = 0.0
     first_logits: Tensor | None = field(default=None, repr=False, compare=False)
+    grammar: str = "text"
     stop: str | None = None
     cut_short: bool = False
     marked: int = 0

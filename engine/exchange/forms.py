@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from engine.exchange.answer_formats import to_anthropic_format, to_openai_format
 from engine.exchange.base.errors import ExchangeError
 from engine.exchange.decisions import to_openai_decisions
 from engine.exchange.templates.to_jinja import to_jinja
@@ -55,10 +56,12 @@ def export(form: str, schema: Schema, prompt: Prompt | None = None, base: Path |
     elif form in _OF_PROMPTS:
         raise ExchangeError(f"{form} exports one prompt; name it, for instance with --prompt")
     exported = _EXPORTERS[form](schema, bound, base)
-    if bound is None or not bound.questions or form in ("pml", "decisions"):
-        return exported
-    note = "the questions of the prompt are left out; the form decisions has them"
-    return replace(exported, notes=(*exported.notes, note))
+    notes = list[str]()
+    if bound is not None and bound.questions and form not in ("pml", "decisions"):
+        notes.append("the questions of the prompt are left out; the form decisions has them")
+    if bound is not None and bound.format and form not in ("pml", "openai", "anthropic"):
+        notes.append("the answer format of the prompt is left out; the forms openai and anthropic have it")
+    return replace(exported, notes=(*exported.notes, *notes))
 
 
 def _name(schema: Schema, ending: str) -> str:
@@ -118,6 +121,8 @@ def _text(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
 
 def _openai(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
     body, notes = to_openai(bound.parts if bound else ())
+    fields, more = to_openai_format(bound.format) if bound and bound.format else ({}, ())
+    body, notes = {**body, **fields}, (*notes, *more)
     return Exported(_json(body), _name(schema, ".openai.json"), "application/json", notes)
 
 
@@ -128,6 +133,8 @@ def _decisions(schema: Schema, bound: Bound | None, _base: Path | None) -> Expor
 
 def _anthropic(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
     body, notes = to_anthropic(bound.parts if bound else ())
+    fields, more = to_anthropic_format(bound.format) if bound and bound.format else ({}, ())
+    body, notes = {**body, **fields}, (*notes, *more)
     return Exported(_json(body), _name(schema, ".anthropic.json"), "application/json", notes)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
+from engine.exchange.answer_formats import taken_format
 from engine.exchange.base.bodies import asks, rows, turns
 from engine.exchange.base.errors import ExchangeError
 from engine.exchange.base.imported import BLANK_LINE, Imported, first_words, imports, module, role, text
@@ -62,6 +63,7 @@ def from_conversation(value: Any, name: str, row: int = 1) -> Imported:
     notes = Notes()
     several = rows(value)
     body = value if several is None else picked(several, row, "conversation", notes)
+    answer, body = taken_format(body, notes)
     turns_read = _joined(turns(body, notes), notes)
     if not turns_read:
         nothing = "the messages have no text for a schema"
@@ -69,9 +71,10 @@ def from_conversation(value: Any, name: str, row: int = 1) -> Imported:
     found = _build(turns_read, name, notes)
     if asks(body) and (lost := notes.told("block", "document")):
         raise ExchangeError(f"questions are about text and JSON; {'; '.join(lost)}")
-    if not asks(body) or found.prompt is None:
+    if found.prompt is None:
         return found
-    return replace(found, prompt=replace(found.prompt, questions=read_questions(body)))
+    questions = read_questions(body) if asks(body) else ()
+    return replace(found, prompt=replace(found.prompt, questions=questions, format=answer))
 
 
 def _joined(found: Iterable[Turn], notes: Notes) -> list[Turn]:

@@ -28,7 +28,15 @@ _DEEPEST: Final = 64
 
 
 class GrammarError(SettingsError):
-    """A grammar is invalid, or cannot be enforced."""
+    """A grammar is invalid, or cannot be enforced.
+
+    Attributes:
+        keys: the keywords of a JSON Schema that are at fault, if known.
+    """
+
+    def __init__(self, message: str, keys: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.keys = tuple(keys)
 
 
 def of_schema(schema: Mapping[str, Any]) -> str:
@@ -91,7 +99,8 @@ def require_enforced(schema: Any) -> None:
         if part.get("properties") and part.get("patternProperties"):
             raise GrammarError(
                 "The JSON schema has patternProperties and properties, which are not enforced together. "
-                "Use one of them."
+                "Use one of them.",
+                ("patternProperties",),
             )
 
 
@@ -144,7 +153,7 @@ def _of_lark(text: str) -> str:
 def _checked(what: str, source: str) -> str:
     failed, messages = _library().validate_grammar_with_warnings(source)
     if failed:
-        raise GrammarError(f"{what} cannot be enforced: {_reason(messages[0])}")
+        raise GrammarError(f"{what} cannot be enforced: {_reason(messages[0])}", _keys(messages[0]))
     return source
 
 
@@ -152,12 +161,17 @@ def _reason(message: str) -> str:
     """The library's message as sentences, with what to do."""
     patterns = [line for line in message.splitlines() if line.startswith("error: ")]  # of its regex library
     line = " ".join((patterns[-1].removeprefix("error: ") if patterns else message).split())
-    if line.startswith("Unimplemented keys: "):
-        keys = ", ".join(json.loads(line.partition(": ")[2]))
-        return f"{keys} is not supported. Remove it, and check the answer yourself."
+    if keys := _keys(line):
+        return f"{', '.join(keys)} is not supported. Remove it, and check the answer yourself."
     if line.startswith("oneOf constraints"):
         return "its oneOf has branches that may overlap. Use anyOf, or give each branch a const property."
     return f"{line.rstrip('. ')}. Correct it."
+
+
+def _keys(message: str) -> list[str]:
+    """The keywords that a message of the library names."""
+    before, _, keys = message.partition("Unimplemented keys: ")
+    return [] if before or not keys else list(json.loads(keys))
 
 
 def _parts(schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:

@@ -237,6 +237,7 @@ def _answer(sequence: Sequence, saved: Saved, counts: dict[str, int], notes: Ite
         waited_ms=sequence.clock.waited,
         first_logits=sequence.first_logits,
         stop=sequence.stop,
+        grammar=sequence.params.grammar,
         cut_short=sequence.cut_short,
         logprobs=tuple(sequence.logprobs),
     )

@@ -67,6 +67,21 @@ def test_who_comes_new_sees_after_three_clicks_what_caching_did(watched: Watched
     assert page.evaluate("window.clicks") <= 3
 
 
+def test_an_answer_is_marked_as_its_format_demands_or_not(author: Page) -> None:
+    few_tokens(author)
+    prompt = '<prompt schema="own"><one/>Is it?<answer-format type="regex">{}</answer-format></prompt>'
+    marks = author.locator(".pane .format-mark")
+    cut = "incomplete: it was cut off before its end."
+    for pattern, words in (("yes|no", "valid ✓"), ("[a-z]{60}", cut)):
+        rewrite(author, "schema", OWN)
+        rewrite(author, "prompt", prompt.format(pattern))
+        author.locator("#run").click()
+        status(author, "Done.")
+        expect(marks).to_have_text([words, words])
+    rewrite(author, "prompt", prompt.format("(yes"))
+    expect(author.get_by_role("list", name="Problems in the prompt")).to_contain_text("unclosed group")
+
+
 @pytest.mark.long
 def test_a_run_that_is_asked_for_while_a_sample_is_opened_is_of_that_sample(author: Page) -> None:
     held: list[Route] = []

@@ -11,6 +11,7 @@ import pytest
 from engine.exchange import ExchangeError, Imported, import_from
 from engine.exchange.from_messages import from_messages
 from engine.pml import Module, Role
+from engine.pml.tree.tree import AnswerFormat
 from tests.exchange.test_import import documents, turns
 
 CACHED = {"type": "ephemeral"}
@@ -158,7 +159,8 @@ def test_a_request_to_the_responses_api() -> None:
         ("assistant", "3 km."),
         ("user", "And back?"),
     ]
-    assert told(found, "text is left out")
+    assert found.prompt is not None
+    assert found.prompt.format == AnswerFormat("json")
     assert told(found, "'reasoning'")
     assert told(found, "'function_call'")
     assert told(found, "1 tool left out", "measure")

@@ -50,7 +50,7 @@ def test_every_element_and_attribute_is_described() -> None:
 
 def test_every_reserved_name_is_listed() -> None:
     listed = PAGE[PAGE.index("A module cannot be named like") : PAGE.index("## White space")]
-    assert set(re.findall(r"`([a-z]+)`", listed)) == RESERVED
+    assert set(re.findall(r"`([a-z-]+)`", listed)) == RESERVED
 
 
 def test_the_page_says_what_becomes_of_white_space() -> None:

@@ -46,6 +46,7 @@ PROMPT = """<prompt schema="all">
   <file><arg name="x">long &lt; text</arg></file>
   <user>Ask &amp; answer 🗼</user>
   <decide name="q" type="choice">Which? <option value="a">&lt;</option><option value="b"/></decide>
+  <answer-format type="choice"><option value="a"/><option value="b"/></answer-format>
 </prompt>
 """
 

@@ -217,7 +217,7 @@ def test_an_address_of_the_net_is_told_as_it_is_written(tmp_path: Path, element:
     for address in ("http://example.org/a.pml", "HTTPS://example.org", "ftp://x", "file:///etc/x"):
         fault = the_fault(parsed(tmp_path, f'<schema name="s">{element.format(address)}</schema>'))
         assert fault.code == "E208"
-        assert f"'{address}' is a URL, but schemas read only files" in fault.message
+        assert f"'{address}' is a URL, but src names only files" in fault.message
 
 
 def test_chains_and_numbers_of_includes_are_bounded(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_links_that_lead_out_are_refused(base: Path) -> None:
     for name, target in links.items():
         (base / name).symlink_to(target)
     for src in (*(f"{name}/x.txt" for name in links if name != "root"), "root/etc/hostname"):
-        with pytest.raises(SourceError, match="links outside the schema's folder") as refused:
+        with pytest.raises(SourceError, match="links outside the document's folder") as refused:
             read_source(src, base)
         assert refused.value.code == "E208", src
 

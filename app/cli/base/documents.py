@@ -13,6 +13,7 @@ from app.cli.base.output import counted, printable
 from engine.base.errors import PromptCacheError
 from engine.files.text_files import TextFileError, decode, read_stream, read_text_file
 from engine.pml import Diagnostic, Parsed, Prompt, Schema, parse_prompt, parse_schema
+from engine.pml.edit.writer import self_contained_prompt, write_prompt
 
 Tree = TypeVar("Tree", Schema, Prompt)
 
@@ -80,8 +81,14 @@ def read_prompt(path: str) -> Document[Prompt]:
         TextFileError: the file cannot be read.
         FaultyDocumentError: the prompt has errors.
     """
-    parsed = parse_prompt(read_text(path))
+    parsed = parse_prompt(read_text(path), base=folder_of(path))
     return Document(path, parsed.source, _sound(path, "prompt", parsed))
+
+
+def self_contained_source(prompt: Document[Prompt]) -> str:
+    """Returns the text of a prompt, with the text of a file that it names."""
+    tree = self_contained_prompt(prompt.tree)
+    return prompt.source if tree is prompt.tree else write_prompt(tree)
 
 
 def require_sound(name: str, kind: str, source: str, diagnostics: Iterable[Diagnostic]) -> None:

@@ -9,9 +9,8 @@ import click
 
 from app.cli.base.documents import read_text
 from app.cli.base.param_types import DOCUMENT
-from engine.exchange.base.errors import ExchangeError
 from engine.grammars.grammar import FREE, GrammarError, compiled, of_choices
-from engine.grammars.validity import fault_of
+from engine.rows.validity import format_fault, in_words
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -57,20 +56,11 @@ def grammar_of(json_schema: str | None, regex: str, choice: str) -> str:
 
 
 def faults_of(grammar: str, answers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Returns by side why an answer is not valid, "" if it is; empty without a grammar."""
-    if grammar == FREE:
-        return {}
-    faults = {}
-    for side, answer in answers.items():
-        try:
-            faults[side] = fault_of(grammar, answer["text"])
-        except ExchangeError as error:
-            faults[side] = str(error)
-    return faults
+    """Returns by side why an answer is not valid, "" if it is; empty without a format."""
+    found = {side: format_fault(grammar, one["text"], one["stopped"]) for side, one in answers.items()}
+    return {side: fault for side, fault in found.items() if fault is not None}
 
 
 def verdict(faults: Mapping[str, str]) -> str:
     """Returns the result of the check as one line for each side."""
-    return "\n".join(
-        f"{side}: {f'not valid. {fault}' if fault else 'valid ✓'}" for side, fault in faults.items()
-    )
+    return "\n".join(f"{side}: {in_words(fault)}" for side, fault in faults.items())

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.base.signals import StoppedError
-from app.cli.base.documents import Document
+from app.cli.base.documents import Document, folder_of, self_contained_source
 from app.cli.base.options import ModelOptions
 from app.cli.base.output import Progress, say
 from app.remote.lines import Line, answering, taken_in
@@ -66,12 +66,13 @@ class Work:
     mode: Mode
 
     def request(self) -> dict[str, Any]:
-        """Returns the request for a studio, with texts of `src` files inlined in the schema."""
+        """Returns the request for a studio, with texts of `src` files inlined."""
         tree = self_contained(self.schema.tree)
         same = tree is self.schema.tree and self.schema.source
         text = self.schema.source if same else write_schema(tree)
+        prompt = self_contained_source(self.prompt)
         settings = {**asdict(self.settings), "stop": list(self.settings.stop)}
-        return {"schema": text, "prompt": self.prompt.source, "settings": settings, "mode": self.mode}
+        return {"schema": text, "prompt": prompt, "settings": settings, "mode": self.mode}
 
 
 def handed(
@@ -138,7 +139,7 @@ def handed(
 
 def prepared(work: Work, engine: Engine) -> PreparedPrompt:
     """Reads the prompt with its schema; raises PromptError if it does not fit schema or window."""
-    return engine.schema(work.schema.tree).prompt(work.prompt.source)
+    return engine.schema(work.schema.tree).prompt(work.prompt.source, base=folder_of(work.prompt.name))
 
 
 def computed(work: Work, engine: Engine, prompt: PreparedPrompt) -> Iterator[Line]:

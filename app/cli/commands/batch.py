@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from app.batch.batch_table import verdicts
 from app.batch.row_answers import held_by, row_fault, row_settings, time_left
 from app.cli.base.batch_results import Results, line_of
-from app.cli.base.documents import STDIN, Document
+from app.cli.base.documents import STDIN, Document, folder_of
 from app.cli.base.files import FileWriteError, require_place, same_file
 from app.cli.base.judging import Judging
 from app.cli.base.options import ModelOptions
@@ -35,6 +35,7 @@ from engine.rows.evaluations import Evaluated, Evaluation, Tool
 from engine.rows.expectations import Combine, Expectation, judge
 from engine.rows.row_prompts import prompt_text
 from engine.rows.rows import Row, read_rows
+from engine.rows.validity import format_fault
 
 if TYPE_CHECKING:
     from engine import Answer, BothAnswers, Engine, PreparedPrompt
@@ -306,7 +307,8 @@ def _given(
             continue
         try:
             settings = row_settings(row, batch.settings)
-            yield schema.prompt(prompt_text(row, schema.tree, batch.over)), settings
+            source = prompt_text(row, schema.tree, batch.over)
+            yield schema.prompt(source, base=folder_of(batch.schema.name)), settings
         except PromptCacheError as error:
             yield error
 
@@ -355,6 +357,10 @@ def _told(
     expect = (*batch.expect, *row.expect)
     sides = ("cached", "uncached") if batch.mode == "both" else (batch.mode,)
     judged = {side: judge(line[side]["text"], expect, batch.combine) for side in sides}
+    for side in sides:
+        one: Any = outcome if batch.mode != "both" else getattr(outcome, side)
+        fault = format_fault(one.grammar, one.text, one.stopped)
+        line[side] |= {} if fault is None else {"valid": not fault}
     return {**line, **verdicts(expect, judged)}
 
 

@@ -169,7 +169,7 @@ def _read(path: str) -> Finding:
         return Finding(path, fault=str(error), misnamed=isinstance(error, PathError))
     kind = document_kind(source if isinstance(source, str) else parse_prompt(source).source)
     if kind == "prompt":
-        prompt = parse_prompt(source)
+        prompt = parse_prompt(source, base=folder_of(path))
         return Finding(path, kind, prompt.source, prompt.tree, prompt.diagnostics)
     schema = parse_schema(source, base=folder_of(path))
     return Finding(path, kind, schema.source, schema.tree, schema.diagnostics)

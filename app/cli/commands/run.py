@@ -20,6 +20,7 @@ from app.cli.base.documents import (
     read_schema,
     read_text,
     require_sound,
+    self_contained_source,
 )
 from app.cli.base.grammar_options import faults_of, grammar_of, grammar_options, verdict
 from app.cli.base.judging import Judging
@@ -39,6 +40,7 @@ from app.cli.base.setting_options import setting_option, setting_options
 from engine.base.stopwatch import milliseconds
 from engine.exchange.base.errors import ExchangeError
 from engine.fidelity.findings import nats
+from engine.grammars.grammar import FREE
 from engine.inference.run_settings import CHOOSES, RunSettings
 from engine.pml import Prompt, PromptError, Schema, bind
 from engine.rows.evaluations import FILES, Tool
@@ -182,7 +184,7 @@ def run(
     if batch_path is not None:
         from app.cli.commands.batch import Batch, answer_batch
 
-        over = None if prompt_path is None else _sound_prompt(prompt_path, schema).source
+        over = None if prompt_path is None else self_contained_source(_sound_prompt(prompt_path, schema))
         batch = Batch(
             batch_path,
             schema,
@@ -226,7 +228,8 @@ def run(
                     check(work, asked, outcome, progress)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
-    faults = faults_of(grammar, outcome.answers)
+    wanted = grammar if grammar != FREE or prompt.tree.format is None else prompt.tree.format.grammar
+    faults = faults_of(wanted, outcome.answers)
     if as_json:
         taken, reuse = outcome.reuse, dict[str, Any]()
         how: dict[str, Any] = {"scope": settings.scope, "repair": settings.repair}

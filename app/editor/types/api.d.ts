@@ -2065,6 +2065,7 @@ declare namespace Api {
     cold_ms: number[]
     waited_ms: number
     ended: "" | "eos" | "length" | "stop"
+    format_fault: string | null
   }
 
   interface SideShown {
@@ -2082,6 +2083,7 @@ declare namespace Api {
     timeline_ms: Record<string, number>
     tokens: Record<string, number>
     ended: string
+    format_fault: string | null
     warnings: string[]
   }
 

@@ -24,7 +24,7 @@ from app.server.core.tool_use import (
     forced_of,
     identified,
     require_one_call,
-    require_strict,
+    strict_of,
     with_variables,
 )
 from app.server.core.usage import Usage
@@ -110,7 +110,6 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
         every = all_of(definitions.first, definitions.deferred)
         name = choice.get("name", "") if choice["type"] == "tool" else None
         forced = forced_of(every, name, "tool_choice")
-        require_strict(body.tools or ())
     require_one_call(single, forced, "tool_choice.disable_parallel_tool_use")
     reader = BlockReader(definitions)
     reader.mark_tools(tools or [])
@@ -148,6 +147,7 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
         tools=with_variables(definitions.first, body.chat_template_kwargs),
         deferred=definitions.deferred,
         forced=forced,
+        strict=strict_of(tools or ()),
         marks=reader.marks(),
         warm=isinstance(body, MessagesBody) and body.max_tokens == 0,
         salt=caller.salt,

@@ -28,6 +28,7 @@ from engine.pml import Prompt, Schema, Text
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.prepared import PreparedPrompt
 from engine.prepared_conversation import PreparedConversation
+from engine.prompt.conversation.tools import ToolsError
 from engine.prompt.template.call_syntax import CallSyntax, call_syntax, definitions_as_text
 from engine.store import Store
 
@@ -121,10 +122,26 @@ def _syntax(engine: Engine, asked: Asked) -> CallSyntax | None:
     return syntax if asked.forced or syntax.native else None
 
 
-def _with_calls(engine: Engine, asked: Asked) -> RunSettings:
-    """The settings, with a grammar for calls if a call is forced, or the answer has a format."""
-    if (syntax := _syntax(engine, asked)) is None:
+def _with_strict_calls(engine: Engine, asked: Asked) -> RunSettings:
+    """The settings, with a grammar for free text with calls if a tool is strict.
+
+    Calls stay free if the chat template does not write their arguments as JSON.
+    """
+    if not asked.tools or not asked.strict or asked.settings.grammar != FREE:
         return asked.settings
+    try:
+        syntax = call_syntax(engine.model.chat, asked.tools)
+    except ToolsError:
+        return asked.settings
+    tools = all_of(asked.tools, asked.deferred)
+    grammar = syntax.grammar_of_text(tools, asked.strict, engine.model.chat.tokens)
+    return replace(asked.settings, grammar=grammar)
+
+
+def _with_calls(engine: Engine, asked: Asked) -> RunSettings:
+    """The settings, with a grammar if a call is forced, a tool is strict, or the answer has a format."""
+    if (syntax := _syntax(engine, asked)) is None:
+        return _with_strict_calls(engine, asked)
     tools, answer = all_of(asked.tools, asked.deferred), None
     if not asked.forced:
         answer = schema_of(asked.settings.grammar)

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 from pydantic import Field
@@ -170,14 +171,7 @@ def _extended(prompt: Prompt, asked: Asked) -> Prompt:
         added.append(Text(asked.text, NOWHERE))
     if not added:
         return prompt
-    return Prompt(
-        prompt.schema,
-        (*prompt.children, *added),
-        prompt.span,
-        prompt.schema_span,
-        prompt.lines,
-        prompt.source,
-    )
+    return replace(prompt, children=(*prompt.children, *added))
 
 
 def _require_plain(asked: Asked) -> None:

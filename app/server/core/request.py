@@ -91,6 +91,7 @@ class Asked:
     tools: Tools = NO_TOOLS  # tools that the assistant may call
     deferred: Tools = NO_TOOLS  # more such tools, which the prompt does not define at its start
     forced: tuple[str, ...] = ()  # tools of which the answer must call one; empty for a free choice
+    strict: tuple[str, ...] = ()  # tools whose calls keep to their parameters
     marks: tuple[Mark, ...] = ()  # prefixes to store, in order
     warm: bool = False  # whether to compute and store the prompt only, without an answer
     draws: int = 1  # answers to draw for the prompt

@@ -95,15 +95,18 @@ def forced_of(tools: Tools, name: object, where: str) -> tuple[str, ...]:
     return (str(name),)
 
 
-def require_strict(definitions: Sequence[Mapping[str, Any]]) -> None:
-    """Rejects a `strict` tool whose parameters cannot be enforced, with an ApiError."""
+def strict_of(definitions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Returns the names of `strict` tools; raises ApiError if the parameters of one cannot be enforced."""
+    names = list[str]()
     for number, definition in enumerate(definitions):
         function = definition.get("function", definition)
         if function.get("strict") is True:
+            names.append(str(function.get("name")))
             try:
                 compiled(of_schema(function.get("parameters") or function.get("input_schema") or {}))
             except GrammarError as error:
                 raise ApiError(INVALID, f"{error} Or remove strict.", f"tools[{number}]") from None
+    return tuple(names)
 
 
 def require_one_call(single: bool, forced: Sequence[str], where: str) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 from app.server.core.answer_formats import FIELDS
 from app.server.core.pml_requests import PromptCache
 from app.server.core.request import MOST_DRAWS, setting
-from app.server.core.tool_use import forced_of, require_one_call, require_strict
+from app.server.core.tool_use import forced_of, require_one_call, strict_of
 from app.server.http.bodies import Many, Whole
 from app.server.http.errors import unsupported
 from app.server.http.shapes import optional
@@ -93,10 +93,13 @@ class ConversingBody(GeneratingBody, ToolsBody):
             forced = forced_of(tools, name, "tool_choice")
         elif choice not in (None, "none", "auto"):
             raise unsupported("tool_choice", "it must be none, auto, required, or the name of a function.")
-        if forced:
-            require_strict(self.tools or ())
         require_one_call(bool(tools) and self.parallel_tool_calls is False, forced, "parallel_tool_calls")
         return forced
+
+    @property
+    def strict(self) -> tuple[str, ...]:
+        """The tools whose calls keep to their parameters; raises ApiError if that cannot be enforced."""
+        return strict_of(self.offered())
 
     @property
     def warms(self) -> bool:

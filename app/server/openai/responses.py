@@ -113,6 +113,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
         tuple(conversation.messages),
         tools=with_variables(tools, body.chat_template_kwargs),
         forced=body.forced(tools),
+        strict=body.strict,
         marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
         warm=body.warms,
         salt=caller.salt,

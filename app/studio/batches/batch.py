@@ -28,6 +28,7 @@ from engine.pml import Schema
 from engine.rows.expectations import Combine, Expectation, Judged, judge
 from engine.rows.row_prompts import prompt_text
 from engine.rows.rows import Row
+from engine.rows.validity import format_fault
 
 if TYPE_CHECKING:
     from engine import Engine, PreparedPrompt, PreparedSchema
@@ -194,6 +195,7 @@ class SideResult:
     ended: str
     warnings: tuple[str, ...]
     judged: Judged | None
+    format_fault: str | None = None
 
     @property
     def encoded(self) -> int:
@@ -462,6 +464,7 @@ class Batch:
             str(answer.stopped),
             answer.warnings,
             judge(answer.text, expect, self.plan.combine),
+            format_fault(answer.grammar, answer.text, answer.stopped),
         )
 
 

@@ -115,7 +115,9 @@ def outcome_of(batch: Batch, number: int) -> dict[str, Any]:
 
 
 def _side(side: SideResult) -> dict[str, Any]:
+    checked = {} if side.format_fault is None else {"valid": not side.format_fault}
     return {
+        **checked,
         "text": side.text,
         "ttft_ms": side.ttft_ms,
         "tokens": side.tokens,

@@ -26,6 +26,7 @@ class SideWhole(TypedDict):
     timeline_ms: dict[str, float]
     tokens: dict[str, int]
     ended: str
+    format_fault: str | None
     warnings: list[str]
 
 
@@ -54,6 +55,7 @@ def whole_row(batch: Batch, number: int) -> RowWhole:
             "timeline_ms": side.timeline_ms,
             "tokens": side.tokens,
             "ended": side.ended,
+            "format_fault": side.format_fault,
             "warnings": list(side.warnings),
         }
         for name, side in sides.items()

@@ -185,7 +185,7 @@ class Documents:
             prompt: the prompt's text.
             fallback: the last schema text without errors. The prompt is bound to it while `schema` has errors
                 and the same name.
-            base: the folder of `src` attributes in the schema.
+            base: the folder of `src` attributes.
         """
         parsed = self.schema(schema, base)
         stale, basis = False, parsed
@@ -193,7 +193,7 @@ class Documents:
             last = self.schema(fallback, base)
             stale = parsed.tree is None or last.tree is None or parsed.tree.name in ("", last.tree.name)
             basis = last if stale else parsed
-        parsed_prompt = parse_prompt(prompt)
+        parsed_prompt = parse_prompt(prompt, base=base)
         bound: tuple[Diagnostic, ...] = ()
         if basis.tree is not None and parsed_prompt.tree is not None:
             bound = bind(basis.tree, parsed_prompt.tree, self._earlier.of(basis.tree)).diagnostics
@@ -406,9 +406,11 @@ def words_json(schema: Schema | None) -> WordsOfBoth:
     ]
     in_prompt: list[Word] = [
         {"name": name, "kind": "keyword", "detail": IN_PROMPTS[name], "parents": ["prompt"]}
-        for name in (*ROLES, "decide")
+        for name in (*ROLES, "decide", "answer-format")
     ]
-    in_prompt.append({"name": "option", "kind": "keyword", "detail": OPTION, "parents": ["decide"]})
+    in_prompt.append(
+        {"name": "option", "kind": "keyword", "detail": OPTION, "parents": ["decide", "answer-format"]}
+    )
     attributes: dict[str, list[Attribute]] = {
         element: [{"name": name, "detail": detail} for name, detail in named.items()]
         for element, named in PROMPT_ATTRIBUTES.items()

@@ -176,6 +176,7 @@ def _side(sent: object) -> SideFrame:
         "cold_ms": _samples(side.get("cold_ms")),
         "waited_ms": as_time(side.get("waited_ms")) or 0.0,
         "ended": cast(Ended, ended if ended in ENDS else ""),
+        "format_fault": fault if isinstance(fault := side.get("format_fault"), str) else None,
     }
 
 

@@ -21,8 +21,10 @@ from app.studio.web.endpoints import endpoint
 from app.studio.workspace.page_state import Parts
 from engine.base.errors import PromptCacheError
 from engine.exchange import export
+from engine.exchange.answer_formats import to_anthropic_format, to_openai_format
 from engine.exchange.to_messages import to_anthropic, to_openai_marked
-from engine.pml import Diagnostic, PromptError, Schema, bind, reads_files
+from engine.pml import Diagnostic, Prompt, PromptError, Schema, bind, reads_files
+from engine.pml.edit.writer import self_contained_prompt, write_prompt
 from engine.pml.xml.names import NAME
 
 if TYPE_CHECKING:
@@ -200,7 +202,10 @@ class ServePage(Page):
         else:
             whole, said = _whole(request.schema, tree, base)
             name = tree.name if request.way == "kept" and NAME.fullmatch(tree.name or "") else ""
-            content = Sought(*common, schema=whole, prompt=request.prompt, kept=name)
+            asked = (
+                request.prompt if checked.prompt.tree is None else _alone(request.prompt, checked.prompt.tree)
+            )
+            content = Sought(*common, schema=whole, prompt=asked, kept=name)
         text = snippet(client, content)
         return {
             "text": text,
@@ -268,8 +273,12 @@ def _messages(client: Client, schema: Schema, checked: Checked) -> tuple[dict[st
         ExchangeError: the prompt is empty.
     """
     assert checked.prompt.tree is not None
-    parts = bind(schema, checked.prompt.tree).parts
-    body, notes = to_anthropic(parts) if client == "anthropic-python" else to_openai_marked(parts)
+    parts, answer = bind(schema, checked.prompt.tree).parts, checked.prompt.tree.format
+    of_anthropic = client == "anthropic-python"
+    body, notes = to_anthropic(parts) if of_anthropic else to_openai_marked(parts)
+    if answer is not None:
+        fields, more = to_anthropic_format(answer) if of_anthropic else to_openai_format(answer)
+        body, notes = {**body, **fields}, (*notes, *more)
     return body, [f"{note[:1].upper()}{note[1:]}." for note in notes]
 
 
@@ -278,6 +287,12 @@ def _whole(source: str, schema: Schema, base: Path | None) -> tuple[str, list[st
     if not reads_files(source):
         return source, []
     return export("pml", schema, None, base).text, ["The schema includes the text of its files."]
+
+
+def _alone(source: str, prompt: Prompt) -> str:
+    """Returns the prompt's text with its file inlined, because the server reads none."""
+    tree = self_contained_prompt(prompt)
+    return source if tree is prompt else write_prompt(tree)
 
 
 def _names(keys: tuple[str, ...]) -> dict[str, str]:

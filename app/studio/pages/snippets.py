@@ -32,10 +32,12 @@ _KNOWN: Mapping[str, frozenset[str]] = {
     "openai-python": frozenset(
         {
             *("model", "messages", "max_completion_tokens", "temperature", "top_p", "seed", "stop"),
-            *("presence_penalty", "frequency_penalty", "logit_bias"),
+            *("presence_penalty", "frequency_penalty", "logit_bias", "response_format"),
         }
     ),
-    "anthropic-python": frozenset({"model", "system", "messages", "max_tokens", "stop_sequences"}),
+    "anthropic-python": frozenset(
+        {"model", "system", "messages", "max_tokens", "stop_sequences", "output_config"}
+    ),
 }
 """Named arguments of Python clients; other fields go into `extra_body`."""
 _KEYS: Mapping[Client, str] = {

@@ -36,7 +36,8 @@ class SideFrame(StepFrame):
     """One side of a run so far. Times in milliseconds.
 
     `ttft_ms` is the median of `samples_ms`, the times to first token. `cold_ms` are times that include
-    encoding of evicted segments; they are samples only if there are no others.
+    encoding of evicted segments; they are samples only if there are no others. `format_fault` is why the
+    answer is not as its format demands; "" if it is, None without a format.
     """
 
     text: str
@@ -48,6 +49,7 @@ class SideFrame(StepFrame):
     cold_ms: list[float]
     waited_ms: float
     ended: Ended
+    format_fault: str | None
 
 
 class Sides(TypedDict):

@@ -30,6 +30,7 @@ from app.studio.runs.settings import PageSettings
 from app.studio.web.digests import digest
 from engine.base.choices import PlacementPolicy
 from engine.base.events import Compared, Delta, Event, Finished, FirstToken, ReuseTaken, Waiting, Working
+from engine.rows.validity import format_fault
 
 if TYPE_CHECKING:
     from engine import PromptEncoding
@@ -70,6 +71,7 @@ class SideRun(Step):
     tokens_per_second: float | None = None
     waited_ms: float = 0.0
     ended: Ended = ""
+    format_fault: str | None = None
     timelines: list[dict[str, float]] = field(default_factory=list)
 
     @property
@@ -109,6 +111,7 @@ class SideRun(Step):
             "cold_ms": [sum(timeline.values()) for timeline in self.timelines if "encode" in timeline],
             "waited_ms": self.waited_ms,
             "ended": self.ended,
+            "format_fault": self.format_fault,
         }
 
 
@@ -351,6 +354,7 @@ def apply(run: Run, event: Event, at: float, clock: Clock) -> None:
             side, answer = run.sides[event.side], event.answer
             side.state, side.text, side.tokens = "done", answer.text, dict(answer.tokens)
             side.ended, side.waited_ms = answer.stopped, answer.waited_ms
+            side.format_fault = format_fault(answer.grammar, answer.text, answer.stopped)
             side.tokens_per_second = 1000 / answer.tpot_ms if answer.tpot_ms else None
             run.reuse = answer.reuse or run.reuse
             run.warnings = with_warnings(run.warnings, answer.warnings)

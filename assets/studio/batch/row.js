@@ -1,5 +1,6 @@
 // The details of a row: both answers, their differences, the checks, and the sources of tokens.
 import { count, h, milliseconds, nats, plural, times } from "../base/dom.js"
+import { formatMark } from "../runs/panes.js"
 import { chipsOf } from "./held.js"
 import { scoreOf } from "./score.js"
 
@@ -21,12 +22,13 @@ export function uncachedTime(side) {
 }
 
 /** @param {Api.SideWhole} side */
-function facts({ ttft_ms, tokens, ended }) {
+function facts({ ttft_ms, tokens, ended, format_fault: fault }) {
   /** @type {[string, string][]} */
   const told = [["first token after", milliseconds(ttft_ms)], ["from cache", count((tokens.from_cache ?? 0) - (tokens.encoded ?? 0))], ["computed", count(tokens.computed ?? 0)], ["generated", count(tokens.generated ?? 0)]]
   if (encodedOf(tokens)) told.splice(2, 0, ["encoded now", count(encodedOf(tokens))])
   if (ended === "length") told.push(["ended", `cut at ${count(tokens.generated ?? 0)} tokens`])
-  return h("dl", { class: "side-facts" }, ...told.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
+  const mark = formatMark(fault)
+  return h("dl", { class: "side-facts" }, ...told.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))), mark && h("div", {}, h("dt", {}, "format"), h("dd", {}, mark)))
 }
 
 /** @param {string} title @param {Api.SideWhole} side @param {[string, boolean][] | undefined} difference @param {HTMLElement} score @param {Api.Grade | undefined} grade */

@@ -31,6 +31,13 @@ export function endingWords({ state, ended, tokens }, { max_new_tokens: most, st
   return tokens.generated < most ? `Cut at ${plural(tokens.generated ?? 0, "token")}: the window is full.` : `Cut at Max answer length, ${count(most)}.`
 }
 
+/** Whether an answer is as its format demands; null without a format. @param {string | null} fault @returns {HTMLElement | null} */
+export function formatMark(fault) {
+  if (fault == null) return null
+  const cut = fault.startsWith("incomplete")
+  return h("span", { class: "format-mark", "data-mood": cut ? "warn" : fault ? "bad" : "good" }, fault ? cut ? fault : `not valid: ${fault}` : "valid ✓")
+}
+
 /** The time of the whole answer from its first token and rate; null if there is none. @param {Api.SideFrame} side */
 function wholeAnswer({ ttft_ms: first, tokens: { generated }, tokens_per_second: rate }) {
   return first == null || !generated ? null : first + (rate ? 1000 * (generated - 1) / rate : 0)
@@ -80,7 +87,9 @@ class Pane {
    */
   show(side, longest, difference, run) {
     this.node.dataset.state = side?.state ?? "empty"
-    this.#state.textContent = this.#state.title = side ? (side.waits ? WAITS : (run && endingWords(side, run.settings, run.message)) || STATES[side.state]) : ""
+    const words = side ? (side.waits ? WAITS : (run && endingWords(side, run.settings, run.message)) || STATES[side.state]) : "", mark = formatMark(side?.format_fault ?? null)
+    this.#state.replaceChildren(words, ...mark ? [" ", mark] : [])
+    this.#state.title = this.#state.textContent
     this.#ttft.textContent = side?.ttft_ms == null ? "" : milliseconds(side.ttft_ms)
     this.#showFacts(side)
     this.#showTimeline(side, longest)

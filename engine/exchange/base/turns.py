@@ -213,8 +213,6 @@ def rest(body: Mapping[str, Any], known: frozenset[str], notes: Notes) -> None:
             continue
         if key in ("tools", "functions"):
             tools(value, notes)
-        elif key in ("response_format", "output_config", "text") and isinstance(value, dict):
-            notes.say(f"{key} is left out, because PML defines no form of answers; describe it in the prompt")
         else:
             notes.count("field", "of the request left out (settings belong to a run)", str(key))
 

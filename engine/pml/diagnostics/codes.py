@@ -36,7 +36,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E205": ("error", "An unknown element."),
     "E206": ("error", "An element is at a place where it is not allowed."),
     "E207": ("error", "Text is at a place where it is not allowed."),
-    "E208": ("error", "A `src` that leaves the schema's folder or is not a relative path."),
+    "E208": ("error", "A `src` that leaves the document's folder or is not a relative path."),
     "E209": (
         "error",
         "A `src` file that cannot be read: missing, not a regular file, not UTF-8, or too large.",
@@ -51,6 +51,8 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
         "error",
         "A question without instructions, or with too few or too many options.",
     ),
+    "E214": ("error", "An answer format without a pattern or options, or a second one."),
+    "E215": ("error", "An answer format that cannot be enforced."),
     "E301": ("error", "An invalid name."),
     "E302": ("error", "Two sibling modules have the same name."),
     "E303": ("error", "A module has the name of a PML element."),

@@ -22,6 +22,7 @@ _ONLY_SOURCE: Final = {
     "include": "It includes another file.",
     "scaffold": "It lists modules to encode together.",
     "decide": "It is a question for decisions.",
+    "answer-format": "It is the format of the answer.",
 }
 
 
@@ -120,7 +121,7 @@ class Form:
         tag, preserve = element.tag, preserves(element, outer.preserve)
         if tag in ROLES:
             return Card("turn", depth, host, element.span, tag, outer.path, element, None, preserve)
-        if self.cards[0].kind == "prompt" and tag != "decide":
+        if self.cards[0].kind == "prompt" and tag not in ("decide", "answer-format"):
             return Card("import", depth, host, element.span, tag, "", element, None, preserve)
         if tag == "module":
             name = element.get("name")

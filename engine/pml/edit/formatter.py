@@ -27,7 +27,7 @@ INDENT: Final = "  "
 WIDTH: Final = 100  # longer one-line turns and arguments get lines of their own
 
 _INLINE: Final = ("param", "parameter")
-_SHORT: Final = ("arg", "decide", "option", *ROLES)
+_SHORT: Final = ("arg", "decide", "answer-format", "option", *ROLES)
 _LOOSE: Final = ("schema", "prompt", *_SHORT)
 _SPELLED: Final = {"parameter": "param", "length": "len"}
 _ORDER: Final = (
@@ -153,7 +153,7 @@ class _Printer:
 
     def _attributes(self, element: Element) -> list[tuple[str, str]]:
         attributes = list(element.attributes.values())
-        if self._is_prompt and element.tag not in ("prompt", "arg", "decide", *ROLES):
+        if self._is_prompt and element.tag not in ("prompt", "arg", "decide", "answer-format", *ROLES):
             return [(attribute.name, attribute.value) for attribute in attributes]
         named = [(self._attribute_name(element, item), item) for item in attributes]
         rank = {name: place for place, name in enumerate(_ORDER)}
@@ -244,7 +244,9 @@ class _Printer:
             elif part.tag not in SILENT:
                 written = parts[place]
                 silent = isinstance(written, _Paragraph) and written.silent
-                free = part.tag in ("arg", *ROLES) or (part.tag == "option" and element.tag == "decide")
+                free = part.tag in ("arg", *ROLES) or (
+                    part.tag == "option" and element.tag in ("decide", "answer-format")
+                )
                 return free or (self._is_prompt and silent)
             at += step
         return True

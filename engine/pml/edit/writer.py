@@ -13,7 +13,20 @@ from engine.base.errors import PromptCacheError
 from engine.pml.diagnostics.diagnostic import NOWHERE
 from engine.pml.edit.formatter import first_layout, format_source, start_tag
 from engine.pml.parse.documents import parse_prompt, parse_schema
-from engine.pml.tree.tree import Decide, Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
+from engine.pml.parse.format_parser import TAG
+from engine.pml.tree.tree import (
+    AnswerFormat,
+    Decide,
+    Import,
+    Module,
+    Param,
+    Parsed,
+    Prompt,
+    Role,
+    Schema,
+    Text,
+    Union,
+)
 from engine.pml.whitespace.rules import contents, normalise
 from engine.pml.whitespace.separators import SEAMS, missing, own_seam
 from engine.pml.xml.elements import Chars, Element
@@ -100,6 +113,13 @@ def self_contained(schema: Schema) -> Schema:
     return contained
 
 
+def self_contained_prompt(prompt: Prompt) -> Prompt:
+    """Returns a prompt without `src`: its answer format has the text of the file."""
+    if prompt.format is None or prompt.format.src is None:
+        return prompt
+    return replace(prompt, format=replace(prompt.format, src=None))
+
+
 def _readable(parsed: Parsed[Any], allowed: tuple[str, ...] = ()) -> bool:
     return all(entry.severity != "error" or entry.code in allowed for entry in parsed.diagnostics)
 
@@ -122,7 +142,10 @@ def _normal(root: Any) -> Any:
         elif not isinstance(node, Param):
             children = tuple(done.get(id(child), child) for child in _joined(node.children))
             done[id(node)] = replace(node, children=_spelled(node, children))
-    return done[id(root)]
+    whole = done[id(root)]
+    if isinstance(whole, Prompt) and whole.format is not None and whole.format.src is not None:
+        return replace(whole, format=replace(whole.format, text=None))
+    return whole
 
 
 def _spelled(node: Any, children: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -215,6 +238,7 @@ class _Writer:
             inner = extra + inner
             if isinstance(node, Prompt):
                 inner += "".join(_question(question, preserve) for question in node.questions)
+                inner += "" if node.format is None else _format(node.format, preserve)
             opening = start_tag(tag, attributes, not inner)
             written[id(node)] = f"{opening}{inner}</{tag}>" if inner else opening
         return written[id(root)]
@@ -318,6 +342,18 @@ def _question(node: Decide, inherited: bool) -> str:
     options = "".join(written("option", [("value", label)], words) for label, words in node.options)
     name = [("name", node.name)] if node.name else []
     return written("decide", [*name, ("type", node.kind)], node.instructions, options)
+
+
+def _format(node: AnswerFormat, inherited: bool) -> str:
+    """Returns the format of an answer as an element; `inherited` as for a question."""
+    words = "" if node.src is not None else node.text or ""
+    inner = escaped_text(words)
+    inner += "".join(start_tag("option", [("value", label)], True) for label in node.options)
+    preserve = normalise(words) != words
+    mode = [("xml:space", "preserve" if preserve else "default")] if preserve or inherited else []
+    source = [] if node.src is None else [("src", node.src)]
+    opening = start_tag(TAG, [("type", node.kind), *source, *mode], not inner)
+    return f"{opening}{inner}</{TAG}>" if inner else opening
 
 
 def _import_tag(node: Import) -> tuple[str, list[tuple[str, str]], str]:

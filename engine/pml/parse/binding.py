@@ -37,7 +37,7 @@ from engine.pml.tree.parts import (
     part_text,
 )
 from engine.pml.tree.resolution import Resolution, Resolver
-from engine.pml.tree.tree import Decide, Module, Param, Prompt, Role, Schema, Text, Union
+from engine.pml.tree.tree import AnswerFormat, Decide, Module, Param, Prompt, Role, Schema, Text, Union
 from engine.pml.whitespace.joined_words_in_prompts import check_prompt
 from engine.pml.whitespace.separators import Unsettled, own_seam, settled
 
@@ -52,6 +52,7 @@ class Bound:
         imports: paths of the imported modules in prompt order, including ancestors.
         diagnostics: in the order of the prompt's text.
         questions: the prompt's questions.
+        format: the format of the prompt's answer; None for any text.
     """
 
     schema: Schema
@@ -59,6 +60,7 @@ class Bound:
     imports: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
     questions: tuple[Decide, ...] = ()
+    format: AnswerFormat | None = None
 
     @property
     def ok(self) -> bool:
@@ -81,7 +83,19 @@ def bind(schema: Schema, prompt: Prompt, earlier: Sequence[Schema] = ()) -> Boun
     parts = list(_with_words(settled(_add_tail(read, resolution.tail, turns=bool(schema.index.turns)))))
     check_prompt(parts, report, prompt, schema, resolution)
     check_question(parts, prompt, report)
-    return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish(), prompt.questions)
+    _check_format(prompt, report)
+    picks, questions = tuple(resolution.picks), prompt.questions
+    return Bound(schema, tuple(parts), picks, report.finish(), questions, prompt.format)
+
+
+def _check_format(prompt: Prompt, report: Reporter) -> None:
+    """Reports a format whose file was not read, because the prompt has no folder."""
+    if prompt.format is not None and prompt.format.text is None:
+        message = (
+            f"src {quote(prompt.format.src or '')} cannot be read: the prompt has no folder; save it next to "
+            "the file first, or write the schema here"
+        )
+        report.add("E209", message, prompt.format.place)
 
 
 def _advise(schema: Schema, resolution: Resolution, report: Reporter) -> None:

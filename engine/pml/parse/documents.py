@@ -36,13 +36,20 @@ def parse_schema(source: str | bytes, *, base: Path | None = None) -> Parsed[Sch
     return _cached_schema(source)
 
 
-def parse_prompt(source: str | bytes) -> Parsed[Prompt]:
-    """Parses a prompt, as far as possible, with every diagnostic that needs no schema."""
-    return _prompt(source) if isinstance(source, bytes) else _cached_prompt(source)
+def parse_prompt(source: str | bytes, *, base: Path | None = None) -> Parsed[Prompt]:
+    """Parses a prompt, as far as possible, with every diagnostic that needs no schema.
+
+    Args:
+        source: the text, or the bytes of a file.
+        base: the folder of a `src` attribute; without it, `bind` reports the attribute.
+    """
+    if isinstance(source, bytes) or (base is not None and reads_files(source)):
+        return _prompt(source, base)
+    return _cached_prompt(source)
 
 
 def reads_files(source: str) -> bool:
-    """Whether a schema may read other files."""
+    """Whether a document may read other files."""
     return "src" in source and _READS_FILES.search(source) is not None
 
 
@@ -74,9 +81,9 @@ def _schema(source: str | bytes, base: Path | None) -> Parsed[Schema]:
     return Parsed(build_schema(document, base), document.report.finish(), document.text)
 
 
-def _prompt(source: str | bytes) -> Parsed[Prompt]:
+def _prompt(source: str | bytes, base: Path | None) -> Parsed[Prompt]:
     document = read(source, prompt=True)
-    return Parsed(build_prompt(document), document.report.finish(), document.text)
+    return Parsed(build_prompt(document, base), document.report.finish(), document.text)
 
 
 def _size(parsed: Parsed[Schema] | Parsed[Prompt]) -> int:
@@ -92,4 +99,4 @@ def _cached_schema(source: str) -> Parsed[Schema]:
 
 @cached(LRUCache(_CACHED, getsizeof=_size), lock=threading.Lock())
 def _cached_prompt(source: str) -> Parsed[Prompt]:
-    return _prompt(source)
+    return _prompt(source, None)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal, cast
 
 from engine.pml.diagnostics.diagnostic import NOTHING, TAGS, Edit, Fix, LineIndex, Reporter, Span, quote, swap
 from engine.pml.parse.decide_parser import check_questions, read_decide
+from engine.pml.parse.format_parser import TAG, read_format
 from engine.pml.parse.tree_builder import Frame, TreeBuilder
-from engine.pml.tree.tree import Argument, Decide, Import, Prompt, Role, RoleName, Text
+from engine.pml.tree.tree import AnswerFormat, Argument, Decide, Import, Prompt, Role, RoleName, Text
 from engine.pml.whitespace.rules import INLINE, Run, contents, preserves
 from engine.pml.xml.elements import Attribute, Chars, Element
 from engine.pml.xml.names import HTML, NAME, RESERVED, ROLES, SPACE_MODES
@@ -27,11 +29,13 @@ def document_kind(source: str) -> Literal["schema", "prompt"] | None:
     return cast(Literal["schema", "prompt"], tag) if tag in ("schema", "prompt") else None
 
 
-def build_prompt(document: Document) -> Prompt | None:
-    """Builds the tree of a document; further errors go to the document's reporter."""
+def build_prompt(document: Document, base: Path | None = None) -> Prompt | None:
+    """Builds the tree of a document; further errors go to its reporter. `src` needs the folder `base`."""
     if document.root is None:
         return None
-    return _PromptBuilder(document.text, document.report).build(document.root)
+    builder = _PromptBuilder(document.text, document.report)
+    builder.base = base
+    return builder.build(document.root)
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class _Frame(Frame):
 
 
 class _PromptBuilder(TreeBuilder[_Frame]):
+    base: Path | None = None
+
     def build(self, root: Element) -> Prompt | None:
         if not self._is_root(root, "prompt", '<prompt schema="…">'):
             return None
@@ -55,6 +61,7 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         frame = self._frame(root, "prompt", False)
         self._questions: list[Decide] = []
         self._asked: list[Element] = []
+        self._formats: list[AnswerFormat | None] = []  # None for one with an error
         self._in_roles: list[tuple[Element, Element]] = []  # imports, each with its role
         self._fill(frame)
         self._check_roles()
@@ -64,7 +71,8 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         report, questions = self._report, tuple(self._questions)
         title = name.value if name else None
         lines, torn = report.lines, report.torn
-        return Prompt(title, children, root.span, span, lines, self._text, torn, questions)
+        answer = self._formats[0] if self._formats else None
+        return Prompt(title, children, root.span, span, lines, self._text, torn, questions, answer)
 
     def _frame(self, element: Element, kind: Literal["prompt", "import", "role"], preserve: bool) -> _Frame:
         preserve = preserves(element, preserve)
@@ -101,8 +109,8 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             return None
         if tag in ROLES:
             return self._role(frame, element)
-        if tag == "decide":
-            self._decide(frame, element)
+        if tag in ("decide", TAG):
+            self._beside_text(frame, element)
             return None
         if tag in RESERVED:
             remedy, hint, fix = self._of_schema(frame, element)
@@ -222,15 +230,20 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         self._report.add("E206", message, element.tag_span, hint, fix)
         return self._transparent(frame, element)
 
-    def _decide(self, frame: _Frame, element: Element) -> None:
+    def _beside_text(self, frame: _Frame, element: Element) -> None:
+        """Reads a question or the format of the answer."""
         if frame.kind != "prompt":
+            what = "a question" if element.tag == "decide" else "the format of the answer"
             message = (
-                f"<decide> is not allowed in <{frame.element.tag}>: a question must be directly in the "
+                f"<{element.tag}> is not allowed in <{frame.element.tag}>: {what} must be directly in the "
                 "prompt; move it out"
             )
             fixable = element.closed and self._end is not None
             fix = moved(self._text, element.span, self._end.start) if fixable and self._end else ()
             self._report.add("E206", message, element.tag_span, "it before </prompt>" if fix else "", fix)
+            return
+        if element.tag == TAG:
+            self._format(frame, element)
             return
         self._asked.append(element)
         decide = read_decide(
@@ -238,6 +251,17 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         )
         if decide is not None:
             self._questions.append(decide)
+
+    def _format(self, frame: _Frame, element: Element) -> None:
+        if self._formats:
+            message = "the prompt has two answer formats; keep one of them"
+            self._report.add("E214", message, element.tag_span)
+        found = read_format(
+            *(element, self._text, self._report, self._check_attributes),
+            preserve=frame.preserve,
+            base=self.base,
+        )
+        self._formats.append(found)
 
     def _argument(self, frame: _Frame, element: Element) -> None:
         name, other = element.get("name"), element.get("value", "default", "text")

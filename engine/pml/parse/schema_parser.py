@@ -60,7 +60,8 @@ Names: TypeAlias = dict[str, tuple[str, int]]
 
 _LENGTH: Final = re.compile(r"0*[1-9][0-9]{0,6}")
 _OF_FIRST: Final = ("len", "length", "default", "scaffold")
-_SKIPPED: Final = ("param", "scaffold", "arg", "decide", "include")  # misplaced ones are not read further
+# misplaced ones are not read further
+_SKIPPED: Final = ("param", "scaffold", "arg", "decide", "answer-format", "include")
 _REPEAT_LENGTH: Final = 40
 _FAR: Final = 20_000  # search distance for a copy of a module, in characters
 _WHERE: Final = {
@@ -71,6 +72,7 @@ _WHERE: Final = {
     "prompt": "a prompt needs its own document",
     "arg": "an argument must be inside an import of a prompt",
     "decide": "a question must be directly in a prompt",
+    "answer-format": "the format of an answer must be directly in a prompt",
     "include": "an include must be in the schema, a role or a module",
 }
 
@@ -202,7 +204,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             return in_module(element, "choice" if tag == "union" else "part", frame.names, element.span)
         if tag == "scaffold" and self._end is not None and element.closed and self._may_be_known(element):
             return "it before </schema>", moved(self._text, element.span, self._end)
-        if tag in ("arg", "decide"):
+        if tag in ("arg", "decide", "answer-format"):
             return "", ()
         behind = self._text[element.span.end : element.span.end + 2]
         apart = tag in ROLES and behind != "</" and not behind[:1].isspace()

@@ -1,4 +1,4 @@
-"""Reads `src` files without leaving the schema's folder."""
+"""Reads `src` files without leaving the document's folder."""
 
 from __future__ import annotations
 
@@ -51,26 +51,28 @@ class Sources:
             if self._left >= 0:
                 return text
         message = (
-            f"src {quote(src)} exceeds the limit: the src files of a schema have at most 40 MB in total, "
+            f"src {quote(src)} exceeds the limit: the src files of a document have at most 40 MB in total, "
             "counted once per use; split the schema into several"
         )
         raise SourceError("E209", message)
 
 
 def read_source(src: str, base: Path | None) -> str:
-    """Reads the text of a `src` file, verbatim; `base` is the schema's folder, if any.
+    """Reads the text of a `src` file, verbatim; `base` is the document's folder, if any.
 
     Raises:
         SourceError: the path leaves the folder, or the file is not readable text.
     """
     require_inside(src)
     if base is None:
-        message = f"src {quote(src)} cannot be read: the schema has no folder; save it next to the file first"
+        message = (
+            f"src {quote(src)} cannot be read: the document has no folder; save it next to the file first"
+        )
         raise SourceError("E209", message)
     try:
         return _read(open_beneath(base, src), src)
     except OutsideError:
-        message = f"src {quote(src)} links outside the schema's folder; copy the file into it"
+        message = f"src {quote(src)} links outside the document's folder; copy the file into it"
         raise SourceError("E208", message) from None
     except TextFileError as error:
         raise SourceError("E209", f"src {quote(src)} {error.what}; {error.remedy}") from None
@@ -80,14 +82,14 @@ def read_source(src: str, base: Path | None) -> str:
 
 
 def require_inside(src: str) -> None:
-    """Rejects a path that leaves the schema's folder.
+    """Rejects a path that leaves the document's folder.
 
     Raises:
         SourceError: the path is absolute, goes up, or is not a file path.
     """
     fault = _path_fault(src)
     if fault is not None:
-        raise SourceError("E208", f"src {quote(src)} {fault}; name a file inside the schema's folder")
+        raise SourceError("E208", f"src {quote(src)} {fault}; name a file inside the document's folder")
 
 
 def _path_fault(src: str) -> str | None:
@@ -96,7 +98,7 @@ def _path_fault(src: str) -> str | None:
     if any(ord(char) < 0x20 or 0xD800 <= ord(char) <= 0xDFFF for char in src):
         return "has a character that file names cannot have"
     if _ADDRESS.match(src):
-        return "is a URL, but schemas read only files"
+        return "is a URL, but src names only files"
     if "\\" in src:
         return "has a backslash (write / between folders)"
     if src.startswith(("/", "~")) or src[1:2] == ":":

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
+from engine.grammars.grammar import JSON_OBJECT, of_choices
 from engine.pml.diagnostics.diagnostic import Diagnostic, LineIndex, Span, has_errors
 
 RoleName = Literal["system", "user", "assistant"]
 DecideKind = Literal["predicate", "choice", "score"]
+FormatKind = Literal["json", "choice", "regex"]
 TurnName = Literal["system", "user", "assistant", "tool"]  # no document has a turn of a tool
 
 
@@ -350,6 +352,38 @@ class Decide:
     span: Span = field(default=Span(0, 0), compare=False)
 
 
+@dataclass(frozen=True)
+class AnswerFormat:
+    """The format of a prompt's answer. It is no part of the prompt's text.
+
+    Attributes:
+        kind: "json", "choice" (one of several texts) or "regex".
+        text: the JSON Schema, "" for any JSON object, or the pattern; None if its file was not read.
+        options: the texts of a choice.
+        src: the file of the JSON Schema, relative to the prompt.
+        span: the whole element.
+        place: the schema or pattern, or the name of its file.
+    """
+
+    kind: FormatKind
+    text: str | None = ""
+    options: tuple[str, ...] = ()
+    src: str | None = None
+    span: Span = field(default=Span(0, 0), compare=False)
+    place: Span = field(default=Span(0, 0), compare=False)
+
+    @property
+    def grammar(self) -> str:
+        """The setting of a run that holds an answer to this format."""
+        assert self.text is not None, "the file of the format was not read"
+        match self.kind:
+            case "choice":
+                return of_choices(self.options)
+            case "regex":
+                return f"regex:{self.text}"
+        return f"schema:{self.text}" if self.text.strip() else JSON_OBJECT
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Prompt(_Branch):
     """The root of a prompt document.
@@ -363,6 +397,7 @@ class Prompt(_Branch):
         source: the text of the document; empty if the prompt has none.
         torn: whether tags do not pair, so that nesting is uncertain.
         questions: its questions, in document order.
+        format: the format of its answer; None for any text.
     """
 
     schema: str | None
@@ -373,9 +408,16 @@ class Prompt(_Branch):
     source: str = ""
     torn: bool = False
     questions: tuple[Decide, ...] = ()
+    format: AnswerFormat | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files that it reads, relative to its folder, even missing ones."""
+        return () if self.format is None or self.format.src is None else (self.format.src,)
 
     def _own(self) -> tuple[Any, ...]:
-        return (self.schema, self.questions) if self.questions else (self.schema,)
+        own = (self.schema, self.questions, self.format)
+        return own if self.questions or self.format else own[:1]
 
     def _below(self) -> tuple[Any, ...]:
         return self.children

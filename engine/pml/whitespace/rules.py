@@ -7,7 +7,8 @@ or between two elements, it is a *seam*. White space around a parameter stays. T
 the tag before it has no known indentation, so the lines after it stay unchanged.
 
 A seam is two line breaks for a blank line, one for a line break, else a space. It is empty next to a turn. A
-`<scaffold>` and a `<decide>` count as comments. With `xml:space="preserve"` all characters are text.
+`<scaffold>`, a `<decide>` and an `<answer-format>` count as comments. With `xml:space="preserve"` all
+characters are text.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ INLINE: Final = ("param", "parameter")
 
 
 _BARE: Final = ("system", "user", "assistant")
-SILENT: Final = ("scaffold", "decide")  # elements without text in the prompt
+SILENT: Final = ("scaffold", "decide", "answer-format")  # elements without text in the prompt
 
 
 @dataclass(slots=True)

@@ -19,7 +19,13 @@ ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "scaffold": ("modules",),
 }  # elements of a schema and their attributes, without xml:space and xml:lang
 
-ELEMENTS: Final = (*ATTRIBUTES, "prompt", "arg", "decide")  # `parameter` is a synonym of `param`
+ELEMENTS: Final = (
+    *ATTRIBUTES,
+    "prompt",
+    "arg",
+    "decide",
+    "answer-format",
+)  # `parameter` is a synonym of `param`
 
 RESERVED: Final = frozenset((*ELEMENTS, "parameter"))  # names that modules cannot have
 

@@ -77,6 +77,8 @@ _CHOICES: Final = {
     "predicate": ("predicate", "bool", "boolean", "yesno", "yes/no", "noul", "binary"),
     "choice": ("choice", "choices", "class", "category", "enum", "label", "select"),
     "score": ("score", "rating", "scale", "level", "levels", "grade", "ordinal"),
+    "json": ("json", "schema", "json_schema", "json-schema", "jsonschema", "object", "json_object"),
+    "regex": ("regex", "regexp", "regular-expression", "pattern", "re"),
 }  # common spellings of an attribute's values
 
 _BLANK: Final = re.compile(r"\n[ \t\r]*\n")

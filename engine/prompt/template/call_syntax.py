@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.base.errors import PromptCacheError
-from engine.grammars.grammar import json_rule, quoted
+from engine.grammars.grammar import FREE, json_rule, quoted
 from engine.prompt.conversation.tools import Header, ToolCall, Tools, ToolsError, call_fields
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.template.tokenizer import Tokenizer
@@ -22,6 +22,8 @@ _ID: Final = "a1B2c3D4e"  # some templates require nine letters and digits
 _SAMPLE: Final = ToolCall(_NAME, {"sample_name": "sample value"}, _ID)
 _PARTS: Final = re.compile(rf"({_NAME})|({_ID})|(\{{\s*\"sample_name\":\s*\"sample value\"\s*\}})")
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}, "additionalProperties": False}
+_ANY_PARAMETERS: Final = {"type": "object"}
+_MARK: Final = re.compile(r"\s*[^\s{\[]+")  # what begins a call and no other text
 _ID_PATTERN: Final = "[a-zA-Z0-9]{9}"
 
 
@@ -50,23 +52,70 @@ class CallSyntax:
             tokens: the tokenizer, for special tokens in the syntax.
             answer: the JSON Schema of an answer that may come instead; None for none.
         """
-        rules, calls = list[str](), list[str]()
+        given = {one["function"]["name"]: one["function"].get("parameters") for one in tools.definitions()}
+        calls, rules = self._calls(
+            self.before, {name: given[name] for name in given if name in names}, tokens
+        )
         if answer is not None:
-            calls.append("answer")
+            calls.insert(0, "answer")
             rules.append(f"answer: {json_rule(answer)}")
-        for number, definition in enumerate(tools.definitions()):
-            function = definition["function"]
-            if function["name"] not in names:
-                continue
-            given = function.get("parameters") or _NO_PARAMETERS
-            schema = {"type": "object", **given}
-            parts = (self.before, _in_json(function["name"]), self.between)
-            head = " ".join(_literal("".join(parts), tokens))
-            tail = " ".join(_literal(self.after, tokens))
-            calls.append(f"call{number}")
+        return "\n".join([f"lark:start: {' | '.join(calls)}", *rules])
+
+    def grammar_of_text(self, tools: Tools, strict: Sequence[str], tokens: Tokenizer) -> str:
+        """Returns the grammar of free text with calls: a call that has begun keeps to its schema.
+
+        The grammar is "text" if nothing but a special token after the name shows that a call has begun.
+
+        Args:
+            tools: all tools.
+            strict: the tools whose arguments keep to their parameters; those of others are any JSON object.
+            tokens: the tokenizer, for special tokens in the syntax.
+        """
+        given = {
+            one["function"]["name"]: one["function"].get("parameters")
+            if one["function"]["name"] in strict
+            else _ANY_PARAMETERS
+            for one in tools.definitions()
+        }
+        text = ["lark:start: call* TEXT", r"TEXT: /(.|\n)*/"]
+        if not self.before.strip():  # the name is the first sign of a call
+            if tokens.specials(self.between):
+                return FREE
+            calls, rules = self._calls("", given, tokens, begins=True)
+            return "\n".join([*text, f"call: {' | '.join(calls)}", *rules])
+        if specials := tokens.specials(self.before):
+            start, end = specials[0]
+            begin = f"begin: TEXT {' '.join(_literal(self.before[start:end], tokens))}"
+        else:
+            mark = _MARK.match(self.before)
+            end = mark.end() if mark else len(self.before)
+            begin = f"begin[lazy]: TEXT {quoted(self.before[:end].strip())}"
+        calls, rules = self._calls(self.before[end:], given, tokens)
+        return "\n".join([*text, begin, f"call: begin ({' | '.join(calls)})", *rules])
+
+    def _calls(
+        self, before: str, given: Mapping[str, Any], tokens: Tokenizer, *, begins: bool = False
+    ) -> tuple[list[str], list[str]]:
+        """The names of rules that match a call, one for each tool, and all rules.
+
+        Args:
+            before: the text of the call before the name, as far as no other rule matches it.
+            given: the schema of the parameters by the name of the tool.
+            tokens: the tokenizer.
+            begins: whether free text precedes a call.
+        """
+        names, rules = list[str](), list[str]()
+        tail = " ".join(_literal(self.after, tokens))
+        for number, (name, parameters) in enumerate(given.items()):
+            head = " ".join(_literal("".join((before, _in_json(name), self.between)), tokens))
+            schema = {"type": "object", **(parameters or _NO_PARAMETERS)}
+            names.append(f"call{number}")
+            if begins:
+                rules.append(f"begin{number}[lazy]: TEXT {head}")
+                head = f"begin{number}"
             rules.append(f"call{number}: {head} arguments{number} {tail}")
             rules.append(f"arguments{number}: {json_rule(schema)}")
-        return "\n".join([f"lark:start: {' | '.join(calls)}", *rules])
+        return names, rules
 
     def read(self, text: str) -> ToolCall | None:
         """Reads a complete call from the text of an answer, special tokens included; None if it has none."""

@@ -21,6 +21,8 @@ from engine.pml import ROLES, parse_schema
 from sample_schemas import samples
 from tests.drawing import EVERY, draws
 
+BESIDE = ("decide", "answer-format")
+EMPTY = {"<decide": {"E202", "E213"}, "<answer-format": {"E202"}}  # faults of what is still empty
 SCHEMA = """<schema name="travel">
   <system>You plan trips. 🗼</system>
   <user>
@@ -98,7 +100,7 @@ def test_in_a_schema(tmp_path: Path, text: str, offered: list[str]) -> None:
     [
         (
             '<prompt schema="travel">\n  <|',
-            ["trip", "budget", "food", "domestic", "overseas", "tokyo", "rome", *ROLES, "decide"],
+            ["trip", "budget", "food", "domestic", "overseas", "tokyo", "rome", *ROLES, *BESIDE],
         ),
         (
             '<prompt schema="travel">\n  <trip><|',
@@ -107,14 +109,14 @@ def test_in_a_schema(tmp_path: Path, text: str, offered: list[str]) -> None:
         ('<prompt schema="travel"><trip days="2"><overseas><|', ["tokyo", "rome", 'arg name="line"']),
         (
             '<prompt schema="travel"><trip><overseas><rome/></overseas></trip><|',
-            ["budget", "food", *ROLES, "decide"],
+            ["budget", "food", *ROLES, *BESIDE],
         ),
         (
             '<prompt schema="travel"><|<budget/></prompt>',
-            ["trip", "food", *("domestic", "overseas", "tokyo", "rome"), "decide"],
+            ["trip", "food", *("domestic", "overseas", "tokyo", "rome"), *BESIDE],
         ),
         ('<prompt schema="travel"><user><|', []),
-        ('<prompt schema="travel"><budget/><user>Where?</user><|</prompt>', [*ROLES, "decide"]),
+        ('<prompt schema="travel"><budget/><user>Where?</user><|</prompt>', [*ROLES, *BESIDE]),
         ('<prompt schema="travel"><trip><arg name="days"><|', []),
         ('<prompt schema="travel"><trip |', ["days", "who", "xml:space"]),
         ('<prompt schema="travel"><trip days="3" |/></prompt>', ["who", "xml:space"]),
@@ -123,7 +125,7 @@ def test_in_a_schema(tmp_path: Path, text: str, offered: list[str]) -> None:
         ('<prompt schema="|"/>', ["travel"]),
         ("<prompt |", ["schema", "xml:space"]),
         ('<prompt schema="travel">Words | and more', []),
-        ('<prompt schema="nowhere"><|', [*ROLES, "decide"]),
+        ('<prompt schema="nowhere"><|', [*ROLES, *BESIDE]),
         ('<prompt schema="travel"><decide type="choice">Which?<|', ["option"]),
         ('<prompt schema="travel"><decide type="predicate">Warm?<|', []),
         ('<prompt schema="travel"><decide>Which?<|', ["option"]),
@@ -131,6 +133,10 @@ def test_in_a_schema(tmp_path: Path, text: str, offered: list[str]) -> None:
         ('<prompt schema="travel"><decide type="score" |>', ["name", "xml:space"]),
         ('<prompt schema="travel"><decide name="|', []),
         ('<prompt schema="travel"><decide type="score">Hot?</|', ["decide"]),
+        ('<prompt schema="travel"><trip/><answer-format type="json"/><user>Hi</user><|', [*ROLES, "decide"]),
+        ('<prompt schema="travel"><answer-format type="choice"><|', ["option"]),
+        ('<prompt schema="travel"><answer-format |', ["type", "src", "xml:space"]),
+        ('<prompt schema="travel"><answer-format type="|', ["json", "choice", "regex"]),
         ('<prompt schema="travel"><decide |', ["type", "name", "xml:space"]),
         ('<prompt schema="travel"><decide type="|', ["predicate", "choice", "score"]),
         ('<prompt schema="travel"><decide type="choice">Which?<option |', ["value", "xml:space"]),
@@ -234,7 +240,7 @@ def test_what_is_offered_in_a_prompt_binds(tmp_path: Path, text: str) -> None:
     assert len(offered) >= 4
     for written in offered:
         found = library.diagnostics(library.hold(tmp_path / "doc.pml", written))
-        empty = {"E202", "E213"} if "<decide" in written else set()
+        empty = next((codes for tag, codes in EMPTY.items() if tag in written), set())
         assert {one.code for one in found if one.severity == "error"} == empty, written
 
 

@@ -242,6 +242,21 @@ def test_files_of_a_schema_are_copied_into_it(server: Served, page: Asked) -> No
     assert ("src=" in workspace.schema) == bool(found["notes"])
 
 
+@pytest.mark.parametrize("way", ["kept", "messages"])
+def test_the_format_of_the_answer_is_asked_for(server: Served, page: Asked, way: str) -> None:
+    element = (
+        '<answer-format type="choice"><option value="by train"/><option value="on foot"/></answer-format>'
+    )
+    asked = program(
+        page, server, "openai-python", way, prompt=PROMPT.replace("</prompt>", f"{element}</prompt>")
+    )
+    assert printed(asked).splitlines()[0] in ("by train", "on foot")
+    shape = '<answer-format type="json">{"type": "object", "properties": {}}</answer-format>'
+    given = PROMPT.replace("</prompt>", f"{shape}</prompt>")
+    for client, field in (("openai-python", "response_format="), ("anthropic-python", "output_config=")):
+        assert field in program(page, server, client, "messages", prompt=given)
+
+
 def test_a_key_is_read_from_the_environment(
     tmp_path: Path, page: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -455,7 +455,30 @@ def test_a_format_is_kept_to_on_both_sides_and_checked(run_pml: Pml, answer: Rep
     told = run_pml(
         "run", "prompt.pml", "--schema", "trip.pml", "--regex", "[a-z]{30}", "--max-new-tokens", "2"
     )
-    assert "uncached: not valid. Nothing in it matches" in told.out
+    assert "uncached: incomplete: it was cut off before its end." in told.out
+
+
+def test_a_format_in_the_prompt_is_kept_to(run_pml: Pml, answer: Report, place: Path) -> None:
+    Path("trip.json").write_text(json.dumps(TRIP), encoding="utf-8")
+    element = '<answer-format type="json" src="trip.json"/>'
+    Path("prompt.pml").write_text(PROMPT.replace("</prompt>", f"{element}</prompt>"), encoding="utf-8")
+    report = answer("--max-new-tokens", "99")
+    assert report["valid"] == {"cached": True, "uncached": True}
+    assert json.loads(report["cached"]["text"])["n"] in (1, 2)
+    assert answer("--choice", "yes, no", "--max-new-tokens", "20")["cached"]["text"] in ("yes", "no")
+
+    Path("rows.jsonl").write_text('{"id": 1, "text": "Hello?"}\n', encoding="utf-8")
+    told = run_pml(
+        *("run", "prompt.pml", "--schema", "trip.pml", "--batch", "rows.jsonl", "--mode", "cached"),
+        *("--max-new-tokens", "99"),
+    )
+    line = json.loads(told.out)
+    assert line["cached"]["valid"] is True
+    assert json.loads(line["cached"]["text"])["n"] in (1, 2)
+
+    Path("trip.json").write_text('{"not": {}}', encoding="utf-8")
+    told = run_pml("run", "prompt.pml", "--schema", "trip.pml")
+    assert (told.status, "E215" in told.err) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from typing import Any
 
 import openai
 import pytest
+from torch import Tensor
 
 from engine.checkpoint.synthetic import byte_tokenizer
+from engine.inference.sampler import Sampler
 from engine.model.model import Model
 from tests.app.server.served import Served, served
 from tests.engine.prompt.tool_templates import IGNORES, REFUSES, WITH_TOOLS
@@ -106,6 +108,36 @@ def test_with_tools_and_a_format_the_answer_is_a_call_or_json(agent: Served) -> 
         )
 
 
+def test_a_strict_call_keeps_to_its_parameters(agent: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model begins a call, and random weights go on."""
+    chosen, script = Sampler.choose, list[int]()
+
+    def choose(self: Sampler, logits: Tensor, allowed: Tensor | None = None) -> int:
+        return script.pop(0) if script else chosen(self, logits, allowed)
+
+    monkeypatch.setattr(Sampler, "choose", choose)
+    chats: list[Any] = [
+        {"type": "function", "function": {**one["function"], "strict": True}} for one in TOOLS
+    ]
+    others, claudes = ([{**one, "strict": True} for one in tools] for tools in (FUNCTIONS, CLAUDES))
+    words, drawn = "Let me look.\n<tool_call>", {"temperature": 1, "model": "agent"}
+    for seed in range(3):
+        script[:] = agent.engine.model.tokenize(words)
+        chat = agent.openai().chat.completions
+        made = chat.create(messages=QUESTION, tools=chats, seed=seed, max_tokens=200, **drawn).choices[0]
+        call = made.message.tool_calls[0].function
+        require(call.name, json.loads(call.arguments))
+        assert made.message.content.startswith("Let me look.")
+    script[:] = agent.engine.model.tokenize(words)
+    told = agent.openai().responses.create(input=QUESTION, tools=others, max_output_tokens=200, **drawn)
+    (item,) = (one for one in told.output[:2] if one.type == "function_call")
+    require(item.name, json.loads(item.arguments))
+    script[:] = agent.engine.model.tokenize(words)
+    said = agent.anthropic().messages.create(model="agent", messages=QUESTION, tools=claudes, max_tokens=200)
+    (block,) = (one for one in said.content[:2] if one.type == "tool_use")
+    require(block.name, block.input)
+
+
 UNIQUE = {"name": "x", "parameters": {"type": "object", "properties": {"a": {"uniqueItems": True}}}}
 
 
@@ -128,6 +160,11 @@ UNIQUE = {"name": "x", "parameters": {"type": "object", "properties": {"a": {"un
             },
             "tools[0]",
             "uniqueItems is not supported",
+        ),
+        (
+            {"tools": [{"type": "function", "function": {**UNIQUE, "strict": True}}]},
+            "tools[0]",
+            "Or remove strict",
         ),
     ],
 )

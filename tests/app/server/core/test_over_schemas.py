@@ -10,6 +10,7 @@ from typing import Any
 
 import anthropic
 import httpx
+import openai
 import pytest
 
 from engine.inference.run_settings import RunSettings
@@ -50,6 +51,24 @@ def asked(server: Served, over: dict[str, Any], question: str | None = "Where to
         "max_tokens": 12,
         "extra_body": {"prompt_cache": over, "temperature": 0},
     }
+
+
+def test_the_format_in_a_prompt_is_kept_to(server: Served) -> None:
+    element = (
+        '<answer-format type="choice"><option value="by train"/><option value="on foot"/></answer-format>'
+    )
+    prompt = PROMPT.replace("</prompt>", f"{element}</prompt>")
+    made = server.openai().chat.completions.create(**asked(server, {"schema": "journey", "prompt": prompt}))
+    assert made.choices[0].message.content in ("by train", "on foot")
+    own = asked(server, {"schema": "journey", "prompt": prompt})
+    own["extra_body"]["guided_regex"] = "[0-9]{3}"
+    said = server.openai().chat.completions.create(**own).choices[0].message.content
+    assert said is not None
+    assert said.isdigit()
+    file = PROMPT.replace("</prompt>", '<answer-format type="json" src="a.json"/></prompt>')
+    with pytest.raises(openai.BadRequestError, match="the server reads no files") as refused:
+        server.openai().chat.completions.create(**asked(server, {"schema": "journey", "prompt": file}))
+    assert refused.value.param == "prompt_cache.prompt"
 
 
 @pytest.mark.parametrize("schema", ["journey", SCHEMA])

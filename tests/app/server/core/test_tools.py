@@ -32,7 +32,7 @@ TOOLS: list[Any] = [{"type": "function", "function": WEATHER}]
 CLAUDES: list[Any] = [
     {"name": "weather", "description": WEATHER["description"], "input_schema": WEATHER["parameters"]}
 ]
-FUNCTIONS: list[Any] = [{"type": "function", "strict": True, **WEATHER}]
+FUNCTIONS: list[Any] = [{"type": "function", "strict": False, **WEATHER}]
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
 QUESTION: list[Any] = [{"role": "user", "content": "How is it in Rome?"}]
 

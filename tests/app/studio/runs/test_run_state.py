@@ -10,6 +10,7 @@ from app.studio.runs.run_frame import ModelOfRun
 from app.studio.runs.run_state import Clock, Run, apply, payback
 from app.studio.runs.settings import PageSettings
 from engine import Answer, Delta, Finished
+from engine.base.events import Ending
 
 MODEL: ModelOfRun = {"name": "m", "fingerprint": "f", "device": "cpu", "dtype": "fp32", "weights": "plain"}
 
@@ -59,6 +60,32 @@ def test_the_side_that_runs_next_is_no_longer_said_to_wait_its_turn() -> None:
     apply(run, Finished("uncached", answer), 0.0, Clock())
     assert [run.sides[side].state for side in run.order] == ["done", "working"]
     assert run.frame()["sides"]["uncached"]["waited_ms"] == 2400.0
+
+
+@pytest.mark.parametrize(
+    ("grammar", "text", "stopped", "fault"),
+    [
+        ("text", "a", "eos", None),
+        ("regex:[a-z]", "a", "eos", ""),
+        ("regex:[a-z]{2}", "a", "length", "incomplete: it was cut off before its end."),
+        ("regex:[a-z]", "a", "length", ""),
+        ('schema:{"type": "integer"}', "true", "eos", "is not of type 'integer'."),
+    ],
+)
+def test_an_answer_is_checked_against_its_format(
+    grammar: str, text: str, stopped: Ending, fault: str | None
+) -> None:
+    run = Run("s", PageSettings(), ("cached",), MODEL)
+    apply(
+        run,
+        Finished("cached", Answer(text, (1,), 1.0, 0.0, {}, {}, (), stopped, grammar=grammar)),
+        0.0,
+        Clock(),
+    )
+    found = run.frame()["sides"]["cached"]["format_fault"]
+    assert (found is None) == (fault is None)
+    assert (found or "").endswith(fault or "")
+    assert bool(found) == bool(fault)
 
 
 @pytest.mark.parametrize(
