@@ -23,6 +23,8 @@ from app.server.core.usage import Usage
 from app.server.http.errors import DRAINING, FOREIGN, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
 from app.server.http.thread_limits import Gone, Lane
 from app.server.http.truncate import listed, shown
+from app.server.recent.reasons import Why, explain
+from app.server.recent.records import MOST_RECORDS, Record, Records
 from engine import Engine
 from engine.base.errors import CancelledError
 from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener
@@ -57,9 +59,12 @@ class Service:
         isolate: whether clients never share cached segments.
         strict: whether a time to live is an upper limit, too.
         promise: reuse settings of all requests, by name.
+        keyed: whether clients have keys, and see only their own requests.
+        recent: number of the latest prompts to hold in memory, to explain cache misses; 0 for none.
 
     Attributes:
         figures: the metrics.
+        records: the latest prompts.
         aliases: more names of the model.
         off: whether the server is switched off. It rejects new requests and finishes current ones.
         created: start time, in seconds since 1970.
@@ -74,11 +79,14 @@ class Service:
         isolate: bool = False,
         strict: bool = False,
         promise: Mapping[str, Any] | None = None,
+        keyed: bool = False,
+        recent: int = MOST_RECORDS,
     ) -> None:
+        self._keyed = keyed
         self._strict, own = strict, {} if longest is None else {"max_new_tokens": longest}
         self._given = {**own, **(promise or {})}  # overrides the model's own settings
         self.limits, self.aliases, self._longest, self._isolate = limits or Limits(), names, longest, isolate
-        self.figures, self.created = Figures(), int(time.time())
+        self.figures, self.records, self.created = Figures(), Records(recent), int(time.time())
         self._engine: Engine | None = None
         self._schemas: SchemaFiles | None = None
         self._defaults = Defaults(longest or LONGEST_ANSWER)
@@ -171,6 +179,20 @@ class Service:
         )
         how = "The operator can set PML_OPERATOR_KEYS and use such a key."
         raise ApiError(FOREIGN, f"{why} {how}")
+
+    def owner(self, client: str) -> str:
+        """Returns whose recorded prompts a client sees; "" for those of all."""
+        return client if self._keyed else ""
+
+    def why(self, record: Record) -> Why | None:
+        """Explains which tokens a recorded prompt did not read."""
+        tokenizer = self.engine.model.tokenizer
+        return explain(record, self.records.of(record.client), lambda ids: tokenizer.decode(list(ids)))
+
+    def note(self, record: Record, noted: Request, usage: Usage) -> None:
+        """Records the prompt of a request whose first token has come."""
+        record.client, record.strict, noted.record = self.owner(noted.client), self._strict, record
+        self.records.add(record, usage.read)
 
     async def planned(
         self,
@@ -369,6 +391,7 @@ class Running:
         kept: the outcomes of its marks, final at the end.
         model: the model that answers.
         seconds: compute times of the segments it read, by key; set at the end if the report is requested.
+        record: its prompt.
     """
 
     def __init__(
@@ -382,6 +405,7 @@ class Running:
     ) -> None:
         self.ticket, self.asked, self.kept, self.model = taken.ticket, asked, taken.kept, model
         self.seconds: dict[str, float] = {}
+        self.record = taken.record
         self._seconds, self._parts = taken.seconds, taken.parts
         self._service, self._request, self._gone = service, noted, False
         self._arrived = arrived
@@ -398,9 +422,13 @@ class Running:
             async for event in self.ticket:
                 self._given += 1
                 if isinstance(event, FirstToken):
-                    self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event))
+                    usage = Usage.of(event)
+                    self._request.first((time.perf_counter() - self._arrived) * 1000, usage)
+                    self._service.note(self.record, self._request, usage)
                 elif isinstance(event, Finished):
                     self._request.done(Usage.of(event.answer), event.answer.stopped)
+                    if not self.record.number:  # it had no first token: it only warms the cache
+                        self._service.note(self.record, self._request, Usage.of(event.answer))
                     self.kept = as_kept(self.kept, event.answer)
                     if self.asked.report:
                         self.seconds = await asyncio.to_thread(self._seconds, event.answer)
@@ -426,6 +454,19 @@ class Running:
             raise AssertionError("an answer ends with Finished")
         finally:
             watcher.cancel()
+
+    def named(self, answer_id: str, request_id: str) -> None:
+        """Sets the ids under which clients know the request."""
+        self.record.names[:] = [answer_id, request_id]
+
+    def why(self) -> Why | None:
+        """Explains which tokens were not read, after the first token; None if that is not known."""
+        return self._service.why(self.record) if self.record.number else None
+
+    def compared(self) -> Record | None:
+        """Returns the earlier request that the client names, or None."""
+        record = self.record
+        return self._service.records.find(record.previous, record.client) if record.previous else None
 
     async def parts(self, answer: Answer) -> Said:
         """Separates an answer's text from its tool calls; on a thread if there are tools."""

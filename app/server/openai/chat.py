@@ -112,6 +112,7 @@ def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
         salt=caller.salt,
         report=includes_report(body.include) or caller.report,
         over=over,
+        previous=body.compared,
     )
 
 
@@ -153,6 +154,7 @@ def routes(service: Service) -> APIRouter:
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
         head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": body.model}
+        running.named(str(head["id"]), request.state.request_id)
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(_chunks(running, head, usage, request.state.request_id), running.close)
@@ -174,7 +176,9 @@ def caller_of(service: Service, request: Request, salt: str | None = None) -> Ca
 
 def report_if_wanted(running: Running, answer: Answer) -> Report | MISSING:
     """Returns the cache report, if it is requested."""
-    return report_of(answer, running.kept, running.seconds) if running.asked.report else MISSING
+    if not running.asked.report:
+        return MISSING
+    return report_of(answer, running.kept, running.seconds, running.why())
 
 
 def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Running) -> shapes.ChatCompletion:

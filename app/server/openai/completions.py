@@ -66,6 +66,7 @@ def routes(service: Service) -> APIRouter:
             "created": int(time.time()),
             "model": body.model,
         }
+        running.named(head["id"], request.state.request_id)
         if body.stream:
             wanted = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(_chunks(running, head, wanted, request.state.request_id), running.close)
