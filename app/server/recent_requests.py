@@ -10,8 +10,8 @@ from app.server.http.openapi_responses import errors
 from app.server.http.shapes import Count, Reply
 from app.server.http.streams import gone
 from app.server.http.truncate import shown
-from app.server.recent.reasons import Why
 from app.server.recent.records import Record
+from app.server.recent.why import Why
 
 PATH = "/v1/prompt_cache/requests"
 MOST_LISTED = 100

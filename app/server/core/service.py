@@ -23,8 +23,9 @@ from app.server.core.usage import Usage
 from app.server.http.errors import DRAINING, FOREIGN, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
 from app.server.http.thread_limits import Gone, Lane
 from app.server.http.truncate import listed, shown
-from app.server.recent.reasons import Why, explain
+from app.server.recent.reasons import explain
 from app.server.recent.records import MOST_RECORDS, Record, Records
+from app.server.recent.why import Why
 from engine import Engine
 from engine.base.errors import CancelledError
 from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener
@@ -186,8 +187,10 @@ class Service:
 
     def why(self, record: Record) -> Why | None:
         """Explains which tokens a recorded prompt did not read."""
-        tokenizer = self.engine.model.tokenizer
-        return explain(record, self.records.of(record.client), lambda ids: tokenizer.decode(list(ids)))
+        if record.why is None and record.number:
+            tokenizer, earlier = self.engine.model.tokenizer, self.records.of(record.client)
+            record.why = explain(record, earlier, lambda ids: tokenizer.decode(list(ids)))
+        return record.why
 
     def note(self, record: Record, noted: Request, usage: Usage) -> None:
         """Records the prompt of a request whose first token has come."""
@@ -461,7 +464,7 @@ class Running:
 
     def why(self) -> Why | None:
         """Explains which tokens were not read, after the first token; None if that is not known."""
-        return self._service.why(self.record) if self.record.number else None
+        return self._service.why(self.record)
 
     def compared(self) -> Record | None:
         """Returns the earlier request that the client names, or None."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from app.server.core.caching import MarkResult
 from app.server.http.redact_paths import for_clients
 from app.server.http.shapes import Count, Reply
-from app.server.recent.reasons import Why
+from app.server.recent.why import Why
 from engine.base.events import Answer, FirstToken, SegmentUse
 from engine.base.tiers import Outcome
 

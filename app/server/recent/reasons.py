@@ -8,14 +8,12 @@ from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from app.server.http.shapes import Count, Reply
 from app.server.recent.records import Record
+from app.server.recent.why import Cause, Why
 from engine.prompt.conversation.messages import Message
 from engine.prompt.trail import CHUNK
 
-Cause = Literal["new", "cold", "expired", "evicted", "changed", "reordered", "other_salt", "other_model"]
 Spell = Callable[[Sequence[int]], str]
 """Returns the text of tokens."""
 
@@ -33,20 +31,6 @@ SUGGESTIONS: Final[dict[Cause, str]] = {
     "other_model": "Send these requests to one model.",
 }
 _TOOLS: Final = "Send the same tools in the same order; add tools with defer_loading."
-
-
-class Why(Reply):
-    """Why tokens of a request were computed again."""
-
-    reason: Cause
-    sentence: str
-    suggestion: str = ""
-    compared_with: str | None = Field(default=None, description="The id of the earlier answer.")
-    block: str | None = Field(default=None, description="The block with the first difference.")
-    token: Count | None = Field(default=None, description="The position of the first different token.")
-    before: str | None = Field(default=None, description="The text there in the earlier request, shortened.")
-    now: str | None = Field(default=None, description="The text there in this request, shortened.")
-    lost: Count = Field(default=0, description="Unchanged tokens that were computed again.")
 
 
 @dataclass(frozen=True)

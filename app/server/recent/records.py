@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from app.server.recent.why import Why
 from engine.prompt.conversation.messages import Message
 
 MOST_RECORDS = 1000
@@ -56,6 +57,7 @@ class Record:
         read: tokens that were read from the cache.
         at: when its first token came, in seconds since 1970.
         number: its place among all records, from 1 on; 0 before it is one.
+        why: why it read no more, once that was asked.
     """
 
     client: str
@@ -74,6 +76,7 @@ class Record:
     read: int = 0
     at: float = 0.0
     number: int = 0
+    why: Why | None = None
 
     @property
     def nbytes(self) -> int:
