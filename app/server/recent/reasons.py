@@ -70,11 +70,11 @@ def explain(record: Record, earlier: Sequence[Record], spell: Spell) -> Why | No
     same = [one for one in known if _same_cache(one, record)]
     found = [difference(one, record) for one in named or same]
     nearest = max(found, key=lambda one: (one.shared, one.earlier.number), default=None)
-    slack = CHUNK + len(record.token_ids) - record.body  # the incomplete chunk, and the invitation to answer
+    slack = CHUNK + len(record.token_ids) - record.body  # an incomplete chunk, and the invitation to answer
     if nearest is not None and nearest.shared - record.read > slack and _same_cache(nearest.earlier, record):
         return _removed(record, nearest)
     useful = max(found, key=lambda one: (one.lost, one.shared, one.earlier.number), default=None)
-    if useful is not None and useful.lost and len(record.token_ids) - record.read > slack:
+    if useful is not None and useful.lost >= _FEW and record.body - record.read >= _FEW:
         return _changed(record, useful, spell)
     if nearest is not None and nearest.shared > _FEW:
         words = "All text that earlier requests begin with was read. The other tokens are new."
