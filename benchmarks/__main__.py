@@ -13,6 +13,7 @@ _MODULES = {
     "arrivals": "speed.batch",
     **{name: f"speed.{name}" for name in ("attention", "sweep", "serve")},
     **dict.fromkeys(("reorder", "crowd"), "speed.serve"),
+    "agents": "agents.agents",
     "store": "speed.store",
     "quality": "quality.quality",
     "decide": "quality.decide",

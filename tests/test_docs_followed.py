@@ -46,6 +46,7 @@ LONG = (
     "serve",
     "studio",
     "watch",
+    "why",
 )
 """Minutes long, without an end, or in need of a network or data: another test parses them."""
 SHORTER = {"quality sample_schemas": ("--limit", "2")}

@@ -45,6 +45,7 @@ _COMMANDS = {
     "serve": "app.cli.commands.serve:serve",
     "studio": "app.cli.commands.studio:studio",
     "watch": "app.cli.commands.watch:watch",
+    "why": "app.cli.recent.why:why",
 }
 
 

@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.server import models, schemas
+from app.server import models, recent_requests, schemas
 from app.server.anthropic import cache_plan, messages
 from app.server.core.access_log import Noting
 from app.server.core.service import Service, State
@@ -52,8 +52,9 @@ def application(service: Service) -> FastAPI:
     app.openapi = partial(description, app)  # type: ignore[method-assign]
     app.state.figures = service.figures
     questions = (decisions, system_one, relevance)
-    parts = (chat, completions, responses, embeddings, *questions, messages, models, schemas, cache_plan)
-    routers = [part.routes(service) for part in parts]
+    parts = (chat, completions, responses, embeddings, *questions, messages, models)
+    resources = (schemas, cache_plan, recent_requests)
+    routers = [part.routes(service) for part in (*parts, *resources)]
     for router in routers:
         app.include_router(router)
 

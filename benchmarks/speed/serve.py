@@ -83,20 +83,26 @@ def serving(size: Size, longest: int, say: Say) -> Iterator[tuple[Engine, int]]:
     """An engine whose answers end by length only, and the port of its server."""
     model = copy.copy(size.loaded(say, longest + _ROLES))
     model.__class__ = Endless
-    service = Service(longest=longest)
-    server = uvicorn.Server(configured(behind_the_door(application(service), Access())))
     with (
         tempfile.TemporaryDirectory(prefix="pml-bench-") as folder,
         Engine(model, Store.open(Path(folder))) as engine,
-        socket.socket() as listening,
+        running(engine, Service(longest=longest)) as port,
     ):
+        yield engine, port
+
+
+@contextlib.contextmanager
+def running(engine: Engine, service: Service) -> Iterator[int]:
+    """The port of a server with an engine."""
+    server = uvicorn.Server(configured(behind_the_door(application(service), Access())))
+    with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), name="server")
         thread.start()
         service.opened(engine)
         try:
-            yield engine, listening.getsockname()[1]
+            yield listening.getsockname()[1]
         finally:
             server.should_exit = True
             thread.join()

@@ -10,7 +10,8 @@ from engine.base.tiers import Outcome, Tier
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.inference.submission import Submission
-from engine.prefix_tree.tree import PrefixTree
+from engine.prefix_tree.nodes import Node
+from engine.prefix_tree.tree import PrefixTree, alike
 from engine.prompt.pieces import Piece
 from engine.prompt.recipe import Identity
 from engine.prompt.trail import Chunk, Edge, Placed, Trail, names
@@ -109,7 +110,8 @@ def _known(cache: SegmentCache, tree: PrefixTree, trail: Trail) -> tuple[int, in
     limit = trail.end - 1
     edges = [edge for edge in trail.edges if edge.start < limit]
     with tree.tier.locked():
-        done, name = _followed(tree, edges)
+        done, name, node, past = _followed(tree, edges)
+        more = alike(node, edges, done, past)[1]
     reached = edges[done - 1].end if done else 0
     rest = edges[done:]
     model = cache.model
@@ -125,12 +127,17 @@ def _known(cache: SegmentCache, tree: PrefixTree, trail: Trail) -> tuple[int, in
         if name not in stored:
             break
         whole = edge.end
+    if more and whole == reached:
+        return (min(limit, reached + more),) * 2
     read = min(limit, trail.legible(whole))
     return min(reached, read), read
 
 
-def _followed(tree: PrefixTree, edges: Sequence[Edge]) -> tuple[int, str]:
-    """The number of edges in the tree and the name of the last; for a locked tier. Splits no node."""
+def _followed(tree: PrefixTree, edges: Sequence[Edge]) -> tuple[int, str, Node, int]:
+    """The number of edges in the tree, the name and node of the last, and how many edges of it if not all.
+
+    For a locked tier. Splits no node.
+    """
     node, done = tree.root, 0
     while done < len(edges) and (child := node.children.get(edges[done])) is not None:
         same = 0
@@ -140,6 +147,6 @@ def _followed(tree: PrefixTree, edges: Sequence[Edge]) -> tuple[int, str]:
             same += 1
         done += same
         if same < len(child.edges):
-            return done, child.names[same - 1]
+            return done, child.names[same - 1], child, same
         node = child
-    return done, node.name
+    return done, node.name, node, 0

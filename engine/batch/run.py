@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Items
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from engine.base.errors import PromptCacheError, StoreError
@@ -382,7 +383,12 @@ class Run:
     def _computed(self, sequence: Sequence) -> Computed:
         """Its computed keys and values, and the seconds per prompt token; an answer's tokens take as long."""
         took, tokens = self._clock.parts.get("prefill", 0.0) / 1000, len(sequence.prefill.token_ids)
-        return Computed(*sequence.computed(), seconds=took / max(1, tokens))
+        positions, keys, values = sequence.computed()
+        read = self._lease.borrowed(self._cache.model.rotaries) if self._lease is not None else None
+        if read is not None:  # the trail's own chunks begin with tokens that it has read of others
+            positions = [*read[0], *positions]
+            keys, values = torch.cat([read[1], keys], 2), torch.cat([read[2], values], 2)
+        return Computed(positions, keys, values, seconds=took / max(1, tokens))
 
     def _whole_trail(self, sequence: Sequence) -> Trail:
         """The trail of prompt and answer. In a conversation, text that encodes to them ends a chunk."""

@@ -6,6 +6,10 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
+from torch import Tensor
+
+from engine.attention.rope import Rotaries, move_keys
 from engine.base.releasable import Releasable
 from engine.base.segment import Placement
 from engine.cache.memory import MemoryTier
@@ -20,16 +24,27 @@ class Lease(Releasable):
         tier: the memory tier, whose lock guards the nodes.
         node: the last one.
         limit: the position up to which they are read.
+        exact: the position up to which they are nodes of the trail; behind it they have the same tokens, cut
+            into other chunks. None if all are.
         give_back: takes the node back; called while the tier is locked.
 
     Attributes:
         end: the position behind the last token that is found.
     """
 
-    def __init__(self, tier: MemoryTier, node: Node, limit: int, give_back: Callable[[Node], None]) -> None:
+    def __init__(
+        self,
+        tier: MemoryTier,
+        node: Node,
+        limit: int,
+        give_back: Callable[[Node], None],
+        exact: int | None = None,
+    ) -> None:
         self._tier, self._back = tier, give_back
         self._node: Node | None = node
         self.end = min(limit, node.end) if node.edges else 0
+        self._whole = exact is None
+        self.exact = self.end if exact is None else min(exact, self.end)
 
     @property
     def tokens(self) -> int:
@@ -42,11 +57,14 @@ class Lease(Releasable):
         return [*self._node.upward()][::-1]
 
     def chunks(self) -> dict[str, int]:
-        """The position behind each chunk, by its name."""
+        """The position behind each chunk of the trail, by its name."""
         with self._tier.locked():
             nodes = [node for node in self.nodes() if node.extent is not None and not node.gone]
             return {
-                name: edge.end for node in nodes for name, edge in zip(node.names, node.edges, strict=True)
+                name: edge.end
+                for node in nodes
+                for name, edge in zip(node.names, node.edges, strict=True)
+                if self._whole or edge.end <= self.exact
             }
 
     def seconds(self) -> float | None:
@@ -81,6 +99,24 @@ class Lease(Releasable):
             else:
                 found.append(one)
         return found
+
+    def borrowed(self, rotaries: Rotaries) -> tuple[list[int], Tensor, Tensor] | None:
+        """Copies what is read behind `exact`, which the trail's own chunks lack; None if nothing is.
+
+        Returns:
+            Positions, and keys and values there, each [layers, kv_heads, tokens, head_dim].
+        """
+        parts = [
+            (start, one, max(one.lo, one.lo + self.exact - one.start))
+            for one in self.placements()
+            if (start := max(one.start, self.exact)) < self.end and one.start + one.hi - one.lo > self.exact
+        ]
+        if not parts or self.exact == self.end:
+            return None
+        positions = [at for start, one, lo in parts for at in range(start, start + one.hi - lo)]
+        keys = [move_keys(one.segment.keys[:, :, lo : one.hi], rotaries, one.shift) for _, one, lo in parts]
+        values = [one.segment.values[:, :, lo : one.hi] for _, one, lo in parts]
+        return positions, torch.cat(keys, 2), torch.cat(values, 2)
 
     def release(self) -> None:
         """Lets go of the nodes; a second time does nothing. May be called by the collector, at any point."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
 from engine.base.segment import Placement, Segment
-from engine.prompt.trail import Edge, Placed
+from engine.prompt.trail import Chunk, Edge, Placed
 
 
 @dataclass(eq=False)
@@ -144,6 +144,36 @@ class Node:
             node = child
         return node, done
 
+    def alike(self, edges: Sequence[Edge], past: int = 0) -> tuple[Node, int]:
+        """Goes on by tokens where `follow` ends, as chunks may be cut at other places.
+
+        Args:
+            edges: the edges behind this node, or behind the first `past` of its own edges.
+            past: how many of its own edges were followed; 0 for all of them.
+
+        Returns:
+            The last node with equal tokens, and the number of equal tokens behind this one.
+        """
+        wanted = [*_text(edges)]
+        node, done = self, 0
+        branches = (
+            [(self, self.edges[past:])] if past else [(one, one.edges) for one in self.children.values()]
+        )
+        at = edges[0].start if edges else 0
+        while done < len(wanted):
+            best = max(
+                ((_same(branch, wanted, done, at), place) for place, (_, branch) in enumerate(branches)),
+                default=(0, 0),
+            )
+            if not best[0]:
+                break
+            node, followed = branches[best[1]]
+            done += best[0]
+            if best[0] < sum(edge.tokens for edge in followed):
+                break
+            branches = [(one, one.edges) for one in node.children.values()]
+        return node, done
+
     def split(self, at: int) -> Node:
         """Cuts it in two; it becomes the second part, so whoever reads up to its end still does.
 
@@ -191,3 +221,27 @@ class Node:
         if self.extent is None or isinstance(self.edges[0], Placed):
             return None
         return Placement(self.extent.segment, self.lo, self.lo + self.tokens, self.edges[0].start)
+
+
+def _text(edges: Sequence[Edge]) -> Iterator[int]:
+    """The tokens of the text with which edges begin."""
+    end = edges[0].start if edges else 0
+    for edge in edges:
+        if isinstance(edge, Placed) or edge.start != end:
+            return
+        yield from edge.token_ids
+        end = edge.end
+
+
+def _same(edges: Sequence[Edge], wanted: Sequence[int], done: int, start: int) -> int:
+    """How many tokens at the beginning of edges are those wanted from `done` on, at the same positions."""
+    count = 0
+    for edge in edges:
+        if not isinstance(edge, Chunk) or edge.start != start + done + count:
+            break
+        pairs = zip(edge.token_ids, islice(wanted, done + count, None), strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        count += same
+        if same < edge.tokens:
+            break
+    return count

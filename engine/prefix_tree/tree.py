@@ -27,8 +27,28 @@ from engine.prefix_tree.nodes import Extent, Node
 from engine.prompt.recipe import Identity
 from engine.prompt.trail import Chunk, Edge, Placed, Trail, names
 
+FEWEST_ALIKE = 16  # tokens that are read of a chunk that is cut elsewhere; fewer are of the template
 READ_OFTEN = 2  # times that a chunk was found, and is worth a file
 _FEW = 64  # entries out of date that are not looked for
+
+
+def alike(node: Node, edges: Sequence[Edge], done: int, past: int = 0) -> tuple[Node, int]:
+    """Goes on by tokens behind a node of a trail, for text that is cut into other chunks, such as an answer.
+
+    Args:
+        node: the last node that follows the trail.
+        edges: all edges of the trail.
+        done: how many of them were followed.
+        past: how many edges of the node follow it; 0 for all.
+
+    Returns:
+        The last node with the same tokens, and how many they are; 0 if they are too few, or if segments are
+        placed in the prompt, of which only whole blocks are read.
+    """
+    if any(isinstance(edge, Placed) and edge.tokens for edge in edges):
+        return node, 0
+    last, more = node.alike(edges[done:], past)
+    return (last, more) if more >= FEWEST_ALIKE else (node, 0)
 
 
 @dataclass(frozen=True)
@@ -118,12 +138,18 @@ class PrefixTree:
             pieces = self.disk.read(rest, self._named(known, rest)) if rest else []
             with self.tier.locked():
                 node = self._attached(known.node, pieces, kept=True) or known.node
-                self._lock(node)
                 for one in node.upward():
                     one.reads += 1
                     if one.reads >= READ_OFTEN and not one.kept:
                         self._often[one] = None
-                return Lease(self.tier, node, min(limit, trail.legible(node.end)), self._give_back)
+                found, done = self.root.follow(edges)
+                last, more = alike(node, edges, done) if found is node else (node, 0)
+                if not more:
+                    self._lock(node)
+                    return Lease(self.tier, node, min(limit, trail.legible(node.end)), self._give_back)
+                self._lock(last)
+                end = (node.end if node.edges else 0) + more
+                return Lease(self.tier, last, min(limit, end), self._give_back, node.end)
 
     def insert(self, trail: Trail, computed: Computed) -> int:
         """Takes in what a sequence has computed of a trail and the tree does not know yet, as copies.

@@ -415,3 +415,21 @@ def test_the_keyboard_reaches_all_and_its_place_is_seen(author: Page, watched: W
         "The whole sentence",
     ):
         assert wanted in names, (wanted, names)
+
+
+def test_what_was_computed_again_says_why_and_becomes_a_schema(author: Page, watched: Watched) -> None:
+    rules = "Answer in one short sentence and name the place first. " * 12
+    for clock in ("10:41", "10:57"):
+        system = {"role": "system", "content": f"The time is {clock} now. {rules}"}
+        ask(watched.url, messages=[system, {"role": "user", "content": "Where to?"}]).raise_for_status()
+    page = author
+    rows = open_serve(page)
+    told = figure(rows.first, "outcome")
+    expect(told).to_contain_text("10:57")
+    told.get_by_role("button", name="The whole sentence").click()
+    expect(told).to_contain_text("Move the changed text behind the unchanged text")
+    page.get_by_role("button", name="Make a schema").click()
+    expect(page.locator(".serve-requests [role=status]").first).to_contain_text("was made of 2 requests")
+    page.get_by_role("link", name="Author").click()
+    assert '<param name="is" len="' in text_of(page, "schema")
+    assert "10:57" in text_of(page, "prompt")

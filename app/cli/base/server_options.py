@@ -122,6 +122,14 @@ _OPTIONS = (
         help="Answer length in tokens if a request has none. Default: from the model's "
         "generation_config.json, else 1024.",
     ),
+    click.option(
+        "--recent",
+        type=Whole(0, 100_000),
+        default=1000,
+        show_default=True,
+        help="Maximum number of prompts held in memory, to explain cache misses (pml why); at most 64 MB. "
+        "0 holds none.",
+    ),
     setting_option(
         "reuse",
         help="How requests of other programs reuse segments: by their own scope (off), or by the "
@@ -154,6 +162,7 @@ def offered(
     body: int,
     grace: float,
     max_new_tokens: int | None,
+    recent: int,
     reuse: Reuse,
     max_kl: float,
 ) -> Offer:
@@ -194,6 +203,7 @@ def offered(
         operators=operators,
         hosts=_host_names(allowed_hosts),
         promise={"reuse": reuse, "max_kl": max_kl},
+        recent=recent,
     )
 
 

@@ -99,6 +99,7 @@ declare namespace Api {
     read_help: [OneDocument, HelpDocument]
     read_prompt: [Read, Reads]
     recent: [Nothing, RecentEntries]
+    record_schema: [Nothing, RecordedSchema]
     remove_report: [NamedReport, KeptReports]
     rename_file: [Rename, FileSaved]
     rename_name: [RenameName, Renamed]
@@ -1608,6 +1609,14 @@ declare namespace Api {
     recent: ModelChoice[]
   }
 
+  interface RecordedSchema {
+    name: string
+    schema: string
+    prompt: string
+    requests: number
+    notes: string[]
+  }
+
   interface Remedy {
     what: string
     repair: string
@@ -1966,6 +1975,8 @@ declare namespace Api {
     tokens: TokensOfRequest | null
     ttft_ms: number | null
     seconds: number
+    id: string
+    why: WhyRead | null
   }
 
   interface ServerModels {
@@ -2317,6 +2328,12 @@ declare namespace Api {
     all: SegmentSums
     pinned: string[]
     schemas: string[]
+  }
+
+  interface WhyRead {
+    reason: string
+    sentence: string
+    suggestion: string
   }
 
   interface Word {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import MISSING, Field
 
 from app.server.anthropic import shapes
-from app.server.anthropic.cache_diagnostics import Diagnoses, Prefix
+from app.server.anthropic.cache_diagnostics import diagnosis
 from app.server.anthropic.message_blocks import BlockReader, CacheControl, ContentBlock, Role
 from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
@@ -92,6 +93,11 @@ class MessagesBody(CountBody, SampledBody):
     stop_sequences: Many[str] | None = optional("Up to 64 texts. The answer ends before the first of them.")
     diagnostics: DiagnosticsParam | None = optional("Requests an explanation of a cache miss.")
 
+    @property
+    def compared(self) -> str | None:
+        """The id of the answer with which the request is compared."""
+        return self.diagnostics.previous_message_id if self.diagnostics else None
+
 
 def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
     """Converts a request body; raises ApiError if a field is invalid or not supported."""
@@ -153,6 +159,7 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
         salt=caller.salt,
         report=includes_report(getattr(body, "include", None)) or caller.report,
         over=over,
+        previous=body.compared if isinstance(body, MessagesBody) else None,
     )
 
 
@@ -201,7 +208,6 @@ def stop_reason(answer: Answer) -> shapes.StopReason:
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
-    diagnoses = Diagnoses()
 
     @router.post(
         "/v1/messages/count_tokens",
@@ -227,17 +233,10 @@ def routes(service: Service) -> APIRouter:
         asked = asked_of(body, service.defaults, caller)
         running = await service.begin(asked, request.state.noted, gone(request))
         head: dict[str, Any] = {"id": f"msg_{secrets.token_hex(12)}", "model": body.model}
-
-        def diagnosis(usage: Usage) -> shapes.Diagnosis | MISSING:
-            prefix = Prefix.of(asked, request.state.client + caller.salt, usage.prompt)
-            diagnoses.remember(head["id"], prefix)
-            if body.diagnostics is None:
-                return MISSING
-            reason = diagnoses.reason(body.diagnostics.previous_message_id, prefix, usage.read)
-            return shapes.Diagnosis(cache_miss_reason=reason)
-
+        running.named(head["id"], request.state.request_id)
+        diagnosed = partial(diagnosis, running, wanted=body.diagnostics is not None)
         if body.stream:
-            events = _events(running, head, diagnosis, request.state.request_id)
+            events = _events(running, head, diagnosed, request.state.request_id)
             return EventStream(events, running.close)
         try:
             answer = await running.answer(gone(request))
@@ -249,7 +248,7 @@ def routes(service: Service) -> APIRouter:
             content=_content(parts),
             **vars(_ending(answer, parts)),
             usage=shapes.MessageUsage.of(usage),
-            diagnostics=diagnosis(usage),
+            diagnostics=diagnosed(),
             prompt_cache=report_if_wanted(running, answer),
         )
 
@@ -277,7 +276,7 @@ def _ending(answer: Answer, said: Said) -> shapes.Ending:
 async def _events(
     running: Running,
     head: dict[str, Any],
-    diagnosis: Callable[[Usage], shapes.Diagnosis | MISSING],
+    diagnosed: Callable[[], shapes.Diagnosis | MISSING],
     request_id: str,
 ) -> AsyncIterator[bytes]:
     def as_events(*events: shapes.MessageEvent) -> bytes:
@@ -290,7 +289,7 @@ async def _events(
             if isinstance(step, FirstToken):
                 usage = Usage.of(step)
                 message = shapes.MessageHead(
-                    **head, usage=shapes.MessageUsage.of(usage), diagnostics=diagnosis(usage)
+                    **head, usage=shapes.MessageUsage.of(usage), diagnostics=diagnosed()
                 )
                 opening = as_events(shapes.MessageStart(message=message))
                 if not at_end:

@@ -10,6 +10,7 @@ from app.server.anthropic.message_blocks import TTL_SECONDS
 from app.server.core.usage import Read, Report, Usage, Written
 from app.server.http.errors import AnthropicError
 from app.server.http.shapes import Count, Reply
+from app.server.recent.why import Why
 
 StopReason = Literal["end_turn", "stop_sequence", "max_tokens", "tool_use", "model_context_window_exceeded"]
 
@@ -56,6 +57,7 @@ class CacheMissReason(Reply):
 
     type: str
     cache_missed_input_tokens: Count | MISSING = MISSING
+    explanation: Why | MISSING = Field(default=MISSING, description="The first difference, and what to do.")
 
 
 class Diagnosis(Reply):

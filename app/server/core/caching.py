@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 from pydantic import Field
 
 from app.server.core.limits import require_room
@@ -17,6 +18,7 @@ from app.server.core.tool_use import Said
 from app.server.http.errors import INVALID, ApiError
 from app.server.http.redact_paths import without_paths
 from app.server.http.shapes import Count, Reply
+from app.server.recent.records import Record, blocks_of
 from engine import Engine
 from engine.base.events import Answer
 from engine.base.tiers import Outcome, Reason
@@ -77,6 +79,7 @@ class Submitted:
     kept: tuple[MarkResult, ...]  # the outcomes of its marks, in order
     parts: Callable[[Answer], Said]  # separates the text of an answer from its tool calls
     seconds: Callable[[Answer], dict[str, float]]  # compute times of read segments by key
+    record: Record  # its prompt
     ticket: Ticket | None = None  # the answer, if it has begun
 
 
@@ -103,6 +106,7 @@ def _planned(
         settings = _with_calls(engine, asked)
         if check:
             prompt.submissions(settings)
+        record = _record(engine, prompt, asked)
 
     def start(draw: int) -> Ticket:
         seed, own = (settings.seed + draw) % SEEDS, () if draw else marks
@@ -111,7 +115,30 @@ def _planned(
                 prompt, settings, marks=own, warm=asked.warm, logprobs=asked.logprobs, seed=seed
             )
 
-    return Submitted(start, outcomes, _parts(engine, prompt, asked), partial(_seconds, engine.store))
+    parts, seconds = _parts(engine, prompt, asked), partial(_seconds, engine.store)
+    return Submitted(start, outcomes, parts, seconds, record)
+
+
+def _record(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Record:
+    """The prompt, to explain cache misses."""
+    named = any(block.module is not None for message in asked.messages for block in message.blocks)
+    settings = asked.settings
+    plan = prompt.tokenized.planned(settings.scope, settings.placement, turns_held=settings.turns_held).plan
+    # Definitions of tools as text may stand before the messages.
+    lead = len(plan.borders) - sum(len(message.blocks) + bool(message.calls) for message in asked.messages)
+    return Record(
+        "",
+        asked.salt,
+        asked.model,
+        engine.model.fingerprint,
+        np.array(plan.token_ids, dtype=np.int32),
+        asked.messages,
+        blocks_of(asked.messages, plan.borders[lead:]) if plan.borders else (),
+        asked.tools.json,
+        previous=asked.previous,
+        seconds=max((mark.seconds for mark in asked.marks), default=0.0),
+        modular=named or asked.over is not None or engine.answerer.tree is None,
+    )
 
 
 def _syntax(engine: Engine, asked: Asked) -> CallSyntax | None:

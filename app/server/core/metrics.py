@@ -11,6 +11,7 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from app.server.core.usage import Usage
+from app.server.recent.records import Record
 
 _RECENT = 500
 _SHOWN = 200  # maximum length of client text in a list
@@ -35,6 +36,7 @@ class Request:
         status: the HTTP status; None before the response.
         sentence: the error message that the client got; "" without an error.
         seconds: time from arrival to end; 0 before that.
+        record: its prompt; None before its first token, or if it is not recorded.
     """
 
     def __init__(self, path: str, dialect: str, changes: Iterator[int]) -> None:
@@ -46,6 +48,7 @@ class Request:
         self.stopped, self.sentence = "", ""
         self.status: int | None = None
         self.seconds = 0.0
+        self.record: Record | None = None
         self._changes = changes
         self.changed = next(changes)
 

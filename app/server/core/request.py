@@ -100,6 +100,7 @@ class Asked:
     report: bool = False  # whether to return the cache report
     over: Over | None = None  # the schema part, before the messages or the text; None without a schema
     field: str = "messages"  # the request field with the messages or the text
+    previous: str | None = None  # the id of the answer to compare with, if cache misses are to be explained
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from app.server.core.caching import Submitted, as_kept
 from app.server.core.metrics import GONE, Request
@@ -17,6 +17,8 @@ from app.server.core.tool_use import Said
 from app.server.core.usage import Usage
 from app.server.http.errors import told_of
 from app.server.http.thread_limits import Gone
+from app.server.recent.records import Record, Records
+from app.server.recent.why import Why
 from engine.base.errors import CancelledError
 from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener
 from engine.batch.ticket import Ticket, cancelled
@@ -43,6 +45,20 @@ class Work:
         return do(Listener(stopped=self._ended.is_set))
 
 
+class Recorder(Protocol):
+    """Records prompts, to explain cache misses."""
+
+    @property
+    def records(self) -> Records:
+        """The latest prompts."""
+
+    def note(self, record: Record, noted: Request, usage: Usage) -> None:
+        """Records the prompt of a request whose first token has come."""
+
+    def why(self, record: Record) -> Why | None:
+        """Explains which tokens a recorded prompt did not read."""
+
+
 @dataclass
 class _Choice:
     """One answer of a request. The first draw of a prompt begins before the others, which read its prefix."""
@@ -63,6 +79,7 @@ class Running:
         noted: its record.
         arrived: the time of its arrival, by `time.perf_counter`.
         model: the model that answers.
+        recorder: records its prompts.
         ended: called once the request is closed.
 
     Attributes:
@@ -71,6 +88,7 @@ class Running:
         model: the model that answers.
         seconds: compute times of the segments it read, by key; set at the end if the report is requested.
         usage: the tokens of all answers; a prompt with several draws counts once.
+        record: its first prompt.
     """
 
     def __init__(
@@ -80,11 +98,12 @@ class Running:
         noted: Request,
         arrived: float,
         model: Model,
+        recorder: Recorder,
         ended: Callable[[Running], None],
     ) -> None:
         self.asked, self.kept, self.model = asked, taken[0].kept, model
         self.seconds: dict[str, float] = {}
-        self.usage = Usage(0)
+        self.usage, self.record, self._recorder = Usage(0), taken[0].record, recorder
         draws = range(asked.draws)
         self._choices = [_Choice(one, draw, None if draw else one.ticket) for one in taken for draw in draws]
         self._request, self._gone, self._cancelled = noted, False, False
@@ -173,11 +192,17 @@ class Running:
         """Records an event."""
         choice = self._choices[number]
         choice.given += 1
-        if isinstance(event, FirstToken) and self._request.ttft_ms is None:
-            self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event))
+        record = choice.taken.record
+        if isinstance(event, FirstToken):
+            if self._request.ttft_ms is None:
+                self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event))
+            if not choice.draw:
+                self._recorder.note(record, self._request, Usage.of(event))
         elif isinstance(event, Finished):
             self._finished += 1
             self.usage += Usage.of(event.answer).drawn(choice.draw)
+            if not (choice.draw or record.number):  # it had no first token: it only warms the cache
+                self._recorder.note(record, self._request, Usage.of(event.answer))
             if number == 0:
                 self.kept = as_kept(self.kept, event.answer)
                 if self.asked.report:
@@ -210,6 +235,20 @@ class Running:
         """Returns the only answer, like `answers`."""
         (answer,) = await self.answers(gone)
         return answer
+
+    def named(self, answer_id: str, request_id: str) -> None:
+        """Sets the ids under which clients know the request."""
+        for choice in self._choices:
+            choice.taken.record.names[:] = [answer_id, request_id]
+
+    def why(self) -> Why | None:
+        """Explains which tokens were not read, after the first token; None if that is not known."""
+        return self._recorder.why(self.record)
+
+    def compared(self) -> Record | None:
+        """Returns the earlier request that the client names, or None."""
+        record = self.record
+        return self._recorder.records.find(record.previous, record.client) if record.previous else None
 
     async def parts(self, answer: Answer) -> Said:
         """Separates an answer's text from its tool calls; on a thread if there are tools."""

@@ -18,9 +18,13 @@ from app.server.core.pml_requests import faults_of
 from app.server.core.request import LONGEST_ANSWER, Asked, Defaults
 from app.server.core.running import Running, Work
 from app.server.core.schema_files import SchemaFiles
+from app.server.core.usage import Usage
 from app.server.http.errors import DRAINING, FOREIGN, FULL, LOADING, NO_MODEL, OFF, ApiError
 from app.server.http.thread_limits import Gone, Lane
 from app.server.http.truncate import listed, shown
+from app.server.recent.reasons import explain
+from app.server.recent.records import MOST_RECORDS, Record, Records
+from app.server.recent.why import Why
 from engine import Engine
 from engine.base.errors import CancelledError
 from engine.base.events import Listener
@@ -54,9 +58,12 @@ class Service:
         isolate: whether clients never share cached segments.
         strict: whether a time to live is an upper limit, too.
         promise: reuse settings of all requests, by name.
+        keyed: whether clients have keys, and see only their own requests.
+        recent: number of the latest prompts to hold in memory, to explain cache misses; 0 for none.
 
     Attributes:
         figures: the metrics.
+        records: the latest prompts.
         aliases: more names of the model.
         off: whether the server is switched off. It rejects new requests and finishes current ones.
         created: start time, in seconds since 1970.
@@ -71,11 +78,14 @@ class Service:
         isolate: bool = False,
         strict: bool = False,
         promise: Mapping[str, Any] | None = None,
+        keyed: bool = False,
+        recent: int = MOST_RECORDS,
     ) -> None:
+        self._keyed = keyed
         self._strict, own = strict, {} if longest is None else {"max_new_tokens": longest}
         self._given = {**own, **(promise or {})}  # overrides the model's own settings
         self.limits, self.aliases, self._longest, self._isolate = limits or Limits(), names, longest, isolate
-        self.figures, self.created = Figures(), int(time.time())
+        self.figures, self.records, self.created = Figures(), Records(recent), int(time.time())
         self._engine: Engine | None = None
         self._schemas: SchemaFiles | None = None
         self._defaults = Defaults(longest or LONGEST_ANSWER)
@@ -168,6 +178,22 @@ class Service:
         )
         how = "The operator can set PML_OPERATOR_KEYS and use such a key."
         raise ApiError(FOREIGN, f"{why} {how}")
+
+    def owner(self, client: str) -> str:
+        """Returns whose recorded prompts a client sees; "" for those of all."""
+        return client if self._keyed else ""
+
+    def why(self, record: Record) -> Why | None:
+        """Explains which tokens a recorded prompt did not read."""
+        if record.why is None and record.number:
+            tokenizer, earlier = self.engine.model.tokenizer, self.records.of(record.client)
+            record.why = explain(record, earlier, lambda ids: tokenizer.decode(list(ids)))
+        return record.why
+
+    def note(self, record: Record, noted: Request, usage: Usage) -> None:
+        """Records the prompt of a request whose first token has come."""
+        record.client, record.strict, noted.record = self.owner(noted.client), self._strict, record
+        self.records.add(record, usage.read)
 
     async def planned(
         self,
@@ -265,7 +291,7 @@ class Service:
             self._leave()
             raise
         self.figures.begun()
-        running = Running(taken, asked, noted, arrived, engine.model, partial(self._closed, noted))
+        running = Running(taken, asked, noted, arrived, engine.model, self, partial(self._closed, noted))
         self._running.add(running)
         if self._stopped:
             running.cancel()

@@ -11,6 +11,7 @@ from pydantic import Field
 from app.server.core.caching import MarkResult
 from app.server.http.redact_paths import for_clients
 from app.server.http.shapes import Count, Reply
+from app.server.recent.why import Why
 from engine.base.events import Answer, FirstToken, SegmentUse
 from engine.base.tiers import Outcome
 
@@ -77,9 +78,12 @@ class Report(Reply):
     ttft_ms: float
     saved_ms: float | None
     warnings: list[str]
+    why: Why | None = Field(description="Why tokens were computed again; null with modules.")
 
 
-def report_of(answer: Answer, kept: Sequence[MarkResult], seconds: Mapping[str, float]) -> Report:
+def report_of(
+    answer: Answer, kept: Sequence[MarkResult], seconds: Mapping[str, float], why: Why | None = None
+) -> Report:
     """Returns the cache report of an answer, with the compute times of its segments by key."""
     usage = Usage.of(answer)
     return Report(
@@ -91,6 +95,7 @@ def report_of(answer: Answer, kept: Sequence[MarkResult], seconds: Mapping[str, 
         ttft_ms=answer.ttft_ms,
         saved_ms=_all_saved(answer, seconds),
         warnings=for_clients(answer.warnings),
+        why=why,
     )
 
 

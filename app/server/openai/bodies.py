@@ -102,6 +102,11 @@ class ConversingBody(GeneratingBody, ToolsBody):
         return strict_of(self.offered())
 
     @property
+    def compared(self) -> str | None:
+        """The id of the answer with which the request is compared."""
+        return self.prompt_cache_options.comparison_response_id if self.prompt_cache_options else None
+
+    @property
     def warms(self) -> bool:
         """Whether nothing is to be answered."""
         return bool(self.prompt_cache_options and self.prompt_cache_options.prewarm)

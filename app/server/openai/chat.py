@@ -117,6 +117,7 @@ def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
         salt=caller.salt,
         report=includes_report(body.include) or caller.report,
         over=over,
+        previous=body.compared,
     )
 
 
@@ -162,6 +163,7 @@ def routes(service: Service) -> APIRouter:
             "created": int(time.time()),
             "model": body.model,
         }
+        running.named(head["id"], request.state.request_id)
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(_chunks(running, head, usage, request.state.request_id), running.close)
@@ -188,7 +190,9 @@ def caller_of(service: Service, request: Request, salt: str | None = None) -> Ca
 
 def report_if_wanted(running: Running, answer: Answer) -> Report | MISSING:
     """Returns the cache report, if it is requested."""
-    return report_of(answer, running.kept, running.seconds) if running.asked.report else MISSING
+    if not running.asked.report:
+        return MISSING
+    return report_of(answer, running.kept, running.seconds, running.why())
 
 
 async def _choice(number: int, answer: Answer, running: Running) -> shapes.ChatChoice:

@@ -73,6 +73,7 @@ def routes(service: Service) -> APIRouter:
             for number, text in enumerate(prompts)
         ]
         running = await service.begin(asks[0], request.state.noted, gone(request), asks[1:])
+        running.named(head["id"], request.state.request_id)
         if body.stream:
             wanted = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(_chunks(running, head, wanted, request.state.request_id), running.close)

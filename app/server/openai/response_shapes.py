@@ -153,7 +153,7 @@ class Response(Reply):
     top_p: float
     truncation: Literal["disabled"] = "disabled"
     prompt_cache_options: dict[str, str] | None = None
-    prompt_cache_diagnostics: dict[str, str] | MISSING = MISSING
+    prompt_cache_diagnostics: dict[str, str | int] | MISSING = MISSING
     status: Status
     output: list[OutputItem]
     completed_at: int | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import field_validator
+from pydantic import MISSING, field_validator
 from starlette.exceptions import HTTPException
 
 from app.server.core.answer_formats import format_of
@@ -45,6 +45,7 @@ from app.server.openai.wire import (
     require_stream,
     settings_of_body,
 )
+from app.server.recent.reasons import changed_part, shared_tokens
 from engine.base.events import Answer, Delta, Finished, FirstToken
 
 _STORED = "the server stores no conversations; send all of it as input."
@@ -120,6 +121,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
         report=includes_report(body.include) or caller.report,
         over=over,
         field="input",
+        previous=body.compared,
     )
 
 
@@ -152,6 +154,7 @@ def routes(service: Service) -> APIRouter:
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
         draft = _Draft(_head(body, asked), f"msg_{secrets.token_hex(12)}", running)
+        running.named(draft.head["id"], request_id)
         if body.stream:
             return EventStream(_events(draft, request_id), running.close)
         try:
@@ -196,7 +199,6 @@ def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
         fields["prompt_cache_options"] = {"mode": options.mode, "ttl": options.ttl}
         if compared is not None:
             fields["prompt_cache_options"]["comparison_response_id"] = compared
-            fields["prompt_cache_diagnostics"] = {"type": "comparison_response_not_found"}
     return {
         **fields,
         "id": f"resp_{secrets.token_hex(12)}",
@@ -208,6 +210,24 @@ def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
         "tools": body.tools or [],
         "top_p": asked.settings.top_p,
     }
+
+
+def _diagnosis(running: Running) -> dict[str, str | int] | MISSING:
+    """Compares a request with the one that it names, in OpenAI's terms."""
+    record = running.record
+    if record.previous is None:
+        return MISSING
+    if (earlier := running.compared()) is None:
+        return {"type": "comparison_response_not_found"}
+    part = changed_part(earlier, record)
+    shared = shared_tokens(earlier, record)
+    missed = max(0, min(len(earlier.token_ids), len(record.token_ids)) - record.read)
+    if part is not None:
+        reason = {"model": "model_changed", "tools": "tools_changed"}.get(part, "input_changed")
+        counts = {"cache_missed_tokens": missed, "comparison_reusable_tokens": shared}
+        return {"type": "cache_miss", "reason": reason, **counts}
+    why = running.why()
+    return {"type": "cache_hit" if why is not None and why.reason == "new" else "unavailable"}
 
 
 @dataclass(frozen=True)
@@ -231,6 +251,7 @@ class _Draft:
             incomplete_details=shapes.IncompleteDetails() if cut else None,
             usage=shapes.ResponseUsage.of(Usage.of(answer), self.running.kept),
             prompt_cache=report_if_wanted(self.running, answer),
+            prompt_cache_diagnostics=_diagnosis(self.running),
         )
 
 

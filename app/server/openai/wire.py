@@ -59,7 +59,9 @@ class CacheOptions(Wire):
     mode: Literal["implicit", "explicit"] = optional("`implicit` stores the whole prompt, too.", "implicit")
     ttl: Literal["30m", "12h"] = optional(TTL, "30m")
     prewarm: bool = optional("Whether to compute and store the prompt only, without an answer.", False)
-    comparison_response_id: str | None = optional("Ignored, because responses are not stored.")
+    comparison_response_id: str | None = optional(
+        "The id of an earlier answer; explains which of its tokens were computed again."
+    )
 
 
 class Part(Wire):

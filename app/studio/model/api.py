@@ -52,6 +52,7 @@ class Offer:
         operators: keys for the metrics of all clients only.
         hosts: further host names of the server, in lower case.
         promise: reuse settings of every request, by name.
+        recent: the maximum number of prompts held in memory, to explain cache misses.
     """
 
     keys: tuple[str, ...] = ()
@@ -68,6 +69,7 @@ class Offer:
     operators: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
     promise: Mapping[str, Any] = field(default_factory=dict)
+    recent: int = 1000
 
 
 class Api:
@@ -131,6 +133,8 @@ class Api:
             isolate=offer.isolate,
             strict=offer.strict,
             promise=offer.promise,
+            keyed=bool(offer.keys),
+            recent=offer.recent,
         )
         self._service.off = not self._on
         hosts = LOOPBACK | offer.hosts

@@ -90,6 +90,24 @@ class TokensOfRequest(TypedDict):
     generated: int
 
 
+class WhyRead(TypedDict):
+    """Why tokens of a request were computed again; see `app.server.recent.reasons.Why`."""
+
+    reason: str
+    sentence: str
+    suggestion: str
+
+
+class RecordedSchema(TypedDict):
+    """A schema of recorded requests, and a prompt; `notes` say what they leave out."""
+
+    name: str
+    schema: str
+    prompt: str
+    requests: int
+    notes: list[str]
+
+
 class ServedRequest(TypedDict):
     """An API request; see `app.server.core.metrics.Request`."""
 
@@ -106,6 +124,8 @@ class ServedRequest(TypedDict):
     tokens: TokensOfRequest | None
     ttft_ms: float | None
     seconds: float
+    id: str
+    why: WhyRead | None
 
 
 class ServedNow(TypedDict):
@@ -184,6 +204,25 @@ class ServePage(Page):
         return {"figure": sent(hits_chart(list(service.figures.recent)))}
 
     @endpoint
+    def record_schema(self, _request: Nothing) -> RecordedSchema:
+        """Makes a schema of the latest request and those like it: what differs becomes parameters."""
+        from app.server.recent.schema import NAME, alike, schema_of
+
+        service = self._api.service
+        with self._parts.taken() as engine:
+            everyone = [] if service is None else [one.record for one in [*service.figures.recent][::-1]]
+            records = alike([record for record in everyone if record is not None])
+            made = schema_of(records, lambda words: len(engine.model.tokenize(words)))
+        notes = list(made.notes)
+        return {
+            "name": NAME,
+            "schema": made.schema,
+            "prompt": made.prompt,
+            "requests": len(records),
+            "notes": notes,
+        }
+
+    @endpoint
     def write_snippet(self, request: WriteSnippet) -> Snippet:
         """Returns a program for the open prompt, or a plain sample if the prompt has errors."""
         base = self._parts.library.base_of(request.origin)
@@ -229,6 +268,16 @@ class ServePage(Page):
             of_schema, of_prompt = (), error.diagnostics
         return _sentence(of_schema, [diagnostic for diagnostic in of_prompt if diagnostic not in of_schema])
 
+    def _why(self, request: Request) -> WhyRead | None:
+        """Explains what a request computed again; None while the model is loading."""
+        service = self._api.service
+        if service is None or service.state != "ok" or request.record is None:
+            return None
+        why = service.why(request.record)
+        if why is None:
+            return None
+        return {"reason": why.reason, "sentence": why.sentence, "suggestion": why.suggestion}
+
     @property
     def _model(self) -> str:
         return self._parts.engine.model.stored.name if self._parts.opening.there else ""
@@ -247,7 +296,7 @@ class ServePage(Page):
             "since": None if service is None else float(service.created),
             "keys": len(offer.keys),
             "origins": sorted(offer.origins),
-            "requests": [_told(request, names) for request in changed],
+            "requests": [{**_told(request, names), "why": self._why(request)} for request in changed],
             "change": last,
         }
 
@@ -328,4 +377,6 @@ def _told(one: Request, names: Mapping[str, str]) -> ServedRequest:
         "tokens": tokens,
         "ttft_ms": one.ttft_ms,
         "seconds": one.seconds,
+        "id": one.record.names[0] if one.record is not None and one.record.names else "",
+        "why": None,
     }

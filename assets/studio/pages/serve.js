@@ -22,7 +22,7 @@ class ServePage {
     this.#shell = shell
     this.#address = new Address(server, now => this.#take(now, true))
     this.#snippets = new Snippets(server, workspace, () => this.#seen)
-    this.#requests = new Requests(server)
+    this.#requests = new Requests(server, shell)
     hosts.serve.append(
       h("header", { class: "serve-row serve-head" }, h("h2", {}, "Serve"),
         h("p", { class: "soft" }, "Programs that use the API of OpenAI or Anthropic can use this model and its cache while the studio runs."),

@@ -20,6 +20,8 @@ const STOPPED = { stop: "at a stop text", length: "at its token limit" }
 /** @type {Record<string, string>} */
 const DIALECTS = { openai: "OpenAI", anthropic: "Anthropic", typesafe: "TypeSafe" }
 
+const NO_LOSS = ["new", "cold"]  // reasons that need no advice
+
 const time = (/** @type {number} */ at) => Date.now() - at * 1000 < A_DAY_MS ? hours.format(at * 1000) : moment(at * 1000)
 const since = (/** @type {number} */ at) => `for ${Math.max(0, Math.round(Date.now() / 1000 - at))} s`
 const short = (/** @type {string} */ path) => path.replace(/^\/v1\//, "")
@@ -28,6 +30,7 @@ const share = (/** @type {number} */ read, /** @type {number} */ prompt) => `${M
 
 export class Requests {
   #server
+  #shell
   /** @type {Map<number, Row>} */
   #rows = new Map()
   #held = false
@@ -39,6 +42,8 @@ export class Requests {
   #kept = h("p", { class: "soft kept-since" })
   #unseen = 0
   #hold = h("button", { type: "button", class: "hold", title: "Pauses the list while you read it", onclick: () => this.#turn() }, "Pause")
+  #make = h("button", { type: "button", title: "Makes a schema of the latest request and those like it: equal text becomes modules, short differences parameters", onclick: () => this.#record() }, "Make a schema")
+  #made_of = h("p", { class: "soft", role: "status" })
   #csv = h("button", { type: "button", onclick: () => downloadCsv("requests.csv", this.#table.lines()) }, "Save as CSV")
   #chart = new Chart()
   #legend = h("ul", { class: "legend", "aria-label": "Colours of the chart" })
@@ -47,15 +52,16 @@ export class Requests {
   /** @type {Api.ServedNow["state"]} */
   #state = "ok"
 
-  /** @param {import("../base/server.js").Server} server */
-  constructor(server) {
+  /** @param {import("../base/server.js").Server} server @param {import("../shell/shell.js").Shell} shell */
+  constructor(server, shell) {
     this.#server = server
+    this.#shell = shell
     this.#table = this.#made()
     this.rate = h("section", { class: "card hits", "aria-label": "Read from the cache" },
       h("header", { class: "serve-row" }, h("h3", {}, "Read from the cache, request by request"), this.#sums),
       h("div", { class: "hits-place" }, this.#legend, this.#chart.node, this.#none))
     this.node = h("section", { class: "serve-requests", "aria-label": "Requests" },
-      h("header", { class: "serve-row" }, h("h3", {}, "Requests"), this.#count, this.#hold, this.#csv), this.#kept, this.#table.node)
+      h("header", { class: "serve-row" }, h("h3", {}, "Requests"), this.#count, this.#hold, this.#make, this.#csv), this.#made_of, this.#kept, this.#table.node)
     new ResizeObserver(() => this.#fit()).observe(this.node)
     this.#show()
   }
@@ -98,7 +104,7 @@ export class Requests {
     }
     this.#fit()
     this.#hold.textContent = this.#held ? `Resume${this.#unseen ? ` (${count(this.#unseen)} new)` : ""}` : "Pause"
-    this.#hold.disabled = this.#csv.disabled = !this.#rows.size
+    this.#hold.disabled = this.#csv.disabled = this.#make.disabled = !this.#rows.size
     this.#draw()
   }
 
@@ -115,6 +121,15 @@ export class Requests {
     const all = rows.length === MOST ? `the latest ${count(MOST)} requests` : plural(rows.length, "request")
     this.#count.textContent = rows.length ? `${all}${refused ? ` · ${count(refused)} unfinished` : ""}` : ""
     this.#sums.textContent = prompt ? `${count(read)} of ${count(prompt)} tokens read, ${share(read, prompt)}` : ""
+  }
+
+  // Opens a schema of the recorded requests on the Author page.
+  async #record() {
+    const { error, notes, requests, ...made } = await this.#server.ask("record_schema", {})
+    this.#made_of.textContent = error ?? ""
+    if (error != null || made.away) return
+    await this.#shell.open("open_imported", { name: made.name ?? "", schema: made.schema ?? "", prompt: made.prompt ?? "" })
+    this.#made_of.textContent = [`The schema was made of ${plural(requests ?? 0, "request")}.`, ...notes ?? []].join(" ")
   }
 
   #turn() {
@@ -159,6 +174,7 @@ export class Requests {
         tokens("rest", "Computed", one => one.rest, "Prompt tokens computed and not stored on disk"),
         { name: "ttft", title: "First token", value: row => row.ttft_ms, number: true, cell: row => milliseconds(row.ttft_ms), about: "From the request's arrival to the first token, including waiting" },
         tokens("out", "Output", one => one.generated, "Answer tokens"),
+        { name: "why", title: "Why not more", value: row => row.why?.reason ?? "" },
         { name: "who", title: "Key", value: row => row.who },
       ],
     })
@@ -172,7 +188,8 @@ export class Requests {
   }
 
   /** @param {Row} row */
-  #outcome({ at, status, outcome, stopped, sentence, seconds }) {
+  #outcome({ at, status, outcome, stopped, sentence: fault, seconds, why }) {
+    const advice = why && !NO_LOSS.includes(why.reason) ? [why.sentence, why.suggestion].filter(Boolean).join(" ") : "", sentence = fault || advice
     const word = outcome === "done" && STOPPED[stopped] ? `done ${STOPPED[stopped]}` : OUTCOMES[outcome], under = outcome === "waiting" || outcome === "answering"
     const head = h("span", { class: "outcome", "data-outcome": outcome }, [status, word].filter(Boolean).join(" "))
     if (!sentence) return h("span", { class: "two" }, head, h("span", { class: "soft", "data-since": under ? String(at) : null }, under ? since(at) : seconds ? `in ${milliseconds(seconds * 1000)}` : ""))

@@ -65,7 +65,7 @@ ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in comma
 
 COMMANDS = """
 studio serve ask check format export import run decide embed fidelity layout encode lsp watch cache
-models maps
+models maps why
 """
 CACHE = "stats list misses next clear verify prune budget scheme pin unpin export import"
 FOLDERS = ("models get", "models remove", "maps build", "maps list", "maps remove")

@@ -20,7 +20,7 @@ from engine.inference.run_settings import RunSettings
 from engine.inference.step_lock import returned
 from engine.model.model import Model
 from engine.pml.xml.escaping import escaped_text
-from engine.prefix_tree.tree import Computed, PrefixTree
+from engine.prefix_tree.tree import FEWEST_ALIKE, Computed, PrefixTree
 from engine.prompt.trail import CHUNK, Chunk, Trail
 from engine.store import Store
 from tests.drawing import EVERY, each
@@ -153,7 +153,9 @@ def test_plain_prompts_read_the_uncached_answers_states_wherever_they_part(engin
         tokens = base[:cut] + drawn(cut, more)
         found = run_tokens(model, tree, tokens, SHORT)
         found.same_as(run_tokens(model, None, tokens, SHORT))
-        assert found.computed == max(1, len(tokens) - cut // CHUNK * CHUNK)
+        whole = cut // CHUNK * CHUNK
+        read = cut if cut - whole >= FEWEST_ALIKE and cut < 200 // CHUNK * CHUNK else whole
+        assert found.computed == max(1, len(tokens) - read)
 
 
 def test_a_conversation_in_pml_finds_its_last_turn(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Commands about the latest requests of a running server."""

@@ -1,0 +1,1 @@
+"""The latest requests, and why tokens of them were computed again."""

@@ -1,0 +1,1 @@
+"""Recorded runs of agents against the server."""
