@@ -57,11 +57,14 @@ def send(server: Served, described: Any, drawn: Drawn) -> int:
         return status
     if status >= 400:
         body = answer.json()
-        said = body["detail"][0]["msg"] if "detail" in body else body["error"]["message"]
+        error = body.get("error")  # Ollama's is a text
+        if "detail" in body:
+            said = body["detail"][0]["msg"]
+        else:
+            said = error if isinstance(error, str) else error["message"]
         assert not re.search(FOREIGN_WORDS, said), (drawn, said)
     if status in (404, 405) or drawn.method.lower() not in ("get", "post", "put", "patch", "delete"):
-        error = answer.json()["error"]
-        assert error["message"], drawn
+        assert said, drawn
         return status
     path = drawn.path.partition("?")[0]
     check(described, drawn.method.lower(), path, answer)

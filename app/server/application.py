@@ -27,6 +27,8 @@ from app.server.http.openapi_responses import OPERATORS, errors
 from app.server.http.shapes import Reply
 from app.server.http.truncate import cut
 from app.server.http.validation_errors import misfit
+from app.server.ollama import answers as ollama_answers
+from app.server.ollama import models as ollama_models
 from app.server.openai import chat, completions, embeddings, responses
 from app.server.openapi import description
 from engine.base.errors import PromptCacheError
@@ -53,7 +55,7 @@ def application(service: Service) -> FastAPI:
     app.state.figures = service.figures
     questions = (decisions, system_one, relevance)
     parts = (chat, completions, responses, embeddings, *questions, messages, models)
-    resources = (schemas, cache_plan, recent_requests)
+    resources = (schemas, cache_plan, recent_requests, ollama_answers, ollama_models)
     routers = [part.routes(service) for part in (*parts, *resources)]
     for router in routers:
         app.include_router(router)

@@ -10,13 +10,13 @@ from pydantic.json_schema import models_json_schema
 
 from app.server.anthropic.cache_plan import ChatPlanBody, MessagePlanBody
 from app.server.anthropic.shapes import MessageEvent
-from app.server.http.errors import AnthropicError, OpenAIError, TypeSafeError
+from app.server.http.errors import AnthropicError, OllamaError, OpenAIError, TypeSafeError
 from app.server.openai.response_shapes import ResponseEvent
 from app.server.openai.shapes import ChatCompletionChunk
 from app.server.schemas import PutBody
 
 _ABOUT = (
-    "Answers through the APIs of OpenAI and Anthropic, with attention states that are computed once. "
+    "Answers through the APIs of OpenAI, Anthropic and Ollama, with attention states that are computed once. "
     "An undescribed field that would change the answer is rejected by name; others are ignored. "
     "See docs/server.md."
 )
@@ -25,6 +25,7 @@ REPLIES = (
     OpenAIError,
     AnthropicError,
     TypeSafeError,
+    OllamaError,
     ChatCompletionChunk,
     *get_args(ResponseEvent),
     *get_args(MessageEvent),

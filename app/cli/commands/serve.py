@@ -62,7 +62,7 @@ def serve(
     studio: bool,
     **given: Any,
 ) -> None:
-    """Serve other programs through the APIs of OpenAI and Anthropic.
+    """Serve other programs through the APIs of OpenAI, Anthropic and Ollama.
 
     MODEL takes the values of --model. The base URL is http://127.0.0.1:8000/v1 for OpenAI's clients, and
     http://127.0.0.1:8000 for Anthropic's. Ctrl-C and SIGTERM wait for running answers; a second signal

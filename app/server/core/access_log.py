@@ -13,6 +13,7 @@ from app.server.http.access import Application, Message, Receive, Scope, Send, d
 ANSWERED = frozenset(
     {
         *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"),
+        *("/api/chat", "/api/generate", "/api/embed"),
         *("/v1/decisions", "/v1/systemone", "/v1/rerank", "/v1/score", "/v1/generative_scoring"),
     }
 )
@@ -35,7 +36,7 @@ class Noting:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Calls the application and records the response."""
         path = str(scope.get("path", ""))
-        if scope["type"] != "http" or not path.startswith("/v1/"):
+        if scope["type"] != "http" or not path.startswith(("/v1/", "/api/")):
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1").lower(): b"" for name, _ in scope["headers"]}
@@ -81,7 +82,9 @@ def _sentence(refusal: bytes) -> str:
     """Returns the message of an error body in any API; "" if there is none."""
     try:
         body: Any = json.loads(refusal)
-        if "detail" in body:
+        if isinstance(body.get("error"), str):
+            words, field = body["error"], None
+        elif "detail" in body:
             field, words = ".".join(map(str, body["detail"][0]["loc"][1:])) or None, body["detail"][0]["msg"]
         else:
             words, field = body["error"]["message"], body["error"].get("param")

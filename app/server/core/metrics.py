@@ -96,7 +96,7 @@ class Figures:
         self._inside = Gauge("pml_requests_inside", "Running and waiting requests.", registry=registry)
         self._answered = Counter(
             "pml_responses",
-            "Requests to /v1 by path, API and status; status none if the client disconnected.",
+            "Requests to /v1 and /api by path, API and status; status none if the client disconnected.",
             ["dialect", "path", "status"],
             registry=registry,
         )

@@ -40,8 +40,10 @@ __all__ = [
 ]
 
 LONGEST_ANSWER = 1024
-HOTTEST: Mapping[Dialect, int] = {"openai": 2, "anthropic": 1}
+HOTTEST: Mapping[Dialect, int] = {"openai": 2, "anthropic": 1, "ollama": 10}
 """The maximum temperature, the same as the vendors' own."""
+USUAL: Mapping[Dialect, Mapping[str, Any]] = {"ollama": {"temperature": 0.8, "top_p": 0.9, "top_k": 40}}
+"""The vendors' defaults, if they differ from temperature 1."""
 SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p"),
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
@@ -203,7 +205,8 @@ def settings_from(given: Mapping[str, tuple[str, Any]], defaults: Defaults, dial
         ApiError: a value is out of range.
     """
     known = settings_in(dialect)
-    values: dict[str, Any] = {"temperature": 1.0, "max_new_tokens": defaults.longest, **defaults.sampling}
+    usual = {"temperature": 1.0, "max_new_tokens": defaults.longest, **USUAL.get(dialect, {})}
+    values: dict[str, Any] = {**usual, **defaults.sampling}
     for name, (param, value) in given.items():
         if value is None:
             continue

@@ -20,9 +20,9 @@ OTHER_PATHS = {
 """Paths of vLLM, by which it also serves endpoints below /v1."""
 ALONE = frozenset({"/health", "/metrics"})
 FIRST = frozenset(
-    {"chat", "completions", "decisions", "embeddings", "messages", "models", "responses", "systemone"}
+    {"api", "chat", "completions", "decisions", "embeddings", "messages", "models", "responses", "systemone"}
 )
-"""First path segments that clients use if their base URL lacks /v1."""
+"""First path segments of Ollama's API, and those that clients use if their base URL lacks /v1."""
 _WHOLE_URL = re.compile(rb"https?://([^/?#]*)([^?#]*)", re.IGNORECASE)
 
 
@@ -30,7 +30,7 @@ def in_origin_form(scope: Scope) -> Scope:
     """Returns a request with a path as its target; the host of an absolute URL becomes the header Host.
 
     RFC 9112 (3.2.2) requires servers to accept absolute URLs and to prefer their host to the header. Paths
-    below /v1 lose a trailing slash, and vLLM's other paths become those below /v1.
+    below /v1 and /api lose a trailing slash, and vLLM's other paths become those below /v1.
     """
     if scope["type"] != "http":
         return scope
@@ -46,7 +46,7 @@ def in_origin_form(scope: Scope) -> Scope:
         }
     path = str(scope["path"])
     shorter = path.removesuffix("/")
-    own = OTHER_PATHS.get(shorter, shorter if path.startswith("/v1/") else path)
+    own = OTHER_PATHS.get(shorter, shorter if path.startswith(("/v1/", "/api/")) else path)
     return scope if own == path else {**scope, "path": own}
 
 

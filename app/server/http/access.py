@@ -212,6 +212,8 @@ def dialect_of(path: str, headers: Any) -> Dialect:
         return "openai"
     if path.startswith("/v1/systemone"):
         return "typesafe"
+    if path.startswith("/api/") and not path.startswith("/api/v1/"):
+        return "ollama"
     return "anthropic" if path.startswith("/v1/messages") or "anthropic-version" in headers else "openai"
 
 

@@ -42,6 +42,11 @@ NOT_OFFERED: Mapping[str, str] = {
     "models": "Requests cannot change the model. Choose the model with `pml serve MODEL`.",
     "complete": "Anthropic's text completions are not offered. "
     "Use POST /v1/messages, or POST /v1/completions for raw text.",
+    **dict.fromkeys(
+        ("api/pull", "api/push", "api/create", "api/copy", "api/delete", "api/blobs"),
+        "Requests cannot change the model. Choose the model with `pml serve MODEL`.",
+    ),
+    "api/embeddings": "It is Ollama's older endpoint. Use POST /api/embed, with the text as input.",
     "moderations": "The server does not moderate texts. Ask the model itself with POST /v1/chat/completions.",
     "messages/batches": _BATCHES,
     "batches": _BATCHES,

@@ -21,7 +21,7 @@ from engine.prompt.window import TooLongError
 
 log = logging.getLogger(__name__)
 
-Dialect = Literal["openai", "anthropic", "typesafe"]
+Dialect = Literal["openai", "anthropic", "typesafe", "ollama"]
 RETRY_SECONDS = 1
 _LONGEST = 2000  # characters of a message
 
@@ -120,6 +120,12 @@ class TypeSafeError(Reply):
     detail: list[TypeSafeErrorDetails]
 
 
+class OllamaError(Reply):
+    """An error in Ollama's API."""
+
+    error: str = Field(description="The request field, the problem and the fix.")
+
+
 class ApiError(Exception):
     """An error response.
 
@@ -156,12 +162,19 @@ class ApiError(Exception):
 
     def in_anthropic(self, request_id: str) -> AnthropicError:
         """Returns the error in Anthropic's API."""
-        # Clients recognise an oversized prompt by the start of the message.
-        plain = self.param is None or self.kind is TOO_LONG
         place = re.sub(r"\[(\d+)\]", r".\1", self.param or "")  # Anthropic's: messages.0.content
-        message = self.message if plain else f"{place}: {self._behind}"
+        message = self._at(place)
         error = AnthropicErrorDetails(type=self.kind.anthropic, message=message, diagnostics=self.diagnostics)
         return AnthropicError(error=error, request_id=request_id)
+
+    def in_ollama(self) -> OllamaError:
+        """Returns the error in Ollama's API."""
+        return OllamaError(error=self._at(self.param or ""))
+
+    def _at(self, place: str) -> str:
+        """The message with the place of the request field before it."""
+        # Clients recognise an oversized prompt by the start of the message.
+        return self.message if not place or self.kind is TOO_LONG else f"{place}: {self._behind}"
 
     def in_typesafe(self) -> TypeSafeError:
         """Returns the error of an invalid request in TypeSafe's API."""
@@ -170,10 +183,14 @@ class ApiError(Exception):
         error = TypeSafeErrorDetails(loc=["body", *place], msg=words, type=self.kind.code or "value_error")
         return TypeSafeError(detail=[error])
 
-    def body(self, dialect: Dialect, request_id: str) -> OpenAIError | AnthropicError | TypeSafeError:
+    def body(
+        self, dialect: Dialect, request_id: str
+    ) -> OpenAIError | AnthropicError | TypeSafeError | OllamaError:
         """Returns the body in an API."""
         if dialect == "anthropic":
             return self.in_anthropic(request_id)
+        if dialect == "ollama":
+            return self.in_ollama()
         return self.in_typesafe() if self.kind.status_in(dialect) == 422 else self.in_openai()
 
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from app.server.http import errors as table
-from app.server.http.errors import AnthropicError, Dialect, Kind, OpenAIError, TypeSafeError
+from app.server.http.errors import AnthropicError, Dialect, Kind, OllamaError, OpenAIError, TypeSafeError
 
 KINDS = tuple(kind for kind in vars(table).values() if isinstance(kind, Kind))
 OPERATORS = "It covers all clients, so it requires an operator's key if there is one, or with --isolate."
@@ -23,6 +23,11 @@ def reference(*shapes: type[BaseModel]) -> dict[str, Any]:
 def stream_of(events: Any) -> dict[int | str, dict[str, Any]]:
     """Describes a stream of an event, or of a union of events."""
     return {200: {"content": {"text/event-stream": {"schema": reference(*(get_args(events) or (events,)))}}}}
+
+
+def lines_of(piece: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """Describes a stream of lines of JSON."""
+    return {200: {"content": {"application/x-ndjson": {"schema": reference(piece, OllamaError)}}}}
 
 
 def errors(*dialects: Dialect, never: tuple[int, ...] = ()) -> dict[int | str, dict[str, Any]]:
@@ -43,6 +48,7 @@ def _error(dialects: tuple[Dialect, ...], status: int) -> dict[str, Any]:
     shapes: dict[Dialect, type[BaseModel]] = {
         "openai": OpenAIError,
         "anthropic": AnthropicError,
+        "ollama": OllamaError,
         "typesafe": TypeSafeError if status == 422 else OpenAIError,
     }
     body = reference(*(shapes[api] for api in dialects if api in {api for _, api in kinds}))

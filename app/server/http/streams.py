@@ -26,6 +26,11 @@ def event(data: BaseModel, name: str | None = None) -> bytes:
     return b"%sdata: %s\n\n" % (head, spelled)
 
 
+def line(data: BaseModel) -> bytes:
+    """Returns one line of JSON."""
+    return to_json(data) + b"\n"
+
+
 class EventStream(StreamingResponse):
     """A response of events. Always closes its source, even if no event is read.
 
@@ -34,6 +39,7 @@ class EventStream(StreamingResponse):
     """
 
     media_type = "text/event-stream"
+    comment = KEEPALIVE_COMMENT
 
     def __init__(self, events: AsyncIterator[bytes], close: Callable[[], None]) -> None:
         super().__init__(events, headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
@@ -58,8 +64,8 @@ class EventStream(StreamingResponse):
         async def breathe() -> None:
             while True:
                 await asyncio.sleep(max(latest + KEEP_ALIVE_SECONDS - loop.time(), 0.001))
-                if loop.time() - latest >= KEEP_ALIVE_SECONDS:
-                    await put(KEEPALIVE_COMMENT)
+                if self.comment and loop.time() - latest >= KEEP_ALIVE_SECONDS:
+                    await put(self.comment)
 
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         latest = loop.time()
@@ -70,6 +76,13 @@ class EventStream(StreamingResponse):
         finally:
             breathing.cancel()
         await put(b"", more=False)
+
+
+class LineStream(EventStream):
+    """A response of lines of JSON, which have no comments."""
+
+    media_type = "application/x-ndjson"
+    comment = b""
 
 
 def gone(request: Request) -> Callable[[], Awaitable[None]]:

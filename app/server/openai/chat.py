@@ -202,13 +202,13 @@ async def _choice(number: int, answer: Answer, running: Running) -> shapes.ChatC
         reasoning_content=said.thought or MISSING,
         tool_calls=_calls_of(said) or MISSING,
     )
-    scored = _logprobs(running)(answer.logprobs)
+    scored = logprobs_of(running)(answer.logprobs)
     return shapes.ChatChoice(
         index=number, message=message, finish_reason=_finish(answer, said), logprobs=scored
     )
 
 
-def _logprobs(running: Running) -> Callable[[Iterable[TokenLogprob]], ChatLogprobs | None]:
+def logprobs_of(running: Running) -> Callable[[Iterable[TokenLogprob]], ChatLogprobs | None]:
     """Returns a function that spells log-probabilities, without those of the end of the answer."""
     if running.asked.logprobs is None:
         return lambda _: None
@@ -250,7 +250,7 @@ async def _chunks(
     at_end = bool(running.asked.tools)  # calls can be parsed only at the end
     opening = dict[int, bytes]()
     report: Report | MISSING = MISSING
-    spelled = _logprobs(running)
+    spelled = logprobs_of(running)
     try:
         async for number, step in running.each():
             add = partial(chunk, number)

@@ -98,30 +98,40 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/embeddings", responses=errors("openai"))
     async def create_embedding(body: EmbeddingBody, request: Request) -> EmbeddingList:
         """Embeds texts."""
-        refuse_what_is_not_built(body, service.defaults, _REFUSED)
-        texts = prompts_of(body.input, "input", _MOST)
-        noted = request.state.noted
-        noted.asks(body.model)
-        service.require_model(body.model)
-        engine, files, caller = service.engine, service.schemas, caller_of(service, request, body.cache_salt)
-
-        def work(listener: Listener) -> tuple[list[Embedding], Usage]:
-            service.forget_expired(engine)
-            template = _template(engine, files, body.template, caller)
-            try:
-                embedder = _embedder(engine, template, body)
-                made = embedder.embed(texts, listener=listener)
-            except TextError as error:
-                place = "input" if texts is not body.input else f"input[{error.number}]"
-                raise _refusal(error, engine, place) from error
-            return _data(made.vectors, body.encoding_format), Usage(sum(made.tokens))
-
-        data, usage = await service.work(work, gone(request), noted)
-        noted.done(usage)
+        vectors, usage = await embedded(service, body, request)
         counts = EmbeddingUsage(prompt_tokens=usage.prompt, total_tokens=usage.prompt)
-        return EmbeddingList(data=data, model=body.model, usage=counts)
+        return EmbeddingList(data=_data(vectors, body.encoding_format), model=body.model, usage=counts)
 
     return router
+
+
+async def embedded(service: Service, body: EmbeddingBody, request: Request) -> tuple[Vectors, Usage]:
+    """Returns the vectors of a request.
+
+    Raises:
+        ApiError: a field or a text is invalid, or the server is full or not ready.
+    """
+    refuse_what_is_not_built(body, service.defaults, _REFUSED)
+    texts = prompts_of(body.input, "input", _MOST)
+    noted = request.state.noted
+    noted.asks(body.model)
+    service.require_model(body.model)
+    engine, files, caller = service.engine, service.schemas, caller_of(service, request, body.cache_salt)
+
+    def work(listener: Listener) -> tuple[Vectors, Usage]:
+        service.forget_expired(engine)
+        template = _template(engine, files, body.template, caller)
+        try:
+            embedder = _embedder(engine, template, body)
+            made = embedder.embed(texts, listener=listener)
+        except TextError as error:
+            place = "input" if texts is not body.input else f"input[{error.number}]"
+            raise _refusal(error, engine, place) from error
+        return made.vectors, Usage(sum(made.tokens))
+
+    vectors, usage = await service.work(work, gone(request), noted)
+    noted.done(usage)
+    return vectors, usage
 
 
 def _template(

@@ -119,7 +119,10 @@ OWN_RULES = {"typical_p": "typical_p", "min_tokens": "min_new_tokens"}
 
 
 def refuse_what_is_not_built(
-    body: Wire, defaults: Defaults, more: Mapping[str, tuple[tuple[Any, ...], str]] | None = None
+    body: Wire,
+    defaults: Defaults,
+    more: Mapping[str, tuple[tuple[Any, ...], str]] | None = None,
+    place: str = "",
 ) -> None:
     """Rejects unsupported fields that would change the answer.
 
@@ -127,6 +130,7 @@ def refuse_what_is_not_built(
         body: the body of a request.
         defaults: has the model's rules; a field may repeat a rule, but not change it.
         more: further unsupported fields of this body, in the form of `REFUSED`.
+        place: what stands before a field's name in an error.
 
     Raises:
         ApiError: there is such a field; the message names it.
@@ -141,9 +145,9 @@ def refuse_what_is_not_built(
             if rule is not None:
                 harmless, why = (rule,), f"the model's generation_config.json sets it to {rule}."
             if not any(_same(value, neutral) for neutral in harmless):
-                raise unsupported(name, why)
+                raise unsupported(f"{place}{name}", why)
         elif advice := misnamed(name, value, type(body)):
-            raise unsupported(name, advice)
+            raise unsupported(f"{place}{name}", advice)
 
 
 def _same(one: object, other: object) -> bool:

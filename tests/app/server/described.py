@@ -40,5 +40,6 @@ def check(described: Any, method: str, path: str, answer: httpx.Response) -> Non
     if not kind or kind == "text/plain":
         return
     shape = {**told["content"][kind]["schema"], "components": described["components"]}
-    for value in events(answer.text) if kind == "text/event-stream" else [answer.json()]:
+    values = events(answer.text) if kind == "text/event-stream" else map(json.loads, [answer.text])
+    for value in map(json.loads, answer.text.splitlines()) if kind == "application/x-ndjson" else values:
         jsonschema.Draft202012Validator(shape).validate(value)

@@ -67,6 +67,17 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("post", "/v1/score", {"text_1": "Cold?", "text_2": ["It is cold.", "It is warm."]}),
     ("post", "/v1/score", {"text_1": ["a", "b"], "text_2": "It is cold."}),
     ("post", "/v1/generative_scoring", {"query": "Hi", "items": ["a", "b"], "label_token_ids": [65, 66]}),
+    ("post", "/api/chat", {**CHAT, "logprobs": True}),
+    ("post", "/api/chat", {**CHAT, "stream": False}),
+    ("post", "/api/chat", {"options": {"mirostat": 1}}),
+    ("post", "/api/generate", {"prompt": "Hello"}),
+    ("post", "/api/generate", {"stream": False}),
+    ("post", "/api/embed", {"input": ["Hello", LONG]}),
+    ("post", "/api/embed", {"input": LONG * 30}),
+    ("post", "/api/show", {}),
+    ("get", "/api/tags", None),
+    ("get", "/api/ps", None),
+    ("get", "/api/version", None),
     ("get", "/v1/models", None),
     ("get", "/v1/models/alias", None),
     ("get", "/v1/models/other", None),
@@ -141,7 +152,9 @@ def test_what_a_server_says_that_is_switched_off_is_described(
 
 
 def test_each_endpoint_and_field_has_words(described: Any) -> None:
-    assert all(path in ("/health", "/metrics") or path.startswith("/v1/") for path in described["paths"])
+    assert all(
+        path in ("/health", "/metrics") or path.startswith(("/v1/", "/api/")) for path in described["paths"]
+    )
     for path, ways in described["paths"].items():
         for method, one in ways.items():
             assert one["description"], (path, method)
@@ -149,7 +162,7 @@ def test_each_endpoint_and_field_has_words(described: Any) -> None:
     for name, shape in described["components"]["schemas"].items():
         assert shape.get("description"), name
     bodies = [name for name in described["components"]["schemas"] if name.endswith("Body")]
-    assert len(bodies) == 16
+    assert len(bodies) == 20
     for name in bodies:
         for field, shape in described["components"]["schemas"][name].get("properties", {}).items():
             assert shape.get("description"), f"{name}.{field}"
@@ -168,6 +181,7 @@ def test_each_kind_of_error_is_described(described: Any) -> None:
         "openai": "/v1/chat/completions",
         "anthropic": "/v1/messages",
         "typesafe": "/v1/systemone",
+        "ollama": "/api/chat",
     }
     for kind in {*KINDS} - {NO_METHOD}:
         for dialect, path in paths.items():
