@@ -312,7 +312,7 @@ class Sequence:
         if matcher is None:
             token = self._sampler.choose(scores)
         elif guessed:
-            token = self._sampler.choose(scores, matcher.allowed())
+            token = self._sampler.choose(scores, matcher)
         else:
             token = matcher.forced[0]
             self._sampler.note(token)
@@ -325,8 +325,7 @@ class Sequence:
 
     def _is_sure(self, scores: Tensor) -> bool:
         """Whether rounding cannot change the choice."""
-        allowed = None if self._matcher is None else self._matcher.allowed()
-        return self._sampler.sure(scores, self.model.rows.of(scores), allowed)
+        return self._sampler.sure(scores, self.model.rows.of(scores), self._matcher)
 
     @property
     def _is_forced(self) -> bool:

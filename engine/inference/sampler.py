@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.base.token_bias import biases_of
 from engine.checkpoint.generation_config import processors, stretch
+from engine.grammars.matcher import Matcher
 from engine.inference.run_settings import SamplingParams
 
 _SETTINGS: Final = (
@@ -44,17 +45,17 @@ class Sampler:
         self._processors = processors(values, prompt, ends, draws=self.draws)
         self._stretch = stretch(values)
 
-    def choose(self, logits: Tensor, allowed: Tensor | None = None) -> int:
-        """Returns a token for logits [vocabulary], and remembers it.
-
-        `allowed`, [vocabulary] bool, has the tokens to choose from; None for all.
-        """
-        scores = self._scores(logits, allowed)
+    def choose(self, logits: Tensor, matcher: Matcher | None = None) -> int:
+        """Returns a token for logits [vocabulary] that a matcher permits, and remembers it."""
         if self.draws:
-            weights = torch.softmax(scores, -1)
+            weights = torch.softmax(self._scores(logits, matcher), -1)
             token = int(torch.multinomial(weights, 1, generator=self._generator))
+        elif self._processors:
+            token = _likeliest(self._scores(logits, matcher))
         else:
-            token = int(scores.argmax())
+            token = _likeliest(logits)
+            if matcher is not None and not matcher.permits(token):
+                token = _likeliest(self._scores(logits, matcher))
         self.note(token)
         return token
 
@@ -62,19 +63,39 @@ class Sampler:
         """Remembers a token that was not chosen here."""
         self._ids.append(token)
 
-    def sure(self, logits: Tensor, rounding: float, allowed: Tensor | None = None) -> bool:
+    def sure(self, logits: Tensor, rounding: float, matcher: Matcher | None = None) -> bool:
         """Whether the likeliest token of logits [vocabulary] stays if each changes by up to `rounding`."""
-        first, second = self._scores(logits, allowed).topk(2).values.tolist()
-        return bool(first - second > 2 * rounding * self._stretch)
+        least = 2 * rounding * self._stretch
+        if matcher is not None and not self._processors:
+            token, lead = _lead(logits)
+            if lead > least and matcher.permits(token):
+                return True  # tokens that are not permitted only raise the second score
+        return _lead(self._scores(logits, matcher))[1] > least
 
-    def _scores(self, logits: Tensor, allowed: Tensor | None) -> Tensor:
-        if allowed is not None:
-            logits = logits.masked_fill(~allowed.to(logits.device), -math.inf)
+    def _scores(self, logits: Tensor, matcher: Matcher | None) -> Tensor:
+        if matcher is not None:
+            logits = logits + matcher.bias().to(logits.device)
         if not self._processors:
             return logits
         ids: Any = torch.tensor([self._ids])
         scores: Any = logits.float().cpu()[None]
         chosen = self._processors(ids, scores)[0]
-        if allowed is not None and not chosen.isfinite().any():
-            return logits  # a rule of the model forbids all that the grammar allows
+        if matcher is not None and not chosen.isfinite().any():
+            return logits  # a rule of the model forbids all that the grammar permits
         return chosen
+
+
+def _likeliest(scores: Tensor) -> int:
+    """The first token of the highest score; numpy is ten times faster than torch on a CPU."""
+    return int(scores.numpy().argmax()) if scores.device.type == "cpu" else int(scores.argmax())
+
+
+def _lead(scores: Tensor) -> tuple[int, float]:
+    """The likeliest token, and its lead over the next one."""
+    if scores.device.type != "cpu":
+        (first, second), (token, _) = (found.tolist() for found in scores.topk(2))
+        return token, first - second
+    values = scores.numpy()
+    token = int(values.argmax())
+    others = values[:token], values[token + 1 :]
+    return token, float(values[token] - max(side.max(initial=-np.inf) for side in others))

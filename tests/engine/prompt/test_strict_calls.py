@@ -44,10 +44,10 @@ class Writer:
         assert matcher is not None
         tokens = self.model.chat.tokens.marked(text)
         for place, token in enumerate(tokens):
-            if not matcher.allowed()[token]:
+            if not matcher.permits(token):
                 return str(self.model.tokenizer.decode(tokens[place:]))
             matcher.take(token)
-        ends = any(bool(matcher.allowed()[end]) for end in self.model.end_tokens)
+        ends = any(map(matcher.permits, self.model.end_tokens))
         return "" if matcher.complete or ends else "the end"
 
 
