@@ -236,18 +236,20 @@ class _Telling:
 
     def ended(self, answer: Answer, said: Said, logprobs: Iterable[TokenLogprob] = ()) -> Any:
         """Returns the last piece, with the figures."""
-        usage = Usage.of(answer)
+        usage, total = Usage.of(answer), int((time.perf_counter() - self._began) * 1e9)
+        first = min(total, int(answer.ttft_ms * 1e6))
+        rest = int(answer.tpot_ms * max(0, usage.generated - 1) * 1e6)
         return self._piece(
             said,
             logprobs,
             done=True,
             done_reason=FINISHED[answer.stopped],
-            total_duration=int((time.perf_counter() - self._began) * 1e9),
+            total_duration=total,
             load_duration=0,
             prompt_eval_count=usage.prompt,
-            prompt_eval_duration=int(answer.ttft_ms * 1e6),
+            prompt_eval_duration=first,
             eval_count=usage.generated,
-            eval_duration=int(answer.tpot_ms * max(0, usage.generated - 1) * 1e6),
+            eval_duration=min(rest, total - first),
             prompt_cache=report_if_wanted(self._running, answer),
         )
 

@@ -83,7 +83,7 @@ HARMLESS: list[dict[str, Any]] = [
 
 def rows() -> Iterator[tuple[list[str], str]]:
     """The fields of each row of the table, and what is done."""
-    part = DOCUMENT.split("### Anthropic's fields\n")[1].split("\n## ")[0]
+    part = re.split(r"\n##+ ", DOCUMENT.split("### Anthropic's fields\n")[1])[0]
     for line in part.splitlines():
         if line.startswith("| ") and not line.startswith("| Field"):
             fields, here = (cell.strip() for cell in line.strip("|").split(" | "))
