@@ -5,75 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import openai
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel
 
 from engine.model.loading import load
 from tests.app.server.served import Served, served
+from tests.clients.shapes import FIELDS, Colour, shape
 
 QUESTION: list[Any] = [{"role": "user", "content": "Where is the beach?"}]
-Word = Annotated[str, Field(max_length=8)]
-Small = Annotated[int, Field(ge=0, le=99)]
-
-
-class Colour(Enum):
-    RED = "red"
-    BLUE = "dark blue"
-
-
-class Point(BaseModel):
-    x: Small
-    y: Small
-
-
-class Dog(BaseModel):
-    kind: Literal["dog"]
-    barks: bool
-
-
-class Cat(BaseModel):
-    kind: Literal["cat"]
-    lives: Annotated[int, Field(ge=1, le=9)]
-
-
-class Tree(BaseModel):
-    word: Word
-    below: Annotated[list[Tree], Field(max_length=1)]
-
-
-class Documented(BaseModel):
-    """A model with words about it."""
-
-    word: Word = Field(description='A word, such as "sun".', title="The word")
-
-
-Pair = Annotated[list[Point], Field(min_length=2, max_length=2)]
-FIELDS: dict[str, dict[str, Any]] = {
-    "text": {"a": Word},
-    "number": {"a": Small, "b": Annotated[float, Field(ge=0, le=1, multiple_of=0.5)]},
-    "flag": {"a": bool},
-    "enum": {"a": Colour},
-    "literal": {"a": Literal["x", "y", "z"], "b": Literal[1, 2]},
-    "optional": {"a": Word | None, "b": Small | None},
-    "list": {"a": Annotated[list[Small], Field(min_length=1, max_length=3)]},
-    "list of enums": {"a": Annotated[list[Colour], Field(max_length=2)]},
-    "nested": {"a": Point},
-    "nested list": {"a": Pair},
-    "lists of lists": {"a": Annotated[list[Pair], Field(max_length=1)]},
-    "union": {"a": Small | bool},
-    "union of models": {"a": Dog | Cat},
-    "tagged union": {"a": Annotated[list[Dog | Cat], Field(max_length=2)]},
-    "optional model": {"a": Point | None},
-    "recursive": {"a": Tree},
-    "pattern": {"a": Annotated[str, Field(pattern="^[A-C]{2}-[0-9]{3}$")]},
-    "documented": {"a": Documented},
-    "names": {"with_underscore": Small, "CamelCase": Small, "ü": Small},
-    "all": {"a": Word, "b": Colour, "c": Pair, "d": Point | None, "e": Dog | Cat},
-}
 SHAPE = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9, "minimum": 0}}}
 CHOICES = ["the beach, of course", "nowhere"]
 
@@ -86,15 +28,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_pydantic_models_are_parsed(demo: Served, name: str) -> None:
-    shape = create_model("Shape", **{field: (kind, ...) for field, kind in FIELDS[name].items()})
-    given: dict[str, Any] = {"model": "demo", "messages": QUESTION, "response_format": shape, "seed": 3}
+    model = shape(name)
+    given: dict[str, Any] = {"model": "demo", "messages": QUESTION, "response_format": model, "seed": 3}
     completions = demo.openai().chat.completions
     parsed = completions.parse(temperature=0, **given).choices[0]
     assert parsed.finish_reason == "stop"
-    assert isinstance(parsed.message.parsed, shape)
+    assert isinstance(parsed.message.parsed, model)
     with completions.stream(temperature=0, **given) as stream:
         assert stream.get_final_completion().choices[0].message.parsed == parsed.message.parsed
-    assert isinstance(completions.parse(temperature=1, **given).choices[0].message.parsed, shape)
+    assert isinstance(completions.parse(temperature=1, **given).choices[0].message.parsed, model)
 
 
 def test_responses_and_messages_are_parsed(demo: Served) -> None:

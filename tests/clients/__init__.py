@@ -1,0 +1,1 @@
+"""Other programs against a running server: `python -m tests.clients --help`."""
