@@ -192,7 +192,7 @@ def test_settings_of_the_page_are_asked_for(server: Served, page: Asked) -> None
 
 def test_what_a_request_cannot_say_is_said(server: Served, page: Asked) -> None:
     assert snippets.MOST_STOPS == MOST_STOPS
-    assert {"openai": snippets.HOTTEST[0], "anthropic": snippets.HOTTEST[1]} == HOTTEST
+    assert (HOTTEST["openai"], HOTTEST["anthropic"]) == snippets.HOTTEST
     settings = {**SETTINGS, "repair": "link:2", "stop": list("abcdef"), "temperature": 1.5}
     texts = {"schema": SCHEMA, "prompt": PROMPT, "settings": settings, "address": server.url}
     found = page.ask("write_snippet", {"client": "curl", **texts})
