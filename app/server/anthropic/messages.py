@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import MISSING, Field
@@ -17,13 +17,14 @@ from app.server.anthropic.message_blocks import BlockReader, CacheControl, Conte
 from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
 from app.server.core.request import Asked, Caller, Defaults, sampling_of, scoped, setting, settings_from
-from app.server.core.running import Running
+from app.server.core.running import Running, Thought
 from app.server.core.service import Service
 from app.server.core.tool_defs import Definitions, all_of
 from app.server.core.tool_use import (
     Said,
     forced_of,
     identified,
+    reasoning_of,
     require_one_call,
     strict_of,
     with_variables,
@@ -41,6 +42,7 @@ from app.server.openai.includes import includes_report
 from app.server.openai.responses import STREAMED
 from app.server.openai.wire import CONTENT, Wire, refuse_what_is_not_built, require_no_module
 from engine.base.events import Answer, Delta, Finished, FirstToken
+from engine.prompt.template.thinking import OFF, Thinking
 
 MOST_STOPS = 64
 CHOICES = ("auto", "any", "tool", "none")
@@ -74,7 +76,9 @@ class CountBody(ToolsBody):
     system: str | Many[ContentBlock] | None = optional("The system text, or its blocks.")
     cache_control: CacheControl | None = optional("Stores the prefix up to the last block.")
     tool_choice: dict[str, Any] | None = optional(TOOL_CHOICE)
-    thinking: dict[str, Any] | None = optional("`adaptive` or `disabled`; the chat template decides.")
+    thinking: dict[str, Any] | None = optional(
+        "`enabled`, `adaptive` or `disabled`, for a chat template that has reasoning. No budget is enforced."
+    )
     output_config: dict[str, Any] | None = optional("`format`: `json_schema` with a JSON Schema.")
     output_format: dict[str, Any] | None = optional("An older name of `output_config.format`.")
 
@@ -150,7 +154,10 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
         body.model,
         scoped(settings_from(sampling, defaults, "anthropic"), over),
         tuple(reader.messages),
-        tools=with_variables(definitions.first, body.chat_template_kwargs),
+        tools=with_variables(
+            definitions.first,
+            {**_reasoning(body, defaults.thinking), **(body.chat_template_kwargs or {})},
+        ),
         deferred=definitions.deferred,
         forced=forced,
         strict=strict_of(tools or ()),
@@ -172,17 +179,32 @@ def _require_a_question(messages: Sequence[MessageParam]) -> None:
 
 def _refuse_parts_of_fields(body: CountBody) -> None:
     """Rejects unsupported parts of fields, unless they have no effect."""
-    if (body.thinking or {}).get("type", "disabled") not in ("disabled", "adaptive"):
-        words = "the model's chat template decides whether it thinks. Send adaptive, or remove the field."
-        raise unsupported("thinking", words)
     for name, value in _parts(body, "output_config"):
-        if name != "format" and (name, value) != ("effort", USUAL_EFFORT):
+        if name not in ("format", "effort"):
             raise unsupported(f"output_config.{cut(name)}", "the model has one effort only.")
         if name == "format" and not isinstance(value, Mapping):
             raise ApiError(INVALID, "It must be an object.", "output_config.format")
     for name, value in _parts(body, "context_management"):
         if name != "edits" or not _clear_thinking(value):
             raise unsupported(f"context_management.{cut(name)}", "the server does not edit conversations.")
+
+
+def _reasoning(body: CountBody, thinking: Thinking) -> dict[str, Any]:
+    """The chat template variables of `thinking` and the effort; raises ApiError if one has no effect."""
+    effort = (body.output_config or {}).get("effort")
+    variables = {} if effort == USUAL_EFFORT and not thinking.levels else {"effort": effort}
+    found = reasoning_of(variables.get("effort"), thinking, "output_config.effort")
+    match (body.thinking or {}).get("type"):
+        case None | "adaptive":
+            return found
+        case "disabled":
+            return {**found, **(thinking.variables(OFF) or {})} if thinking.switch else found
+        case "enabled" if thinking.switch:
+            return {**found, thinking.switch: True}
+        case "enabled" if thinking:
+            return found
+    words = "the model does not think. Send adaptive or disabled, or remove the field."
+    raise unsupported("thinking", words)
 
 
 def _parts(body: CountBody, name: str) -> Iterator[tuple[str, Any]]:
@@ -283,7 +305,7 @@ async def _events(
         return b"".join(event(data, data.type) for data in events)
 
     at_end = bool(running.asked.tools)  # calls can be parsed only at the end
-    opening = b""
+    opening, blocks = b"", _Blocks()
     try:
         async for step in running.events():
             if isinstance(step, FirstToken):
@@ -292,22 +314,26 @@ async def _events(
                     **head, usage=shapes.MessageUsage.of(usage), diagnostics=diagnosed()
                 )
                 opening = as_events(shapes.MessageStart(message=message))
-                if not at_end:
-                    opening += as_events(shapes.BlockStart(index=0, content_block=shapes.TextBlock(text="")))
+                if not at_end and not running.thinks:
+                    opening += as_events(*blocks.begin("text"))
                 opening += as_events(shapes.Signal(type="ping"))
                 if at_end or not running.text_follows():
                     yield opening
                     opening = b""
             elif isinstance(step, Delta) and step.text and not at_end:
-                yield opening + as_events(shapes.BlockDelta(index=0, delta=shapes.TextDelta(text=step.text)))
+                begun = blocks.begin("text")
+                yield opening + as_events(*begun, blocks.delta(shapes.TextDelta(text=step.text)))
                 opening = b""
+            elif isinstance(step, Thought):
+                begun = blocks.begin("thinking")
+                yield as_events(*begun, blocks.delta(shapes.ThinkingDelta(thinking=step.text)))
             elif isinstance(step, Finished):
                 parts = await running.parts(step.answer)
                 if at_end:
                     for number, block in enumerate(_content(parts)):
                         yield as_events(*_of_block(number, block))
                 else:
-                    yield as_events(shapes.BlockStop(index=0))
+                    yield as_events(*blocks.end())
                 last = shapes.MessageDelta(
                     delta=_ending(step.answer, parts),
                     usage=shapes.MessageUsage.of(Usage.of(step.answer)),
@@ -316,6 +342,30 @@ async def _events(
                 yield as_events(last, shapes.Signal(type="message_stop"))
     except Exception as error:
         yield opening + as_events(error_of(error, request_id).in_anthropic(request_id))
+
+
+class _Blocks:
+    """Numbers the blocks of a stream: reasoning, then text."""
+
+    def __init__(self) -> None:
+        self._kind, self._index = "", -1
+
+    def begin(self, kind: Literal["text", "thinking"]) -> list[shapes.MessageEvent]:
+        """Returns the events that begin a block, unless it has begun."""
+        if kind == self._kind:
+            return []
+        ended = self.end()
+        self._kind, self._index = kind, self._index + 1
+        empty = shapes.TextBlock(text="") if kind == "text" else shapes.ThinkingBlock(thinking="")
+        return [*ended, shapes.BlockStart(index=self._index, content_block=empty)]
+
+    def delta(self, delta: shapes.TextDelta | shapes.ThinkingDelta) -> shapes.BlockDelta:
+        """Returns the event of new content."""
+        return shapes.BlockDelta(index=self._index, delta=delta)
+
+    def end(self) -> list[shapes.MessageEvent]:
+        """Returns the event that ends the current block, if any."""
+        return [shapes.BlockStop(index=self._index)] if self._kind else []
 
 
 def _of_block(index: int, block: shapes.Block) -> Iterator[shapes.MessageEvent]:

@@ -32,9 +32,11 @@ from engine.prepared import PreparedPrompt
 from engine.prepared_conversation import PreparedConversation
 from engine.prompt.conversation.tools import ToolsError
 from engine.prompt.template.call_syntax import CallSyntax, call_syntax, definitions_as_text
+from engine.prompt.template.thinking import CLOSE, OPEN, split
 from engine.store import Store
 
 _TEXT = "completion"
+_TAIL = 64  # tokens at the end of a prompt that may open the reasoning
 
 
 class MarkResult(Reply):
@@ -80,6 +82,7 @@ class Submitted:
     parts: Callable[[Answer], Said]  # separates the text of an answer from its tool calls
     seconds: Callable[[Answer], dict[str, float]]  # compute times of read segments by key
     record: Record  # its prompt
+    thinks: bool | None = None  # whether the prompt opens the reasoning; None if nothing splits it from texts
     ticket: Ticket | None = None  # the answer, if it has begun
 
 
@@ -115,8 +118,10 @@ def _planned(
                 prompt, settings, marks=own, warm=asked.warm, logprobs=asked.logprobs, seed=seed
             )
 
-    parts, seconds = _parts(engine, prompt, asked), partial(_seconds, engine.store)
-    return Submitted(start, outcomes, parts, seconds, record)
+    thinks = _thinks(engine, prompt, asked)
+    parts = _parts(engine, prompt, asked, thinks)
+    seconds = partial(_seconds, engine.store)
+    return Submitted(start, outcomes, parts, seconds, record, None if asked.tools else thinks)
 
 
 def _record(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Record:
@@ -205,10 +210,29 @@ def _seconds(store: Store, answer: Answer) -> dict[str, float]:
     return store.seconds({segment.key for segment in answer.segments if segment.outcome == Outcome.HIT})
 
 
-def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[Answer], Said]:
-    """Returns a parser that separates text and tool calls of an answer."""
+def _thinks(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> bool | None:
+    """Whether the prompt opens the reasoning; None if the template or the format has no reasoning."""
+    marked = engine.model.chat.thinking.marked and isinstance(prompt, PreparedConversation)
+    if not marked or asked.warm or asked.forced or asked.settings.grammar != FREE:
+        return None
+    assert isinstance(prompt, PreparedConversation)
+    end = engine.model.tokenizer.decode(list(prompt.token_ids(asked.settings)[-_TAIL:]))
+    return bool(end.rfind(OPEN) > end.rfind(CLOSE))
+
+
+def _parts(
+    engine: Engine, prompt: PreparedPrompt, asked: Asked, thinks: bool | None
+) -> Callable[[Answer], Said]:
+    """Returns a parser that separates text, reasoning and tool calls of an answer."""
+
+    def plain(text: str) -> Said:
+        if thinks is None:
+            return Said(text)
+        thought, said = split(text, opened=thinks)
+        return Said(said, thought)
+
     if not asked.tools or not isinstance(prompt, PreparedConversation):
-        return lambda answer: Said(answer.text)
+        return lambda answer: plain(answer.text)
     chat, ends, syntax = engine.model.chat, engine.model.end_tokens, _syntax(engine, asked)
     read, tools = prompt.token_ids(asked.settings), all_of(asked.tools, asked.deferred)
 
@@ -223,7 +247,7 @@ def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[An
             return Said(answer.text) if call is None else Said("", calls=(call,))
         parsed = chat.calls_in(token_ids, read, tools)
         if not parsed.calls and not parsed.thought:
-            return Said(answer.text)
+            return plain(answer.text)
         texts = (parsed.content, parsed.thought)  # tokens may reach past the end of a stop text
         content, thought = (text.partition(answer.stop)[0] if answer.stop else text for text in texts)
         return Said(content, thought, parsed.calls)

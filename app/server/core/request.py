@@ -19,6 +19,7 @@ from engine.pml.xml.names import NAME, NAME_RULE
 from engine.prompt.conversation.messages import Message
 from engine.prompt.conversation.named_blocks import LONGEST_NAME, Block, Named
 from engine.prompt.conversation.tools import NO_TOOLS, Tools
+from engine.prompt.template.thinking import Thinking
 
 __all__ = [
     "Asked",
@@ -112,6 +113,7 @@ class Defaults:
     longest: int = LONGEST_ANSWER  # maximum answer length in tokens
     sampling: Mapping[str, Any] = field(default_factory=dict)  # the model's generation_config
     rules: Mapping[str, Any] = field(default_factory=dict)  # its rules for all requests
+    thinking: Thinking = field(default_factory=Thinking)  # what its chat template says of reasoning
 
 
 def named(module: object, role: str, where: str) -> Named | None:

@@ -6,8 +6,8 @@ import asyncio
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from app.server.core.caching import Submitted, as_kept
@@ -20,9 +20,10 @@ from app.server.http.thread_limits import Gone
 from app.server.recent.records import Record, Records
 from app.server.recent.why import Why
 from engine.base.errors import CancelledError
-from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener
+from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener, TokenLogprob
 from engine.batch.ticket import Ticket, cancelled
 from engine.model.model import Model
+from engine.prompt.template.thinking import ThoughtSplitter
 
 Made = TypeVar("Made")
 TOGETHER = 16  # answers of one request in progress at once; other requests get their turns between them
@@ -59,6 +60,17 @@ class Recorder(Protocol):
         """Explains which tokens a recorded prompt did not read."""
 
 
+@dataclass(frozen=True)
+class Thought:
+    """New reasoning of an answer, before its text."""
+
+    text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+Told = Event | Thought
+
+
 @dataclass
 class _Choice:
     """One answer of a request. The first draw of a prompt begins before the others, which read its prefix."""
@@ -68,6 +80,27 @@ class _Choice:
     ticket: Ticket | None = None  # None before it begins
     given: int = 0  # events
     read: asyncio.Event = field(default_factory=asyncio.Event)  # its prompt was computed
+    splitter: ThoughtSplitter | None = None  # None if it has no reasoning
+
+    def __post_init__(self) -> None:
+        """Begins to split the answer."""
+        if self.taken.thinks is not None:
+            self.splitter = ThoughtSplitter(opened=self.taken.thinks)
+
+    def split(self, event: Event) -> Iterator[Told]:
+        """Yields an event with its reasoning apart from its text."""
+        if self.splitter is None or not isinstance(event, Delta | Finished):
+            yield event
+            return
+        delta = event if isinstance(event, Delta) else Delta("cached", "")
+        ended = isinstance(event, Finished)
+        thought, text = self.splitter.rest() if ended else self.splitter.add(delta.text)
+        if thought:
+            yield Thought(thought, () if text else delta.logprobs)
+        if text or (delta.logprobs and not thought):
+            yield replace(delta, text=text)
+        if ended:
+            yield event
 
 
 class Running:
@@ -120,24 +153,25 @@ class Running:
             if choice.ticket is not None:
                 choice.ticket.cancel()
 
-    async def events(self) -> AsyncIterator[Event]:
-        """Yields the engine's events of the only answer; raises PromptCacheError if it fails."""
+    async def events(self) -> AsyncIterator[Told]:
+        """Yields the events of the only answer; raises PromptCacheError if it fails."""
         try:
             async for event in await self._begun(self._choices[0]):
                 await self._note(0, event)
-                yield event
+                for told in self._choices[0].split(event):
+                    yield told
         except Exception as error:
             self._failed(error)
             raise
 
-    async def each(self) -> AsyncIterator[tuple[int, Event]]:
+    async def each(self) -> AsyncIterator[tuple[int, Told]]:
         """Yields the events of all answers, each with the number of its answer, as they come.
 
         Answers begin in their order, because OpenAI's client needs it.
         """
         if len(self) == 1:
-            async for event in self.events():
-                yield 0, event
+            async for told in self.events():
+                yield 0, told
             return
         news = asyncio.Queue[tuple[int, Event | Exception]]()
         room = asyncio.Semaphore(TOGETHER)
@@ -156,7 +190,8 @@ class Running:
                 for place in ready:
                     for event in held.pop(place):
                         await self._note(place, event)
-                        yield place, event
+                        for told in self._choices[place].split(event):
+                            yield place, told
         except Exception as error:
             self._failed(error)
             raise
@@ -213,11 +248,16 @@ class Running:
     def _failed(self, error: Exception) -> None:
         self._request.failed(GONE if self._gone else told_of(error).message)
 
+    @property
+    def thinks(self) -> bool:
+        """Whether answers may have reasoning, which comes apart from the text."""
+        return self._choices[0].splitter is not None
+
     def text_follows(self, number: int = 0) -> bool:
         """Returns whether the next event of an answer is text and ready, so both can be sent together."""
         choice = self._choices[number]
         following = None if choice.ticket is None else choice.ticket.peek(choice.given)
-        return isinstance(following, Delta) and following.text != ""
+        return isinstance(following, Delta) and following.text != "" and choice.splitter is None
 
     async def answers(self, gone: Gone) -> list[Answer]:
         """Returns the complete answers; a disconnect cancels them. Raises PromptCacheError if one fails."""

@@ -137,7 +137,8 @@ class Service:
         """Starts to use an engine."""
         self._engine, self._schemas = engine, SchemaFiles(engine.store.folder)
         own = {**own_settings(engine.model), **self._given}
-        self._defaults = Defaults(self._longest or LONGEST_ANSWER, own, engine.model.generation.rules)
+        rules, thinking = engine.model.generation.rules, engine.model.chat.thinking
+        self._defaults = Defaults(self._longest or LONGEST_ANSWER, own, rules, thinking)
 
     def closed(self) -> None:
         """Stops accepting requests until `opened`; current requests continue."""

@@ -12,6 +12,7 @@ from app.server.http.truncate import listed, shown
 from engine.base.strict_json import JsonError, read_json
 from engine.grammars.grammar import GrammarError, compiled, of_schema
 from engine.prompt.conversation.tools import NO_TOOLS, ToolCall, Tools, ToolsError
+from engine.prompt.template.thinking import OFF, Thinking
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,24 @@ def with_variables(tools: Tools, variables: Mapping[str, Any] | None) -> Tools:
         return replace(tools, variables_json=Tools.of((), variables).variables_json)
     except ToolsError as error:
         raise ApiError(INVALID, str(error), "chat_template_kwargs") from None
+
+
+def reasoning_of(effort: object, thinking: Thinking, where: str) -> dict[str, Any]:
+    """Returns the chat template variables for an effort of reasoning, such as "none" or "high".
+
+    Raises:
+        ApiError: the chat template cannot change the reasoning; the message names the field, `where`.
+    """
+    if effort is None:
+        return {}
+    if not isinstance(effort, str):
+        raise ApiError(INVALID, f"{where} is {shown(effort)}; it must be a text.", where)
+    if (variables := thinking.variables(effort)) is not None:
+        return variables
+    if effort == OFF and not thinking:
+        return {}
+    words = "the model's chat template decides whether it thinks" if thinking else "the model does not think"
+    raise unsupported(where, f"{words}. Remove the field.")
 
 
 def call_of(name: object, arguments: object, identity: object, where: str) -> ToolCall:

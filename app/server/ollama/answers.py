@@ -15,9 +15,9 @@ from pydantic import MISSING
 from app.server.core.answer_formats import format_among
 from app.server.core.limits import few_messages
 from app.server.core.request import SAMPLING, Asked, Block, Message, scoped, seed_of, settings_from
-from app.server.core.running import Running
+from app.server.core.running import Running, Thought
 from app.server.core.service import Service
-from app.server.core.tool_use import Said, call_of, tools_of, with_variables
+from app.server.core.tool_use import Said, call_of, reasoning_of, tools_of, with_variables
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
@@ -31,6 +31,7 @@ from app.server.openai.logprobs import require_alternatives
 from app.server.openai.wire import FINISHED, Conversation, refuse_what_is_not_built
 from engine.base.events import Answer, Delta, Finished, TokenLogprob
 from engine.pml.tree.tree import TurnName
+from engine.prompt.template.thinking import OFF
 
 STREAMED = "Lines of JSON, the last one with `done`; without `stream`, one object."
 LATEST = ":latest"  # the usual tag, which clients add to a name
@@ -40,7 +41,6 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "template": (("",), "the model's own chat template is used; raw omits it."),
     "context": (([],), "send the conversation to /api/chat, which reads its beginning from the cache."),
     "images": (([],), "the model reads text."),
-    "think": ((False,), 'send chat_template_kwargs, such as {"enable_thinking": true}.'),
     **dict.fromkeys(("width", "height", "steps"), ((0,), "the model writes text.")),
     **dict.fromkeys(
         (*SAMPLING, "seed", "stop", "repeat_penalty", "num_predict", "num_ctx"), ((), _ELSEWHERE)
@@ -63,12 +63,13 @@ def routes(service: Service) -> APIRouter:
         body: AnsweredBody, asked: Asked | None, request: Request, spell: Callable[[Said], Any]
     ) -> Any:
         """Answers; `spell` returns a piece, without its figures. None loads the model only."""
+        began = time.perf_counter()
         service.require_model(body.model.removesuffix(LATEST))
         if asked is None:
             return spell(Said(""))(**_head(body), done=True, done_reason="load")
         request.state.noted.asks(body.model)
         running = await service.begin(asked, request.state.noted, gone(request))
-        telling = _Telling(body, running, spell)
+        telling = _Telling(body, running, spell, began)
         if body.stream is not False:
             return LineStream(telling.lines(request.state.request_id), running.close)
         try:
@@ -87,14 +88,11 @@ def routes(service: Service) -> APIRouter:
     async def chat(body: OllamaChatBody, request: Request) -> shapes.OllamaChat | LineStream:
         """Answers a conversation."""
         _refuse(body, service)
-        conversation, tools = (
-            _conversation(body),
-            with_variables(tools_of(body.tools or []), body.chat_template_kwargs),
-        )
+        conversation, tools = _conversation(body), tools_of(body.tools or [])
         asked = replace(
             _asked(body, service, request),
             messages=tuple(conversation.messages),
-            tools=tools,
+            tools=with_variables(tools, _variables(body, service)),
         )
         empty = not conversation.messages and body.prompt_cache is None
         found: shapes.OllamaChat | LineStream
@@ -122,7 +120,7 @@ def routes(service: Service) -> APIRouter:
             asked = replace(
                 asked,
                 messages=tuple(messages),
-                tools=with_variables(asked.tools, body.chat_template_kwargs),
+                tools=with_variables(asked.tools, _variables(body, service)),
             )
         empty = not body.prompt and body.prompt_cache is None
         found: shapes.OllamaGenerated | LineStream
@@ -184,6 +182,14 @@ def _asked(body: AnsweredBody, service: Service, request: Request) -> Asked:
     )
 
 
+def _variables(body: OllamaChatBody | OllamaGenerateBody, service: Service) -> dict[str, Any]:
+    """Returns the chat template variables of `think` and others; raises ApiError if one has no effect."""
+    thinking, think = service.defaults.thinking, body.think
+    if isinstance(think, bool):
+        think = None if think and thinking and not thinking.switch else ("high" if think else OFF)
+    return {**reasoning_of(think, thinking, "think"), **(body.chat_template_kwargs or {})}
+
+
 def _conversation(body: OllamaChatBody) -> Conversation:
     """Reads the messages; raises ApiError if one is invalid."""
     conversation = Conversation(TURNS)
@@ -230,9 +236,11 @@ def stamp(at: float) -> str:
 class _Telling:
     """Spells an answer."""
 
-    def __init__(self, body: AnsweredBody, running: Running, spell: Callable[[Said], Any]) -> None:
-        self._body, self._running, self._spell = body, running, spell
-        self._began, self._spelled = time.perf_counter(), logprobs_of(running)
+    def __init__(
+        self, body: AnsweredBody, running: Running, spell: Callable[[Said], Any], began: float
+    ) -> None:
+        self._body, self._running, self._spell, self._began = body, running, spell, began
+        self._spelled = logprobs_of(running)
 
     def ended(self, answer: Answer, said: Said, logprobs: Iterable[TokenLogprob] = ()) -> Any:
         """Returns the last piece, with the figures."""
@@ -260,6 +268,8 @@ class _Telling:
             async for step in self._running.events():
                 if isinstance(step, Delta) and (step.text or step.logprobs) and not at_end:
                     yield line(self._piece(Said(step.text), step.logprobs, done=False))
+                elif isinstance(step, Thought):
+                    yield line(self._piece(Said("", step.text), step.logprobs, done=False))
                 elif isinstance(step, Finished):
                     if at_end:
                         parts = await self._running.parts(step.answer)

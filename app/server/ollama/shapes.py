@@ -44,6 +44,7 @@ class AnsweredBody(Wire):
     keep_alive: float | str | None = optional("Ignored, because the model stays loaded.")
     logprobs: bool | None = optional("Whether to return the log-probability of each token of the answer.")
     top_logprobs: Whole | None = optional("Alternatives for each token, 0 to 20; requires `logprobs`.")
+    think: bool | str | None = optional("Whether, or how much, to reason, if the chat template has that.")
     prompt_cache: PromptCache | None = optional("A schema that precedes the messages.")
     cache_salt: str | None = optional(SALT)
 

@@ -21,6 +21,7 @@ MODEL = "The name of the model, or an alias; `GET /v1/models` lists them."
 SALT = "Requests share cached segments only within the same salt."
 STREAM_OPTIONS = "Options of a stream; rejected without `stream`."
 DRAWS = f"How many answers to draw, 1 to {MOST_DRAWS}; answer number i is drawn with `seed` + i."
+EFFORT = "How much to reason before the answer, if the chat template has a variable for it, such as `none`."
 FORMAT = "The format of the answer: `text`, `json_object`, or `json_schema` with a JSON Schema."
 TOOL_CHOICE = (
     "`auto`, `none` to omit the tools, or a choice that forces one call: of any tool, or of a named one."

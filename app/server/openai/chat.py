@@ -15,9 +15,9 @@ from pydantic import MISSING, Field
 from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
 from app.server.core.request import MOST_DRAWS, Asked, Caller, Defaults, draws_of, scoped, setting
-from app.server.core.running import Running
+from app.server.core.running import Running, Thought
 from app.server.core.service import Service
-from app.server.core.tool_use import Said, call_of, identified, tools_of, with_variables
+from app.server.core.tool_use import Said, call_of, identified, reasoning_of, tools_of, with_variables
 from app.server.core.usage import Report, report_of
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import INVALID, ApiError, error_of, unsupported
@@ -25,7 +25,7 @@ from app.server.http.openapi_responses import errors, stream_of
 from app.server.http.shapes import optional
 from app.server.http.streams import DONE, EventStream, event, gone
 from app.server.openai import shapes
-from app.server.openai.bodies import DRAWS, FORMAT, MESSAGES, STREAM_OPTIONS, ConversingBody
+from app.server.openai.bodies import DRAWS, EFFORT, FORMAT, MESSAGES, STREAM_OPTIONS, ConversingBody
 from app.server.openai.includes import includes_report
 from app.server.openai.logprobs import ChatLogprobs, TokenTexts, chat_logprobs, require_alternatives
 from app.server.openai.wire import (
@@ -73,6 +73,7 @@ class ChatBody(ConversingBody):
     n: Whole | None = optional(DRAWS, 1)
     response_format: dict[str, Any] | None = optional(FORMAT)
     stream_options: StreamOptions | None = optional(STREAM_OPTIONS)
+    reasoning_effort: str | None = optional(EFFORT)
     logprobs: bool | None = optional("Whether to return the log-probability of each token of the answer.")
     top_logprobs: Whole | None = optional("Alternatives for each token, 0 to 20; requires `logprobs`.")
 
@@ -107,7 +108,13 @@ def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
         body.model,
         scoped(settings_of_body(body, (longest, getattr(body, longest)), defaults, form), over),
         tuple(conversation.messages),
-        tools=with_variables(tools, body.chat_template_kwargs),
+        tools=with_variables(
+            tools,
+            {
+                **reasoning_of(body.reasoning_effort, defaults.thinking, "reasoning_effort"),
+                **(body.chat_template_kwargs or {}),
+            },
+        ),
         forced=body.forced(tools),
         strict=body.strict,
         marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
@@ -264,6 +271,9 @@ async def _chunks(
                 scored = spelled(step.logprobs)
                 added = add(shapes.ChatDelta(content=step.text), scored=scored)
                 yield opening.pop(number, b"") + added
+            elif isinstance(step, Thought):
+                scored = spelled(step.logprobs)
+                yield add(shapes.ChatDelta(reasoning_content=step.text), scored=scored)
             elif isinstance(step, Finished):
                 parts = await running.parts(step.answer)
                 report = report_if_wanted(running, step.answer) if number == 0 else report

@@ -112,12 +112,12 @@ def functions_of(tools: Sequence[Mapping[str, Any]]) -> Tools:
     return tools_of(functions)
 
 
-def output_of(said: Said, status: ItemStatus, message_id: str) -> list[OutputItem]:
+def output_of(said: Said, status: ItemStatus, message_id: str, reasoning_id: str) -> list[OutputItem]:
     """Returns the output items of an answer."""
     items: list[OutputItem] = []
     if said.thought:
         thought = ReasoningText(text=said.thought)
-        items.append(Reasoning(id=f"rs_{secrets.token_hex(12)}", status=status, content=[thought]))
+        items.append(Reasoning(id=reasoning_id, status=status, content=[thought]))
     if said.text or not said.calls:
         items.append(message_item(message_id, status, said.text))
     return [*items, *(_call_item(call, status) for call in identified(said.calls, "call_"))]

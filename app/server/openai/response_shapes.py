@@ -222,6 +222,20 @@ class TextDoneEvent(PlacedEvent):
     logprobs: tuple[()] = ()
 
 
+class ReasoningDeltaEvent(PlacedEvent):
+    """New reasoning."""
+
+    type: Literal["response.reasoning_text.delta"]
+    delta: str
+
+
+class ReasoningDoneEvent(PlacedEvent):
+    """The complete reasoning."""
+
+    type: Literal["response.reasoning_text.done"]
+    text: str
+
+
 class ArgumentsDeltaEvent(Event):
     """New arguments of a call."""
 
@@ -257,6 +271,8 @@ ResponseEvent = (
     | PartEvent
     | TextDeltaEvent
     | TextDoneEvent
+    | ReasoningDeltaEvent
+    | ReasoningDoneEvent
     | ArgumentsDeltaEvent
     | ArgumentsDoneEvent
     | ErrorEvent

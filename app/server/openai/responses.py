@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from app.server.core.answer_formats import format_of
 from app.server.core.limits import few_messages
 from app.server.core.request import Asked, Caller, Defaults, scoped, setting
-from app.server.core.running import Running
+from app.server.core.running import Running, Thought
 from app.server.core.service import Service
-from app.server.core.tool_use import Said, with_variables
+from app.server.core.tool_use import Said, reasoning_of, with_variables
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
 from app.server.http.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
@@ -27,7 +27,7 @@ from app.server.http.shapes import optional
 from app.server.http.streams import EventStream, event, gone
 from app.server.http.truncate import cut, shown
 from app.server.openai import response_shapes as shapes
-from app.server.openai.bodies import FORMAT, STREAM_OPTIONS, ConversingBody
+from app.server.openai.bodies import EFFORT, FORMAT, STREAM_OPTIONS, ConversingBody
 from app.server.openai.chat import caller_of, report_if_wanted
 from app.server.openai.includes import includes_report
 from app.server.openai.response_items import (
@@ -77,7 +77,7 @@ class ResponsesBody(ConversingBody):
     max_output_tokens: Whole | None = setting("max_new_tokens")
     stream_options: dict[str, Any] | None = optional(STREAM_OPTIONS)
     text: dict[str, Any] | None = optional(f"`format`: {FORMAT} `verbosity` is ignored.")
-    reasoning: dict[str, Any] | None = optional("`effort` must be `none`; `summary` is ignored.")
+    reasoning: dict[str, Any] | None = optional(f"`effort`: {EFFORT} `summary` is ignored.")
     metadata: dict[str, Any] | None = optional("Ignored, but repeated in the response.")
 
 
@@ -112,7 +112,13 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
         body.model,
         scoped(settings_of_body(body, ("max_output_tokens", body.max_output_tokens), defaults, form), over),
         tuple(conversation.messages),
-        tools=with_variables(tools, body.chat_template_kwargs),
+        tools=with_variables(
+            tools,
+            {
+                **reasoning_of((body.reasoning or {}).get("effort"), defaults.thinking, "reasoning.effort"),
+                **(body.chat_template_kwargs or {}),
+            },
+        ),
         forced=body.forced(tools),
         strict=body.strict,
         marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
@@ -129,9 +135,8 @@ def _refuse_parts_of_fields(body: ResponsesBody) -> None:
     """Rejects unsupported parts of fields."""
     if not isinstance((body.text or {}).get("format"), dict | None):
         raise ApiError(INVALID, "It must be an object.", "text.format")
-    for name, harmless in (("effort", "none"), ("mode", "standard")):
-        if (body.reasoning or {}).get(name) not in (None, harmless):
-            raise unsupported(f"reasoning.{name}", "the model's chat template decides whether it thinks.")
+    if (body.reasoning or {}).get("mode") not in (None, "standard"):
+        raise unsupported("reasoning.mode", "the model's chat template decides how it thinks.")
     for name, value in (body.metadata or {}).items():
         if not isinstance(value, str):
             raise ApiError(INVALID, "It must be a text.", f"metadata.{cut(name)}")
@@ -153,7 +158,8 @@ def routes(service: Service) -> APIRouter:
         request_id = request.state.request_id
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
-        draft = _Draft(_head(body, asked), f"msg_{secrets.token_hex(12)}", running)
+        items = (f"msg_{secrets.token_hex(12)}", f"rs_{secrets.token_hex(12)}")
+        draft = _Draft(_head(body, asked), *items, running)
         running.named(draft.head["id"], request_id)
         if body.stream:
             return EventStream(_events(draft, request_id), running.close)
@@ -236,6 +242,7 @@ class _Draft:
 
     head: dict[str, Any]  # the fields known from the start
     item: str  # the id of its message
+    reasoning: str  # the id of its reasoning
     running: Running  # the running request
 
     def ended(self, answer: Answer, said: Said) -> shapes.Response:
@@ -246,7 +253,7 @@ class _Draft:
         return shapes.Response(
             **self.head,
             status=status,
-            output=[] if warm else output_of(said, status, self.item),
+            output=[] if warm else output_of(said, status, self.item, self.reasoning),
             completed_at=None if cut else int(time.time()),
             incomplete_details=shapes.IncompleteDetails() if cut else None,
             usage=shapes.ResponseUsage.of(Usage.of(answer), self.running.kept),
@@ -261,6 +268,8 @@ class _Teller:
     def __init__(self, draft: _Draft) -> None:
         self._draft, self._numbers = draft, itertools.count()
         self._texts: list[str] | None = None
+        self._thoughts: list[str] = []
+        self._thinks = False  # whether the reasoning has begun and not ended
         self._place = {"item_id": draft.item, "output_index": 0, "content_index": 0}
 
     def begun(self) -> Iterator[bytes]:
@@ -268,8 +277,37 @@ class _Teller:
         for kind in ("created", "in_progress"):
             yield self._told(f"response.{kind}", response=response)
 
+    def thought(self, text: str) -> Iterator[bytes]:
+        if not self._thinks:
+            self._thinks = True
+            yield self._told(
+                "response.output_item.added", output_index=0, item=self._reasoning("in_progress")
+            )
+        self._thoughts.append(text)
+        place = {"item_id": self._draft.reasoning, "output_index": 0, "content_index": 0}
+        yield self._told("response.reasoning_text.delta", **place, delta=text)
+
+    def _thought_ends(self) -> Iterator[bytes]:
+        if self._thinks:
+            self._thinks = False
+            place = {"item_id": self._draft.reasoning, "output_index": 0, "content_index": 0}
+            text = "".join(self._thoughts)
+            yield self._told("response.reasoning_text.done", **place, text=text)
+            yield self._told("response.output_item.done", output_index=0, item=self._reasoning("completed"))
+
+    def _reasoning(self, status: shapes.ItemStatus) -> shapes.Reasoning:
+        content = [shapes.ReasoningText(text="".join(self._thoughts))] if self._thoughts else []
+        return shapes.Reasoning(id=self._draft.reasoning, status=status, content=content)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the message has begun."""
+        return self._texts is not None
+
     def opened(self, number: int = 0) -> Iterator[bytes]:
-        self._texts = []
+        yield from self._thought_ends()
+        number = number or (1 if self._thoughts else 0)
+        self._texts, self._place["output_index"] = [], number
         item = message_item(self._draft.item, "in_progress", None)
         place = {**self._place, "output_index": number}
         yield self._told("response.output_item.added", output_index=number, item=item)
@@ -282,8 +320,10 @@ class _Teller:
 
     def ended(self, answer: Answer, said: Said) -> Iterator[bytes]:
         response = self._draft.ended(answer, said)
+        yield from self._thought_ends()
         for number, item in enumerate(response.output):
-            yield from self._item(number, item)
+            if not (self._thoughts and isinstance(item, shapes.Reasoning)):
+                yield from self._item(number, item)
         yield self._told(f"response.{response.status}", response=response)
 
     def _item(self, number: int, item: shapes.OutputItem) -> Iterator[bytes]:
@@ -335,12 +375,15 @@ async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:
     try:
         yield b"".join(teller.begun())
         async for step in draft.running.events():
-            if isinstance(step, FirstToken) and not at_end:
+            if isinstance(step, FirstToken) and not at_end and not draft.running.thinks:
                 opened = b"".join(teller.opened())
                 if not draft.running.text_follows():
                     yield opened
                     opened = b""
+            elif isinstance(step, Thought):
+                yield b"".join(teller.thought(step.text))
             elif isinstance(step, Delta) and step.text and not at_end:
+                opened = opened if teller.writes else b"".join(teller.opened())
                 yield opened + teller.added(step.text)
                 opened = b""
             elif isinstance(step, Finished):

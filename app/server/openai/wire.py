@@ -96,7 +96,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "audio": ((), "the model reads and writes text."),
     "function_call": (("none",), "use tools."),
     "functions": (([],), "use tools."),
-    "reasoning_effort": (("none",), "the model's chat template decides whether it thinks."),
+    "reasoning_effort": (("none",), "use reasoning.effort, thinking or chat_template_kwargs."),
     "web_search_options": ((), "the server contacts no other service."),
     "suffix": (("",), "text is continued at its end only."),
     "echo": ((False,), "only the answer is returned."),

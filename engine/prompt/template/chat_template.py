@@ -22,6 +22,7 @@ from engine.prompt.template.cutting import Cutter
 from engine.prompt.template.recent import Recent
 from engine.prompt.template.rendered import MOST_MASKED, Masks, Rendering, between, traced
 from engine.prompt.template.renderer import ChatTemplate
+from engine.prompt.template.thinking import Thinking
 from engine.prompt.template.tokenizer import Tokenizer
 from engine.prompt.template.tool_calls import AnswerReader, ParsedAnswer
 from engine.prompt.template.turns import ChatError, ChatLimitError, Told, Turns
@@ -75,6 +76,11 @@ class ChatFormat:
         bos: int | None = tokenizer.bos_token_id
         self.text_bos = bos if starts[:1] == [bos] else None
         self.bos = bos if self._template_begins() else self.text_bos
+
+    @property
+    def thinking(self) -> Thinking:
+        """What the template says of reasoning before an answer."""
+        return Thinking() if self._template is None else self._template.thinking
 
     def begins(self, schema: Schema) -> int | None:
         """Returns the token that begins a prompt without turns: the tokenizer's own without modules."""

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -33,6 +33,7 @@ from engine.prompt.template.budget import (
     TemplateError,
     TemplateLimitError,
 )
+from engine.prompt.template.thinking import Thinking
 
 MAX_SOURCE = 100_000  # characters of a template
 _MAX_NUMBER = 100_000
@@ -85,6 +86,12 @@ class ChatTemplate:
         """Returns the texts that the template may compare contents with."""
         consts = self._environment.parse(self._source).find_all(nodes.Const)
         return frozenset(const.value for const in consts if isinstance(const.value, str))
+
+    @cached_property
+    def thinking(self) -> Thinking:
+        """Returns what the template says of reasoning."""
+        names = meta.find_undeclared_variables(self._environment.parse(self._source))
+        return Thinking.of(self._source, names)
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:

@@ -105,7 +105,7 @@ def test_what_is_refused_is_told_with_its_sentence(keyed: Served, noted: Noted) 
         (
             "messages",
             {"thinking": {"type": "enabled"}},
-            "thinking: It is not supported here: the model's chat template",
+            "thinking: It is not supported here: the model does not think",
         ),
         ("messages", {"max_tokens": "5"}, "max_tokens: It must be a whole number, not the text '5'."),
         (

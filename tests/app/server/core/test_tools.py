@@ -260,9 +260,10 @@ def test_streamed_responses_tell_calls_in_typed_events(
 
 def test_what_a_model_thought_is_an_item_of_its_own() -> None:
     said, reader = Said("Yes.", "Hm.", (ToolCall("f", {"é": 1}),)), TypeAdapter[Any](ResponseOutputItem)
-    items = [reader.validate_python(one.model_dump()) for one in output_of(said, "completed", "msg_1")]
+    given = output_of(said, "completed", "msg_1", "rs_1")
+    items = [reader.validate_python(one.model_dump()) for one in given]
     assert [item.type for item in items] == ["reasoning", "message", "function_call"]
-    assert [one.type for one in output_of(Said(""), "completed", "msg_1")] == ["message"]
+    assert [one.type for one in output_of(Said(""), "completed", "msg_1", "rs_1")] == ["message"]
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_the_model_is_described(server: Served) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"think": True}, "think: It is not supported here: send chat_template_kwargs"),
+        ({"think": True}, "think: It is not supported here: the model does not think. Remove the field."),
         ({"think": "high"}, "think: It is not"),
         ({"temperature": 1}, "temperature: It is not supported here: put it into options."),
         ({"max_tokens": 5}, "use num_predict of options"),
