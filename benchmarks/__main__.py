@@ -11,7 +11,7 @@ NAME = "python -m benchmarks"
 _MODULES = {
     **{name: f"speed.{name}" for name in ("ttft", "first", "decode", "batch")},
     "arrivals": "speed.batch",
-    **{name: f"speed.{name}" for name in ("attention", "sweep", "serve")},
+    **{name: f"speed.{name}" for name in ("attention", "sweep", "serve", "formats")},
     **dict.fromkeys(("reorder", "crowd"), "speed.serve"),
     "agents": "agents.agents",
     "store": "speed.store",

@@ -25,6 +25,7 @@ JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_
 _IN_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _VALUES: Final = ("enum", "const", "default", "examples")  # their contents are no schemas
 _DEEPEST: Final = 64
+_BYTES_OF_MASK: Final = 256 // 8  # one bit for each byte; then comes the end of the answer
 
 
 class GrammarError(SettingsError):
@@ -154,7 +155,43 @@ def _checked(what: str, source: str) -> str:
     failed, messages = _library().validate_grammar_with_warnings(source)
     if failed:
         raise GrammarError(f"{what} cannot be enforced: {_reason(messages[0])}", _keys(messages[0]))
+    if "<[" not in source:  # tokens of a model
+        _require_answers(what, source)
     return source
+
+
+def _require_answers(what: str, source: str) -> None:
+    """Rejects a grammar that is endless or too large for a first token, or permits only an empty answer."""
+    from llguidance import LLMatcher
+
+    state = LLMatcher(_bytes(), source, log_level=0, limits=limits())
+    permitted = b"" if state.is_error() else state.compute_bitmask()
+    if error := state.get_error():
+        raise GrammarError(f"{what} cannot be enforced: {first_reason(error)}. Simplify it.")
+    if not any(permitted[:_BYTES_OF_MASK]):
+        raise GrammarError(f"{what} permits only an empty answer. Add a text to it.")
+
+
+@functools.cache
+def _bytes() -> Any:
+    from llguidance import LLTokenizer
+
+    return LLTokenizer("byte")
+
+
+@functools.cache
+def limits() -> Any:
+    """Returns the limits of llguidance: its errors would else repeat the whole grammar."""
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(verbose_errors=False)
+
+
+def first_reason(error: str) -> str:
+    """Returns an error of llguidance as one sentence, without its end."""
+    if "NoExtensionBias" in error:
+        return "a part of it refers to itself without an end"
+    return error.splitlines()[0].rstrip(". ")
 
 
 def _reason(message: str) -> str:

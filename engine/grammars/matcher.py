@@ -9,22 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 from cachetools import LRUCache
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from llguidance import LLMatcher, LLTokenizer
 from torch import Tensor
 
 from engine.base.errors import ModelError
-from engine.grammars.grammar import GrammarError, compiled
+from engine.grammars.grammar import GrammarError, compiled, first_reason, limits
 
 _MATCHERS = 32  # compiled grammars in memory
 _MINUS_INFINITY = np.uint32(0xFF800000)  # the bits of that float
-_LIMITS = LLParserLimits(verbose_errors=False)  # else an error repeats the whole grammar
-
-
-def _reason(error: str) -> str:
-    """The library's error in one sentence."""
-    if "NoExtensionBias" in error:
-        return "a part of it refers to itself without an end"
-    return error.splitlines()[0].rstrip(". ")
 
 
 class Matcher:
@@ -82,7 +74,7 @@ class Matcher:
     def _require_sound(self) -> None:
         if error := self._own.get_error():
             raise GrammarError(
-                f"The answer cannot follow its grammar: {_reason(error)}. Simplify the grammar."
+                f"The answer cannot follow its grammar: {first_reason(error)}. Simplify the grammar."
             )
 
 
@@ -122,12 +114,12 @@ class GrammarTokens:
         with self._lock:
             known = self._matchers.get(grammar)
         if known is None:
-            known = LLMatcher(self._own, compiled(grammar), log_level=0, limits=_LIMITS)
+            known = LLMatcher(self._own, compiled(grammar), log_level=0, limits=limits())
             first = known.deep_copy()
             if not known.is_error():
                 first.compute_bitmask()  # many limits are checked only here
             if error := known.get_error() or first.get_error():
-                raise GrammarError(f"The grammar cannot be enforced: {_reason(error)}. Simplify it.")
+                raise GrammarError(f"The grammar cannot be enforced: {first_reason(error)}. Simplify it.")
             with self._lock:
                 self._matchers[grammar] = known
         return Matcher(known.deep_copy(), self._size)

@@ -57,6 +57,15 @@ def test_ttft(run_bench: Run, model: str) -> None:
     assert "do not fit" in run_bench("ttft", "--cached", "9000000", "--model", model).err
 
 
+def test_formats(run_bench: Run, model: str) -> None:
+    found = measured(run_bench, "formats", "--tokens", "24", "--repeats", "1", model=model)
+    choice, answer = found["choice of a token"], found["token of an answer"]
+    assert set(choice["median_ms"]) == set(answer["median_ms"]) == {"free text", "any text", "JSON"}
+    values = answer["values"]
+    assert values["any text, forced tokens"] == 0 < values["JSON, forced tokens"]
+    assert values["JSON, passes"] < values["JSON, tokens"]
+
+
 def test_times_are_of_the_requested_weights(run_bench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PML_QUANTIZE", "int8")
     (group,) = measured(run_bench, "crowd", *CROWD, "--repeats", "1", model="demo").values()

@@ -50,7 +50,7 @@ def format_among(fields: Mapping[str, Any], own: Placed = NO_FORMAT) -> Placed:
     """
     found = [own] if own[1] is not None else []
     for name, value in fields.items():
-        if value in (None, "", {}, []):
+        if value in (None, "", {}):
             continue
         if name != "structured_outputs":
             found.append(_read(_KINDS[name], value, name))

@@ -167,7 +167,7 @@ def test_a_prompt_goes_by_a_faulty_schema_of_another_name(documents: Documents) 
 
 def test_words_without_a_schema_are_still_there() -> None:
     assert {element["name"] for element in words_json(None)["prompt"]["elements"]} == {
-        *("system", "user", "assistant", "decide", "option")
+        *("system", "user", "assistant", "decide", "answer-format", "option")
     }
     assert words_json(None)["prompt"]["help"]["option"] == "<option>\na possible answer"
 
