@@ -28,6 +28,7 @@ from engine.inference.run_settings import RunSettings
 from engine.inference.submission import Mark
 from engine.pml import Prompt, Schema, Text
 from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.prefix_tree.moved_text import MovedTexts
 from engine.prepared import PreparedPrompt
 from engine.prepared_conversation import PreparedConversation
 from engine.prompt.template.call_syntax import CallSyntax, call_syntax, definitions_as_text
@@ -81,14 +82,18 @@ class Submitted:
     record: Record  # its prompt
 
 
-def submitted(engine: Engine, asked: Asked, files: SchemaFiles, least: int) -> Submitted:
+def submitted(
+    engine: Engine, asked: Asked, files: SchemaFiles, least: int, moved: MovedTexts | None = None
+) -> Submitted:
     """Plans a request and submits it to the engine; raises PromptCacheError if the request is invalid."""
     prompt = prepared(engine, asked, files)
     with faults_of(asked):
         outcomes = _kept(prompt, asked, least)
         marks = [Mark(mark.tokens, mark.seconds) for mark in outcomes if not mark.reason]
         settings = _with_calls(engine, asked)
-        ticket = engine.submit(prompt, settings, marks=marks, warm=asked.warm, logprobs=asked.logprobs)
+        (submission,) = prompt.submissions(settings, mode="cached")
+        submission = replace(submission.marked_at(marks, warm=asked.warm), logprobs=asked.logprobs)
+        ticket = engine.answerer.submit(replace(submission, moved=moved))
     parts, seconds = _parts(engine, prompt, asked), partial(_seconds, engine.store)
     return Submitted(ticket, outcomes, parts, seconds, _record(engine, prompt, asked))
 

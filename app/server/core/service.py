@@ -30,7 +30,9 @@ from engine import Engine
 from engine.base.errors import CancelledError
 from engine.base.events import Answer, Delta, Event, Finished, FirstToken, Listener
 from engine.inference.model_settings import own_settings
+from engine.inference.run_settings import RunSettings
 from engine.model.model import Model
+from engine.prefix_tree.moved_text import MovedTexts
 from engine.prepared import PreparedPrompt
 
 State = Literal["loading", "ok", "draining", "off"]
@@ -60,6 +62,7 @@ class Service:
         isolate: whether clients never share cached segments.
         strict: whether a time to live is an upper limit, too.
         promise: reuse settings of all requests, by name.
+        moves: whether unchanged text behind a changed line is read, approximately.
         keyed: whether clients have keys, and see only their own requests.
         recent: number of the latest prompts to hold in memory, to explain cache misses; 0 for none.
 
@@ -81,9 +84,11 @@ class Service:
         strict: bool = False,
         promise: Mapping[str, Any] | None = None,
         keyed: bool = False,
+        moves: bool = False,
         recent: int = MOST_RECORDS,
     ) -> None:
-        self._keyed = keyed
+        self._keyed, self._moves = keyed, moves
+        self._moved: MovedTexts | None = None
         self._strict, own = strict, {} if longest is None else {"max_new_tokens": longest}
         self._given = {**own, **(promise or {})}  # overrides the model's own settings
         self.limits, self.aliases, self._longest, self._isolate = limits or Limits(), names, longest, isolate
@@ -140,10 +145,13 @@ class Service:
         self._engine, self._schemas = engine, SchemaFiles(engine.store.folder)
         own = {**own_settings(engine.model), **self._given}
         self._defaults = Defaults(self._longest or LONGEST_ANSWER, own, engine.model.generation.rules)
+        if self._moves and engine.model.relocatable and engine.answerer.tree is not None:
+            max_kl = float(self._given.get("max_kl", RunSettings().max_kl))
+            self._moved = MovedTexts(engine.segment_cache, max_kl, engine.idle.offer)
 
     def closed(self) -> None:
         """Stops accepting requests until `opened`; current requests continue."""
-        self._engine = None
+        self._engine = self._moved = None
 
     def names(self) -> tuple[str, ...]:
         """Returns the names of the model, its own first; none is a path."""
@@ -278,7 +286,7 @@ class Service:
             arrived = time.perf_counter()
             if self._strict:
                 await asyncio.to_thread(self.forget_expired, engine)
-            do = partial(submitted, engine, asked, self.schemas, self.limits.least)
+            do = partial(submitted, engine, asked, self.schemas, self.limits.least, self._moved)
             if self._is_long(asked):
                 submission = await self._long.run(
                     partial(self._uncollected, do), noted.client, gone, first=True
