@@ -57,13 +57,15 @@ Ask = Callable[[list[dict[str, Any]], str], dict[str, Any]]
 
 
 @case
-def agent(group: Group, say: Say, size: Size, name: str, turns: int, nonce: str) -> Sides:
+def agent(
+    group: Group, say: Say, size: Size, name: str, turns: int, nonce: str, moves: bool = False
+) -> Sides:
     """One run of an agent; `nonce` says whether the line at the top stays or changes."""
     recorded = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     model = with_tools(size.loaded(say, _LONGEST))
     group.params = size.params(model)
     usages: list[dict[str, Any]] = []
-    with _serving(model) as (engine, port), httpx.Client(timeout=_SECONDS) as client:
+    with _serving(model, moves) as (engine, port), httpx.Client(timeout=_SECONDS) as client:
 
         def ask(messages: list[dict[str, Any]], answer: str) -> dict[str, Any]:
             number = len(usages) if nonce == "changes" else 0
@@ -138,11 +140,11 @@ def with_tools(model: Model) -> Model:
 
 
 @contextlib.contextmanager
-def _serving(model: Model) -> Iterator[tuple[Engine, int]]:
+def _serving(model: Model, moves: bool) -> Iterator[tuple[Engine, int]]:
     with (
         tempfile.TemporaryDirectory(prefix="pml-bench-") as folder,
         Engine(model, Store.open(Path(folder))) as engine,
-        running(engine, Service(longest=_LONGEST)) as port,
+        running(engine, Service(longest=_LONGEST, moves=moves)) as port,
     ):
         yield engine, port
 
@@ -162,10 +164,13 @@ def _saying(model: Model, text: str) -> Iterator[None]:
 
 
 @click.option(
+    "--modules", type=click.Choice(["off", "auto"]), default="off", show_default=True, help="As of pml serve."
+)
+@click.option(
     "--turns", type=Whole(2, MOST_TURNS), default=MOST_TURNS, show_default=True, help="Requests of each run."
 )
 @command(seed=0)
-def agents(options: ModelOptions, turns: int, seed: int) -> Report:
+def agents(options: ModelOptions, modules: str, turns: int, seed: int) -> Report:
     """Share of an agent's prompt tokens that the server reads from its cache.
 
     The runs are a coding agent with tools, and a chat over documents. A line at the top stays, or changes
@@ -173,7 +178,7 @@ def agents(options: ModelOptions, turns: int, seed: int) -> Report:
     """
     size = size_of(options, 1, 1, 1, seed)
     cases = [
-        agent(f"{name}, the line at the top {nonce}", size, name, turns, nonce)
+        agent(f"{name}, the line at the top {nonce}", size, name, turns, nonce, modules == "auto")
         for name in ("coding", "rag")
         for nonce in GOALS
     ]

@@ -28,6 +28,7 @@ from engine.kv_cache.batched_kv_cache import Member
 from engine.kv_cache.protocol import Rows
 from engine.kv_cache.tail_pool import COLUMNS
 from engine.prefix_tree.lease import Lease
+from engine.prefix_tree.moved_text import CHECKED, Moved, MovedTexts
 from engine.prefix_tree.tree import Computed, PrefixTree
 from engine.prompt.template.tokenizer import Fragment
 from engine.prompt.trail import Chunk, Trail
@@ -36,7 +37,8 @@ from engine.store.disk_space import Claim
 log = logging.getLogger(__name__)
 
 UNMARKED = (
-    "No marked prefix was written. Marks need the cached side of a non-deterministic engine, without repair."
+    "No marked prefix was written. Marks need the cached side of a non-deterministic engine, without repair "
+    "and without text that is read at another place."
 )
 NO_ROOM = "The marked prefix is not fully stored"
 FAILED = "The marked prefix could not be fully stored; the log has the error."
@@ -78,6 +80,8 @@ class Run:
         self._rows: Rows | None = None  # wanted next, and not yet computed
         self._taken: float | None = None  # when it received its latest token; None before the first
         self._silent_until = 0.0  # while another process encodes its segments
+        self._moved = Moved()  # texts that it reads at other places
+        self._checked: list[Tensor] = []  # the scores before its first tokens, to check what that changed
         self._told_tree = False  # whether the tree has its prompt
 
     @property
@@ -174,6 +178,9 @@ class Run:
             self._clock.lap("load")
             took = self._lease.seconds()
             self._work.read_ms = None if took is None else took * 1000
+            if self._movable is not None:
+                self._moved = self._movable.find(prefill, self._salt)
+                prefill, self._work.moved = self._moved.without(prefill), self._moved.tokens
         self._mark()
         self.sequence = self._work.sequence(prefill, self._clock)
         self._clock.lap("prefill")
@@ -212,8 +219,17 @@ class Run:
 
     def _trail(self, answer: Items[int], *, closed: bool = False) -> Trail:
         planned = self.submission.planned
-        salt = self.submission.prompt.schema.spec.identity.salt_digest
-        return Trail.of_plan(planned.plan, planned.slices, answer, closed=closed, salt=salt)
+        return Trail.of_plan(planned.plan, planned.slices, answer, closed=closed, salt=self._salt)
+
+    @property
+    def _salt(self) -> str:
+        return self.submission.prompt.schema.spec.identity.salt_digest
+
+    @property
+    def _movable(self) -> MovedTexts | None:
+        """Texts of earlier prompts that it may read at another place; None with modules."""
+        texts: MovedTexts | None = self.submission.moved
+        return None if any(self.submission.planned.slices) else texts
 
     def begin_pass(self, *, alone: bool) -> None:
         """Chooses the rows for the next pass. In a pass `alone`, rows of guesses cost almost nothing."""
@@ -284,6 +300,9 @@ class Run:
             took = self._clock.total - parts["parse"] - parts["plan"]  # those preceded the submission
             since = (time.perf_counter() - self._arrived) * 1000
             self._clock.waited += max(0.0, since - took)
+        if self._moved.tokens and step.token is not None and len(self._checked) < CHECKED:
+            assert self.sequence.logits is not None
+            self._checked.append(self.sequence.logits.clone())
         for event in self._work.events(self.sequence, step):
             self.reply.say(event)
 
@@ -315,7 +334,7 @@ class Run:
     def _share(self) -> None:
         """Puts the computed prompt into the tree, so that later prompts need not wait for the answer."""
         tree = self._tree
-        if self._told_tree or tree is None:
+        if self._told_tree or tree is None or self._moved.tokens:  # the tree is exact
             return
         self._told_tree = True
         assert self.sequence is not None
@@ -333,7 +352,7 @@ class Run:
 
     def _unmarked(self) -> str:
         """Why no marked prefix is written, in a sentence; "" if it is."""
-        if self._tree is None:
+        if self._tree is None or self._moved.tokens:
             return UNMARKED
         if self._cache.writable:
             return ""
@@ -374,11 +393,24 @@ class Run:
     def _remember(self, sequence: Sequence, tree: PrefixTree) -> None:
         """Puts its computed tokens into the tree, in its reserved memory."""
         self._give_back()
+        self._keep_movable(sequence)
+        if self._moved.tokens:
+            return
         trail = self._whole_trail(sequence)
         tree.insert(trail, self._computed(sequence))
         settings = self.submission.settings
         if settings.store_conversation:  # else new text is never written, nor that of others
             tree.write(self.submission.prompt.schema.label, settings.scope, along=trail)
+
+    def _keep_movable(self, sequence: Sequence) -> None:
+        """Has later prompts read its computed text at other places, and its answer checked."""
+        if (texts := self._movable) is None:
+            return
+        ids = [*sequence.prefill.token_ids, *sequence.token_ids[: sequence.answered]]
+        texts.keep(self._salt, ids, *sequence.computed())
+        if self._moved.tokens:
+            answer = sequence.token_ids[: len(self._checked)]
+            texts.judge(self._salt, self.submission.planned.plan, answer, self._checked, self._moved.keys)
 
     def _computed(self, sequence: Sequence) -> Computed:
         """Its computed keys and values, and the seconds per prompt token; an answer's tokens take as long."""
@@ -422,6 +454,7 @@ class Run:
             self._give_back()
             if self._claim is not None:
                 self._claim.release()
+            self._moved.release()
             if self._lease is not None:
                 self._lease.release()
 

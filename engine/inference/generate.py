@@ -59,6 +59,7 @@ class Answering:
         times: retention in seconds, by the position of the mark.
         read_ms: as in `Answer`.
         notes: warnings for the answer.
+        moved: tokens that are read at another place than they were computed at.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Answering:
         self.times: dict[int, float] = {}
         self.read_ms: float | None = 0.0
         self.notes: list[str] = []
+        self.moved = 0
 
     def steps(self) -> Generator[Event, None, Answer]:
         """Answers by itself: segments, repair, prefill, first token, decoding.
@@ -149,7 +151,8 @@ class Answering:
     def _counts(self, sequence: Sequence) -> dict[str, int]:
         """Tokens of the prompt by their source."""
         counts, written = sequence.counts, sum(self._written(sequence).values())
-        return {**counts, "read": counts["from_cache"] - counts["encoded"], "written": written}
+        moved = {"approximate": self.moved} if self.moved else {}
+        return {**counts, "read": counts["from_cache"] - counts["encoded"], "written": written, **moved}
 
     def _written(self, sequence: Sequence) -> dict[float, int]:
         """Tokens of the prompt that this run writes to disk, by retention in seconds.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from engine.base.errors import SettingsError
 from engine.base.events import Answer, ReuseTaken, Side
@@ -33,6 +34,7 @@ class Submission:
         warm: compute the prompt only, for later prompts, without an answer.
         taken: the fix that reuse "auto" chose for it.
         logprobs: the number of alternatives in the log-probabilities of its tokens; None for none.
+        moved: texts of earlier prompts that it may read at another place; None for none.
         ended: receives its answer; must be quick and never fail.
     """
 
@@ -45,6 +47,7 @@ class Submission:
     warm: bool = False
     taken: ReuseTaken | None = None
     logprobs: int | None = None
+    moved: Any = None  # a `MovedTexts`, of which this folder does not know
     ended: Callable[[Answer], None] = field(default=lambda _: None, compare=False)
 
     @property

@@ -123,6 +123,14 @@ _OPTIONS = (
         "generation_config.json, else 1024.",
     ),
     click.option(
+        "--modules",
+        type=click.Choice(["off", "auto"]),
+        default="off",
+        show_default=True,
+        help="auto reads unchanged text behind a changed line as an earlier request computed it. Answers "
+        "can then differ from uncached ones; checks while idle compare them with --max-kl.",
+    ),
+    click.option(
         "--recent",
         type=Whole(0, 100_000),
         default=1000,
@@ -162,6 +170,7 @@ def offered(
     body: int,
     grace: float,
     max_new_tokens: int | None,
+    modules: str,
     recent: int,
     reuse: Reuse,
     max_kl: float,
@@ -204,6 +213,7 @@ def offered(
         hosts=_host_names(allowed_hosts),
         promise={"reuse": reuse, "max_kl": max_kl},
         recent=recent,
+        moves=modules == "auto",
     )
 
 

@@ -36,6 +36,10 @@ class MessageUsage(Reply):
     cache_read_input_tokens: Read
     cache_creation: CacheCreation
     output_tokens: Count
+    approximate_input_tokens: Count | MISSING = Field(
+        default=MISSING,
+        description="Read tokens that were computed behind other text.",
+    )
 
     @classmethod
     def of(cls, usage: Usage) -> MessageUsage:
@@ -49,6 +53,7 @@ class MessageUsage(Reply):
                 ephemeral_5m_input_tokens=usage.written - hour, ephemeral_1h_input_tokens=hour
             ),
             output_tokens=usage.generated,
+            approximate_input_tokens=usage.approximate or MISSING,
         )
 
 

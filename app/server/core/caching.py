@@ -28,6 +28,7 @@ from engine.inference.run_settings import RunSettings
 from engine.inference.submission import Mark
 from engine.pml import Prompt, Schema, Text
 from engine.pml.diagnostics.diagnostic import NOWHERE
+from engine.prefix_tree.moved_text import MovedTexts
 from engine.prepared import PreparedPrompt
 from engine.prepared_conversation import PreparedConversation
 from engine.prompt.conversation.tools import ToolsError
@@ -86,20 +87,35 @@ class Submitted:
     ticket: Ticket | None = None  # the answer, if it has begun
 
 
-def submitted(engine: Engine, asks: Sequence[Asked], files: SchemaFiles, least: int) -> tuple[Submitted, ...]:
+def submitted(
+    engine: Engine, asks: Sequence[Asked], files: SchemaFiles, least: int, moved: MovedTexts | None = None
+) -> tuple[Submitted, ...]:
     """Plans the prompts of a request, and submits the first to the engine.
+
+    Args:
+        engine: the engine.
+        asks: the request, once for each of its prompts.
+        files: the stored schemas.
+        least: minimum length in tokens of a stored prefix.
+        moved: finds text of earlier requests at other positions.
 
     Raises:
         PromptCacheError: the request is invalid.
     """
     first, *others = asks
-    taken = [_planned(engine, asked, files, least, check=True) for asked in others]
-    begun = _planned(engine, first, files, least)
+    taken = [_planned(engine, asked, files, least, moved, check=True) for asked in others]
+    begun = _planned(engine, first, files, least, moved)
     return (replace(begun, ticket=begun.start(0)), *taken)
 
 
 def _planned(
-    engine: Engine, asked: Asked, files: SchemaFiles, least: int, *, check: bool = False
+    engine: Engine,
+    asked: Asked,
+    files: SchemaFiles,
+    least: int,
+    moved: MovedTexts | None,
+    *,
+    check: bool = False,
 ) -> Submitted:
     """Plans a prompt; with `check`, reports the errors that starting it would."""
     prompt = prepared(engine, asked, files)
@@ -114,9 +130,9 @@ def _planned(
     def start(draw: int) -> Ticket:
         seed, own = (settings.seed + draw) % SEEDS, () if draw else marks
         with faults_of(asked):
-            return engine.submit(
-                prompt, settings, marks=own, warm=asked.warm, logprobs=asked.logprobs, seed=seed
-            )
+            (submission,) = prompt.submissions(replace(settings, seed=seed), mode="cached")
+            submission = submission.marked_at(own, warm=asked.warm)
+            return engine.answerer.submit(replace(submission, logprobs=asked.logprobs, moved=moved))
 
     thinks = _thinks(engine, prompt, asked)
     parts = _parts(engine, prompt, asked, thinks)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Literal
 
+from opentelemetry import trace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from app.server.core.usage import Usage
@@ -80,6 +81,37 @@ class Request:
             self.sentence = GONE
         self.seconds = self.seconds or max(time.time() - self.at, 1e-9)
         self.changed = next(self._changes)
+        if self.number:
+            self._trace()
+
+    def _trace(self) -> None:
+        """Reports the request as a span, if the program that runs the server collects them."""
+        name = self.path.rpartition("/")[2]
+        operation = {"completions": "text_completion", "embeddings": "embeddings"}.get(name, "chat")
+        operation = "chat" if self.path.endswith("/chat/completions") else operation
+        attributes: dict[str, str | int | Sequence[str]] = {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": "prompt_cache_studio",
+            "gen_ai.request.model": self.model,
+        }
+        if (usage := self.usage) is not None:
+            attributes |= {
+                "gen_ai.usage.input_tokens": usage.prompt,
+                "gen_ai.usage.output_tokens": usage.generated,
+                "gen_ai.usage.cache_read.input_tokens": usage.read,
+                "gen_ai.usage.cache_creation.input_tokens": usage.written,
+            }
+        if self.stopped:
+            attributes["gen_ai.response.finish_reasons"] = [self.stopped]
+        span = trace.get_tracer("prompt-cache-studio").start_span(
+            f"{operation} {self.model}".strip(),
+            kind=trace.SpanKind.SERVER,
+            attributes=attributes,
+            start_time=int(self.at * 1e9),
+        )
+        if self.outcome != "done":
+            span.set_status(trace.StatusCode.ERROR, self.sentence)
+        span.end(int((self.at + self.seconds) * 1e9))
 
 
 class Figures:

@@ -29,6 +29,8 @@ from engine import Engine
 from engine.base.errors import CancelledError
 from engine.base.events import Listener
 from engine.inference.model_settings import own_settings
+from engine.inference.run_settings import RunSettings
+from engine.prefix_tree.moved_text import MovedTexts
 from engine.prepared import PreparedPrompt
 
 State = Literal["loading", "ok", "draining", "off"]
@@ -58,6 +60,7 @@ class Service:
         isolate: whether clients never share cached segments.
         strict: whether a time to live is an upper limit, too.
         promise: reuse settings of all requests, by name.
+        moves: whether unchanged text behind a changed line is read, approximately.
         keyed: whether clients have keys, and see only their own requests.
         recent: number of the latest prompts to hold in memory, to explain cache misses; 0 for none.
 
@@ -79,9 +82,11 @@ class Service:
         strict: bool = False,
         promise: Mapping[str, Any] | None = None,
         keyed: bool = False,
+        moves: bool = False,
         recent: int = MOST_RECORDS,
     ) -> None:
-        self._keyed = keyed
+        self._keyed, self._moves = keyed, moves
+        self._moved: MovedTexts | None = None
         self._strict, own = strict, {} if longest is None else {"max_new_tokens": longest}
         self._given = {**own, **(promise or {})}  # overrides the model's own settings
         self.limits, self.aliases, self._longest, self._isolate = limits or Limits(), names, longest, isolate
@@ -139,10 +144,13 @@ class Service:
         own = {**own_settings(engine.model), **self._given}
         rules, thinking = engine.model.generation.rules, engine.model.chat.thinking
         self._defaults = Defaults(self._longest or LONGEST_ANSWER, own, rules, thinking)
+        if self._moves and engine.model.relocatable and engine.answerer.tree is not None:
+            max_kl = float(self._given.get("max_kl", RunSettings().max_kl))
+            self._moved = MovedTexts(engine.segment_cache, max_kl, engine.idle.offer)
 
     def closed(self) -> None:
         """Stops accepting requests until `opened`; current requests continue."""
-        self._engine = None
+        self._engine = self._moved = None
 
     def names(self) -> tuple[str, ...]:
         """Returns the names of the model, its own first; none is a path."""
@@ -279,7 +287,7 @@ class Service:
             arrived = time.perf_counter()
             if self._strict:
                 await asyncio.to_thread(self.forget_expired, engine)
-            do = partial(submitted, engine, (asked, *others), self.schemas, self.limits.least)
+            do = partial(submitted, engine, (asked, *others), self.schemas, self.limits.least, self._moved)
             if self._is_long(asked):
                 taken = await self._long.run(partial(self._uncollected, do), noted.client, gone, first=True)
             else:

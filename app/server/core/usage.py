@@ -27,6 +27,7 @@ class Usage:
     read: int = 0  # prompt tokens read from the cache
     written: int = 0  # prompt tokens computed and stored on disk
     generated: int = 0  # tokens of its answer
+    approximate: int = 0  # those of `read` that an earlier prompt computed behind other text
     written_for: Mapping[float, int] = field(default_factory=dict)  # by minimum time to live in seconds
 
     @property
@@ -51,7 +52,7 @@ class Usage:
     @classmethod
     def of(cls, told: Answer | FirstToken) -> Usage:
         """Returns the counts of an answer, or of its first token."""
-        names = ("prompt", "read", "written", "generated")
+        names = ("prompt", "read", "written", "generated", "approximate")
         counts = {name: told.tokens.get(name, 0) for name in names}
         return cls(**counts, written_for=told.written_for)
 
@@ -75,6 +76,7 @@ class Report(Reply):
     read: Count
     written: Count
     computed: Count
+    approximate: Count
     ttft_ms: float
     saved_ms: float | None
     warnings: list[str]
@@ -92,6 +94,7 @@ def report_of(
         read=usage.read,
         written=usage.written,
         computed=usage.prompt - usage.read,
+        approximate=usage.approximate,
         ttft_ms=answer.ttft_ms,
         saved_ms=_all_saved(answer, seconds),
         warnings=for_clients(answer.warnings),

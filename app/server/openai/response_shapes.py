@@ -46,7 +46,11 @@ class ResponseUsage(Reply):
     @classmethod
     def of(cls, usage: Usage, marks: Sequence[MarkResult] = ()) -> ResponseUsage:
         """Returns the tokens of a request; written ones are split by time to live, as in OpenAI's API."""
-        details = InputTokensDetails(cached_tokens=usage.read, cache_write_tokens=usage.written)
+        details = InputTokensDetails(
+            cached_tokens=usage.read,
+            cache_write_tokens=usage.written,
+            approximate_tokens=usage.approximate or MISSING,
+        )
         if marks and {mark.seconds for mark in marks} <= {*TTL_SECONDS.values()}:
             written = {ttl: usage.written_for.get(seconds, 0) for ttl, seconds in TTL_SECONDS.items()}
             written[min(TTL_SECONDS, key=TTL_SECONDS.__getitem__)] += usage.written - sum(written.values())

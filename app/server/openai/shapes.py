@@ -18,6 +18,9 @@ class PromptTokensDetails(Reply):
 
     cached_tokens: Read
     cache_write_tokens: Written
+    approximate_tokens: Count | MISSING = Field(
+        default=MISSING, description="Read tokens that were computed behind other text."
+    )
 
 
 class CompletionTokensDetails(Reply):
@@ -43,7 +46,9 @@ class CompletionUsage(Reply):
             completion_tokens=usage.generated,
             total_tokens=usage.prompt + usage.generated,
             prompt_tokens_details=PromptTokensDetails(
-                cached_tokens=usage.read, cache_write_tokens=usage.written
+                cached_tokens=usage.read,
+                cache_write_tokens=usage.written,
+                approximate_tokens=usage.approximate or MISSING,
             ),
         )
 

@@ -25,7 +25,7 @@ SUGGESTIONS: Final[dict[Cause, str]] = {
     "cold": "",
     "expired": "Use a longer ttl, or start the server without --strict-ttl.",
     "evicted": "Raise the memory budget (--memory), or mark the prefix so that it goes to disk.",
-    "changed": "Move the changed text behind the unchanged text, or name unchanged blocks (module).",
+    "changed": "Move the changed text behind the unchanged text, or use --modules auto.",
     "reordered": "Send the blocks in one order, or give them names (module).",
     "other_salt": "Send the same cache_salt.",
     "other_model": "Send these requests to one model.",

@@ -52,6 +52,7 @@ class Offer:
         operators: keys for the metrics of all clients only.
         hosts: further host names of the server, in lower case.
         promise: reuse settings of every request, by name.
+        moves: whether unchanged text behind a changed line is read, approximately.
         recent: the maximum number of prompts held in memory, to explain cache misses.
     """
 
@@ -70,6 +71,7 @@ class Offer:
     hosts: frozenset[str] = frozenset()
     promise: Mapping[str, Any] = field(default_factory=dict)
     recent: int = 1000
+    moves: bool = False
 
 
 class Api:
@@ -135,6 +137,7 @@ class Api:
             promise=offer.promise,
             keyed=bool(offer.keys),
             recent=offer.recent,
+            moves=offer.moves,
         )
         self._service.off = not self._on
         hosts = LOOPBACK | offer.hosts
