@@ -19,6 +19,9 @@ Read = Annotated[Count, Field(description="Prompt tokens read from the cache.")]
 Written = Annotated[Count, Field(description="Prompt tokens computed and stored on disk.")]
 
 
+_COUNTS = ("prompt", "read", "written", "generated", "approximate")
+
+
 @dataclass(frozen=True)
 class Usage:
     """The tokens of one request."""
@@ -45,15 +48,13 @@ class Usage:
             time: self.written_for.get(time, 0) + other.written_for.get(time, 0)
             for time in {**self.written_for, **other.written_for}
         }
-        names = ("prompt", "read", "written", "generated")
-        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
         return Usage(**counts, written_for=times)
 
     @classmethod
     def of(cls, told: Answer | FirstToken) -> Usage:
         """Returns the counts of an answer, or of its first token."""
-        names = ("prompt", "read", "written", "generated", "approximate")
-        counts = {name: told.tokens.get(name, 0) for name in names}
+        counts = {name: told.tokens.get(name, 0) for name in _COUNTS}
         return cls(**counts, written_for=told.written_for)
 
 
