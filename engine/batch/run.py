@@ -179,7 +179,7 @@ class Run:
             took = self._lease.seconds()
             self._work.read_ms = None if took is None else took * 1000
             if self._movable is not None:
-                self._moved = self._movable.find(prefill, self._salt)
+                self._moved = self._movable.find(prefill, self._salt, self._lease.end)
                 prefill, self._work.moved = self._moved.without(prefill), self._moved.tokens
         self._mark()
         self.sequence = self._work.sequence(prefill, self._clock)

@@ -102,12 +102,14 @@ class MovedTexts:
         self._lock = threading.Lock()
         self.checks: deque[float] = deque(maxlen=1000)
 
-    def find(self, prefill: Prefill, salt: str) -> Moved:
+    def find(self, prefill: Prefill, salt: str, exact: int = 0) -> Moved:
         """Finds texts of at least `LEAST` tokens among those that are to be computed, but for the last token.
 
         Args:
             prefill: what is computed.
             salt: only texts with this salt are found.
+            exact: tokens that are read exactly. Less text than half of them is computed, because what follows
+                moved text is not exact either.
         """
         with self._lock:
             if paused := self._paused.get(salt, 0):
@@ -129,7 +131,11 @@ class MovedTexts:
             handles.append(handle)
             placements.append(Placement(handle.segment, place, place + length, int(positions[at])))
             at += length
-        return Moved(placements, handles)
+        moved = Moved(placements, handles)
+        if 2 * moved.tokens >= exact:
+            return moved
+        moved.release()
+        return Moved()
 
     @torch.inference_mode()
     def keep(

@@ -98,6 +98,15 @@ def test_an_answer_beyond_the_limit_pauses_moving(engine: Engine) -> None:
     assert len(texts.checks) == 2
 
 
+def test_a_conversation_that_is_read_exactly_stays_exact(engine: Engine) -> None:
+    texts = MovedTexts(engine.segment_cache, 1e9, at_once)
+    returning = "Boats go up and down the river, and nobody has counted them for many a year now."
+    asked(engine, texts, LONG, returning, "Yes.", "And?")
+    made = asked(engine, texts, LONG, returning, "Yes.", "And?", "No.", returning)
+    assert made.tokens.get("approximate", 0) == 0, "a text that returns is not worth the exact rest"
+    assert made.tokens["read"] > len(LONG)
+
+
 def test_each_salt_has_its_own_texts(engine: Engine) -> None:
     texts = MovedTexts(engine.segment_cache, 1e9, at_once)
     asked(engine, texts, f"At 10:41. {LONG}", "One?", salt="a")
