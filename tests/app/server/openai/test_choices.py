@@ -12,6 +12,7 @@ import pytest
 
 from engine.batch.loop import BatchLoop
 from engine.batch.passes import Pass
+from engine.inference.submission import Submission
 from tests.app.server.served import LONG, Served
 
 SAID: list[Any] = [{"role": "user", "content": "One day in April?"}]
@@ -172,14 +173,14 @@ def test_a_client_that_leaves_ends_all_draws(server: Served) -> None:
 def test_a_draw_that_fails_ends_the_stream_with_its_error(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submit = server.engine.submit
+    submit = server.engine.answerer.submit
 
-    def broken(*given: Any, seed: int, **more: Any) -> Any:
-        if seed == 7:
+    def broken(submission: Submission) -> Any:
+        if submission.settings.seed == 7:
             raise ValueError("a secret")
-        return submit(*given, seed=seed, **more)
+        return submit(submission)
 
-    monkeypatch.setattr(server.engine, "submit", broken)
+    monkeypatch.setattr(server.engine.answerer, "submit", broken)
     with pytest.raises(openai.APIError, match="see its log") as error:
         [*server.openai().chat.completions.create(**CHAT, n=3, stream=True)]
     assert error.value.code == "internal_error"
