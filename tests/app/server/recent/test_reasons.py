@@ -72,7 +72,7 @@ def test_blocks_in_another_order_are_told_apart_from_changed_ones(fresh: Served)
 
 
 def test_a_changed_tool_is_named(agent: Served) -> None:
-    rules = f"Use the tools. {RULES}"  # no other test of the server sends it
+    rules = "Say what the tool says of the weather. " * 30  # no other test of the server sends it
     ask(agent, rules, "One?", tools=TOOLS)
     function = {**TOOLS[0]["function"], "description": "How warm it is."}
     told = why(ask(agent, rules, "One?", tools=[{"type": "function", "function": function}]))
