@@ -336,7 +336,7 @@ def test_a_fault_in_the_midst_of_a_stream_is_an_event_and_an_exception(
                 raise ValueError("a fault of ours")
 
     monkeypatch.setattr(Running, "events", broken)
-    found, stream = list[Any](), create(server, stream=True)
+    found, stream = list[Any](), create(server, stream=True, temperature=0)
     with pytest.raises(openai.APIError, match="The server failed on this request") as error:
         found.extend(event for event in stream)
     assert "fault of ours" not in str(error.value)
@@ -347,7 +347,8 @@ def test_a_fault_in_the_midst_of_a_stream_is_an_event_and_an_exception(
     assert failed.response.output[0].status == "incomplete"
     assert failed.response.output_text == "".join(event.delta for event in found if event.type == DELTA)
     raw = httpx.post(
-        f"{server.url}/v1/responses", json={"model": server.model, "stream": True, "input": "Hello"}
+        f"{server.url}/v1/responses",
+        json={"model": server.model, "stream": True, "input": "Hello", "temperature": 0},
     ).text.strip()
     last = raw.split("\n\n")[-1]
     assert last.startswith("event: error\n")
