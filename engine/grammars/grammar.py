@@ -25,6 +25,8 @@ JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_
 _IN_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _VALUES: Final = ("enum", "const", "default", "examples")  # their contents are no schemas
 _DEEPEST: Final = 64
+_TOGETHER: Final = {"allOf", "dependentSchemas", "unevaluatedProperties"}
+_DECIDES: Final = {"additionalProperties", "patternProperties", "anyOf", "oneOf", "enum", "const", "$ref"}
 _BYTES_OF_MASK: Final = 256 // 8  # one bit for each byte; then comes the end of the answer
 
 
@@ -82,7 +84,7 @@ def compiled(grammar: str) -> str:
 def json_rule(schema: Mapping[str, Any]) -> str:
     """Returns the right side of a Lark rule for JSON of a schema. Keywords without support are ignored."""
     style = {**JSON_STYLE, "lenient": True}
-    return f"%json {json.dumps({**schema, 'x-guidance': style}, ensure_ascii=False)}"
+    return f"%json {json.dumps({**closed(schema), 'x-guidance': style}, ensure_ascii=False)}"
 
 
 def quoted(text: str) -> str:
@@ -113,7 +115,7 @@ def _library() -> Any:
 
 def _of_schema(schema: Mapping[str, Any] | bool) -> str:
     require_enforced(schema)
-    return str(_library().grammar_from_json_schema(_object(schema), overrides=JSON_STYLE))
+    return str(_library().grammar_from_json_schema(closed(_object(schema)), overrides=JSON_STYLE))
 
 
 def _object(schema: Mapping[str, Any] | bool) -> dict[str, Any]:
@@ -209,6 +211,38 @@ def _keys(message: str) -> list[str]:
     """The keywords that a message of the library names."""
     before, _, keys = message.partition("Unimplemented keys: ")
     return [] if before or not keys else list(json.loads(keys))
+
+
+def closed(schema: Any) -> Any:
+    """Returns a JSON Schema without undescribed properties, unless it mentions `additionalProperties`.
+
+    A schema permits them by default, and a model may then write properties without end. Objects that several
+    schemas describe together stay as they are.
+    """
+    together = any(_TOGETHER & part.keys() for part in _parts(schema, 0))
+    return schema if together else _closed(schema)
+
+
+def _closed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_closed(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {
+        name: inner
+        if name in _VALUES
+        else {key: _closed(one) for key, one in inner.items()}
+        if name in _IN_MAPS and isinstance(inner, Mapping)
+        else _closed(inner)
+        for name, inner in schema.items()
+    }
+    known, required = schema.get("properties"), schema.get("required", [])
+    described = (
+        isinstance(known, Mapping) and isinstance(required, list) and not {*map(str, required)} - {*known}
+    )
+    if described and not _DECIDES & schema.keys():
+        made["additionalProperties"] = False
+    return made
 
 
 def _parts(schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:

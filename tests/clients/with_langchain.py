@@ -24,7 +24,11 @@ def checks(url: str, model: str) -> dict[str, Check]:
         max_completion_tokens=200,
     )
     found: dict[str, Check] = {
-        f"{method}, {name}": partial(_structured, chat, method, name) for method in METHODS for name in FIELDS
+        f"{method}, {name}": partial(_structured, chat, method, name)
+        for method in METHODS
+        for name in FIELDS
+        if (method, name)
+        != ("function_calling", "recursive")  # LangChain sends such a model without its recursion
     }
     return {**found, "json_mode": partial(_json, chat), "bind_tools": partial(_tools, chat)}
 

@@ -32,7 +32,13 @@ from engine.prefix_tree.moved_text import MovedTexts
 from engine.prepared import PreparedPrompt
 from engine.prepared_conversation import PreparedConversation
 from engine.prompt.conversation.tools import ToolsError
-from engine.prompt.template.call_syntax import CallSyntax, call_syntax, definitions_as_text
+from engine.prompt.template.call_syntax import (
+    CallSyntax,
+    as_text,
+    call_syntax,
+    definitions_as_text,
+    writes_calls,
+)
 from engine.prompt.template.thinking import CLOSE, OPEN, split
 from engine.store import Store
 
@@ -61,15 +67,17 @@ def prepared(engine: Engine, asked: Asked, files: SchemaFiles, *, counted: bool 
         if asked.over is not None:
             return prepared_over(engine, files, asked)
         if asked.text is None:
-            syntax = _syntax(engine, asked)
+            syntax, messages = _syntax(engine, asked), [*asked.messages]
             if syntax is not None and not syntax.native:
                 definitions = Message("system", (Block(definitions_as_text(asked.tools)),))
-                return engine.conversation(
-                    [definitions, *asked.messages], asked.tools.without(), salt=asked.salt
-                )
+                messages = as_text([definitions, *messages])
+                return engine.conversation(messages, asked.tools.without(), salt=asked.salt)
+            called = any(message.calls or message.role == "tool" for message in messages)
+            if called and not asked.tools and not writes_calls(engine.model.chat, asked.tools):
+                return engine.conversation(as_text(messages), asked.tools, salt=asked.salt)
             if asked.tools and syntax is None:
                 engine.model.chat.require_parser()
-            return engine.conversation(asked.messages, asked.tools, salt=asked.salt)
+            return engine.conversation(messages, asked.tools, salt=asked.salt)
         schema = engine.schema(Schema(_TEXT, (), (), NOWHERE), salt=asked.salt)
         return schema.prompt(Prompt(_TEXT, (Text(asked.text, NOWHERE),), NOWHERE))
 

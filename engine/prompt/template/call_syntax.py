@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from engine.base.errors import PromptCacheError
 from engine.grammars.grammar import FREE, json_rule, quoted
-from engine.prompt.conversation.tools import Header, ToolCall, Tools, ToolsError, call_fields
+from engine.prompt.conversation.messages import Message
+from engine.prompt.conversation.named_blocks import Block
+from engine.prompt.conversation.tools import Header, ToolCall, Tools, ToolsError, call_fields, result_fields
 from engine.prompt.template.chat_template import ChatFormat
 from engine.prompt.template.tokenizer import Tokenizer
 
@@ -42,6 +44,11 @@ class CallSyntax:
     between: str
     after: str
     native: bool = True
+
+    def spelled(self, call: ToolCall) -> str:
+        """Returns a call without a place for an id as text."""
+        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+        return f"{self.before}{_in_json(call.name)}{self.between}{arguments}{self.after}"
 
     def grammar(self, tools: Tools, names: Sequence[str], tokens: Tokenizer, answer: Any = None) -> str:
         """Returns the grammar of one call.
@@ -140,6 +147,30 @@ def definitions_as_text(tools: Tools) -> str:
     listed = "\n".join(json.dumps(one["function"], ensure_ascii=False) for one in tools.definitions())
     form = f"{PLAIN.before}NAME{PLAIN.between}{{…}}{PLAIN.after}"
     return f"Functions, as JSON:\n{listed}\n\nCall one of them as {form}."
+
+
+def writes_calls(chat: ChatFormat, tools: Tools) -> bool:
+    """Whether a chat template writes tool calls and their results."""
+    called = Header("assistant", call_fields([_SAMPLE]), blank=True)
+    try:
+        chat.turns([Header("user"), called, Header("tool", result_fields(_ID, _NAME))], tools=tools)
+    except PromptCacheError:
+        return False
+    return True
+
+
+def as_text(messages: Sequence[Message]) -> list[Message]:
+    """Returns a conversation for a chat template without tools: calls are text, and results the user's."""
+    found = list[Message]()
+    for message in messages:
+        calls = [PLAIN.spelled(call) for call in message.calls]
+        blocks = (*message.blocks, Block("\n".join(calls))) if calls else message.blocks
+        role = "user" if message.role == "tool" else message.role
+        if role == "user" and found and found[-1].role == "user":
+            found[-1] = replace(found[-1], blocks=(*found[-1].blocks, *blocks))
+        else:
+            found.append(Message(role, blocks))
+    return found
 
 
 def call_syntax(chat: ChatFormat, tools: Tools) -> CallSyntax:

@@ -116,6 +116,22 @@ def test_a_grammar_that_cannot_be_read_says_why(grammar: str, words: str) -> Non
             ["yes", "yes, of course", 'a "b"\n', "ü"],
             ["no", "yes,", "u"],
         ),
+        (
+            of_schema({"properties": {"a": {"const": 1}}}),
+            ['{"a": 1}', "{}", "2"],
+            ['{"b": 1}', '{"a": 1, "b": 2}'],
+        ),
+        (of_schema({"properties": {"a": {}}, "additionalProperties": True}), ['{"a": 1, "b": 2}'], ["{"]),
+        (
+            of_schema({"allOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"b": {"const": 2}}}]}),
+            ['{"a": 1, "b": 2}'],
+            ['{"a": 2}'],
+        ),
+        (
+            of_schema({"properties": {"properties": {"enum": [{"x": 1}]}}}),
+            ['{"properties": {"x": 1}}'],
+            ['{"properties": {"x": 1}, "y": 1}'],
+        ),
         (of_choices([f"option {number}" for number in range(5000)]), ["option 0", "option 4999"], ["option"]),
         (
             f"lark:start: {quoted('<a>')} x {quoted('</a>')}\nx: {json_rule({'const': 1})}",

@@ -13,6 +13,10 @@ from torch import Tensor
 from engine.checkpoint.synthetic import byte_tokenizer
 from engine.inference.sampler import Sampler
 from engine.model.model import Model
+from engine.prompt.conversation.messages import Message
+from engine.prompt.conversation.named_blocks import Block
+from engine.prompt.conversation.tools import ToolCall
+from engine.prompt.template.call_syntax import as_text
 from tests.app.server.served import Served, served
 from tests.engine.prompt.tool_templates import IGNORES, REFUSES, WITH_TOOLS
 from tests.engine.tiny import tiny_network
@@ -44,6 +48,39 @@ def caller(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def require(name: str, arguments: Any) -> None:
     assert arguments in ([{"city": "Rome"}, {"city": "Paris"}] if name == "weather" else [{}])
+
+
+def test_calls_and_results_are_read_in_later_turns(caller: Served) -> None:
+    chat = caller.openai().chat.completions
+    asked: dict[str, Any] = {"model": "caller", "tools": TOOLS, "include": ["prompt_cache"], "max_tokens": 90}
+    include = asked.pop("include")
+    messages, before = [*QUESTION], 0
+    for choice in (NAMED, "required", "none"):
+        told = chat.create(
+            messages=messages, tool_choice=choice, extra_body={"include": include, "temperature": 0}, **asked
+        )
+        assert told.usage.prompt_tokens > before or choice == "none"
+        before, message = told.usage.prompt_tokens, told.choices[0].message
+        if choice == "none":
+            assert message.tool_calls is None
+            continue
+        (call,) = message.tool_calls
+        require(call.function.name, json.loads(call.function.arguments))
+        result = {"role": "tool", "tool_call_id": call.id, "content": "It is warm."}
+        messages += [message.model_dump(exclude_none=True), result]
+
+
+def test_a_template_without_tools_writes_calls_as_text() -> None:
+    call = Message("assistant", (Block("Let me see."),), (ToolCall("weather", {"city": "Rome"}),))
+    results = [Message("tool", (Block("Warm."),)), Message("tool", (Block("Dry."),), name="x")]
+    made = as_text(
+        [Message("user", (Block("How is it?"),)), call, *results, Message("user", (Block("So?"),))]
+    )
+    assert [(one.role, [block.text for block in one.blocks]) for one in made] == [
+        ("user", ["How is it?"]),
+        ("assistant", ["Let me see.", '{"name": "weather", "arguments": {"city": "Rome"}}']),
+        ("user", ["Warm.", "Dry.", "So?"]),
+    ]
 
 
 def test_a_forced_call_comes_in_every_dialect(caller: Served) -> None:
