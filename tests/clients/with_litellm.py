@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tests.clients.shapes import FIELDS, shape
 
 QUESTION: Any = [{"role": "user", "content": "Where is the beach?"}]
 START_SECONDS = 120
+KEY = "sk-of-this-test-alone-0123456789"
 
 
 def checks(url: str, model: str) -> dict[str, Check]:
@@ -56,10 +58,11 @@ def _running(url: str, model: str) -> Iterator[str]:
         path = Path(folder, "config.yaml")
         path.write_text(f"model_list: [{{model_name: ours, litellm_params: {settings}}}]\n")
         words = ["--config", str(path), "--host", "127.0.0.1", "--port", str(port)]
+        known = {**os.environ, "LITELLM_MASTER_KEY": KEY}
         program = [str(Path(sys.executable).with_name("litellm")), *words]
         with (
             Path(folder, "log").open("wb") as log,
-            subprocess.Popen(program, stdout=log, stderr=log) as proxy,
+            subprocess.Popen(program, env=known, stdout=log, stderr=log) as proxy,
         ):
             address, end = f"http://127.0.0.1:{port}", time.monotonic() + START_SECONDS
             try:
@@ -77,12 +80,12 @@ def _running(url: str, model: str) -> Iterator[str]:
 
 def _proxy(url: str, model: str) -> None:
     with _running(url, model) as address:
-        client = OpenAI(base_url=f"{address}/v1", api_key="none")
+        client = OpenAI(base_url=f"{address}/v1", api_key=KEY)
         asked: dict[str, Any] = {"model": "ours", "messages": QUESTION, "max_tokens": 60}
         assert client.chat.completions.create(**asked).usage
         assert [*client.chat.completions.create(**asked, stream=True)]
         wanted = shape("nested list")
         parsed = client.chat.completions.parse(**asked, response_format=wanted).choices[0].message.parsed
         assert isinstance(parsed, wanted)
-        told = Anthropic(base_url=address, api_key="none").messages.create(**asked)
+        told = Anthropic(base_url=address, api_key=KEY).messages.create(**asked)
         assert told.usage.output_tokens

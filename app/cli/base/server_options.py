@@ -131,6 +131,14 @@ _OPTIONS = (
         "can then differ from uncached ones; checks while idle compare them with --max-kl.",
     ),
     click.option(
+        "--store-responses",
+        type=Whole(0, 100_000),
+        default=0,
+        show_default=True,
+        help="Maximum number of responses held in memory, at most 64 MB, for previous_response_id and "
+        "GET /v1/responses/ID. A restart forgets them.",
+    ),
+    click.option(
         "--recent",
         type=Whole(0, 100_000),
         default=1000,
@@ -172,6 +180,7 @@ def offered(
     max_new_tokens: int | None,
     modules: str,
     recent: int,
+    store_responses: int,
     reuse: Reuse,
     max_kl: float,
 ) -> Offer:
@@ -213,6 +222,7 @@ def offered(
         hosts=_host_names(allowed_hosts),
         promise={"reuse": reuse, "max_kl": max_kl},
         recent=recent,
+        responses=store_responses,
         moves=modules == "auto",
     )
 

@@ -95,7 +95,12 @@ def serve(
         shown = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         limits = Limits(offer.parallel, offer.waiting, offer.least)
         more: dict[str, Any] = {"isolate": offer.isolate, "strict": offer.strict, "promise": offer.promise}
-        more |= {"keyed": bool(offer.keys), "recent": offer.recent, "moves": offer.moves}
+        more |= {
+            "keyed": bool(offer.keys),
+            "recent": offer.recent,
+            "responses": offer.responses,
+            "moves": offer.moves,
+        }
         service = Service(limits, offer.aliases, longest=offer.longest, **more)
         names = OWN_NAMES | offer.hosts if host in LOOPBACK else None
         access = Access(offer.keys, names, offer.origins, offer.largest, offer.operators)

@@ -62,11 +62,13 @@ class Service:
         promise: reuse settings of all requests, by name.
         moves: whether unchanged text behind a changed line is read, approximately.
         keyed: whether clients have keys, and see only their own requests.
+        responses: number of the latest responses to hold in memory for `previous_response_id`.
         recent: number of the latest prompts to hold in memory, to explain cache misses; 0 for none.
 
     Attributes:
         figures: the metrics.
         records: the latest prompts.
+        responses: number of responses to hold in memory.
         aliases: more names of the model.
         off: whether the server is switched off. It rejects new requests and finishes current ones.
         created: start time, in seconds since 1970.
@@ -84,7 +86,9 @@ class Service:
         keyed: bool = False,
         moves: bool = False,
         recent: int = MOST_RECORDS,
+        responses: int = 0,
     ) -> None:
+        self.responses = responses
         self._keyed, self._moves = keyed, moves
         self._moved: MovedTexts | None = None
         self._strict, own = strict, {} if longest is None else {"max_new_tokens": longest}

@@ -129,7 +129,7 @@ class IncompleteDetails(Reply):
 
 
 class Response(Reply):
-    """The answer to an input. Responses are not stored."""
+    """The answer to an input."""
 
     id: str
     object: Literal["response"] = "response"
@@ -146,10 +146,10 @@ class Response(Reply):
     safety_identifier: Echo = None
     user: Echo = None
     background: Literal[False] = False
-    previous_response_id: None = None
+    previous_response_id: str | None = None
     reasoning: Echo
     service_tier: Literal["default"] = "default"
-    store: Literal[False] = False
+    store: bool = False
     temperature: float
     text: Echo
     tools: list[dict[str, Any]]

@@ -1,11 +1,11 @@
-"""OpenAI's Responses API, without storage of responses."""
+"""OpenAI's Responses API."""
 
 from __future__ import annotations
 
 import itertools
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,11 +21,11 @@ from app.server.core.service import Service
 from app.server.core.tool_use import Said, reasoning_of, with_variables
 from app.server.core.usage import Usage
 from app.server.http.bodies import BodyRoute, Many, Whole
-from app.server.http.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
+from app.server.http.errors import FULL, INVALID, ApiError, error_of, unsupported
 from app.server.http.openapi_responses import errors, stream_of
 from app.server.http.shapes import optional
 from app.server.http.streams import EventStream, event, gone
-from app.server.http.truncate import cut, shown
+from app.server.http.truncate import cut
 from app.server.openai import response_shapes as shapes
 from app.server.openai.bodies import EFFORT, FORMAT, STREAM_OPTIONS, ConversingBody
 from app.server.openai.chat import caller_of, report_if_wanted
@@ -37,6 +37,12 @@ from app.server.openai.response_items import (
     message_item,
     output_of,
     read_items,
+)
+from app.server.openai.stored_responses import (
+    DeletedResponse,
+    InputItems,
+    StoredResponse,
+    StoredResponses,
 )
 from app.server.openai.wire import (
     Conversation,
@@ -51,7 +57,6 @@ from engine.base.events import Answer, Delta, Finished, FirstToken
 _STORED = "the server stores no conversations; send all of it as input."
 # Unsupported fields that would change the answer, with their neutral values; adds to the common ones.
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "previous_response_id": ((), _STORED),
     "conversation": ((), _STORED),
     "prompt": ((), "the server stores no prompts; send instructions and input."),
     "background": ((False,), "the server stores no answers; stream them."),
@@ -74,6 +79,10 @@ class ResponsesBody(ConversingBody):
 
     input: str | Many[Item] | None = optional("A user text, or items: messages, function calls and results.")
     instructions: str | None = optional("A system turn before the input.")
+    previous_response_id: str | None = optional(
+        "Continues a stored response: its input and output come before the input, its instructions do not."
+    )
+    store: bool | None = optional("`false` stores no response. Others are, with --store-responses.")
     max_output_tokens: Whole | None = setting("max_new_tokens")
     stream_options: dict[str, Any] | None = optional(STREAM_OPTIONS)
     text: dict[str, Any] | None = optional(f"`format`: {FORMAT} `verbosity` is ignored.")
@@ -92,8 +101,15 @@ class InputTokensBody(ResponsesBody):
         return "" if given is None else given
 
 
-def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
-    """Converts a request body; raises ApiError if a field is invalid or not supported."""
+def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller, earlier: Sequence[Item] = ()) -> Asked:
+    """Converts a request body; raises ApiError if a field is invalid or not supported.
+
+    Args:
+        body: the body.
+        defaults: the settings of requests without their own.
+        caller: the client.
+        earlier: the items before the input.
+    """
     refuse_what_is_not_built(body, defaults, REFUSED)
     require_stream(body)
     _refuse_parts_of_fields(body)
@@ -101,6 +117,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
     conversation = Conversation(TURNS)
     if body.instructions:
         conversation.read("system", body.instructions, "instructions")
+    read_items(earlier, conversation)
     if isinstance(body.input, str):
         conversation.read("user", body.input, "input")
     read_items(body.input if isinstance(body.input, list) else (), conversation)
@@ -145,6 +162,17 @@ def _refuse_parts_of_fields(body: ResponsesBody) -> None:
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
+    stored = StoredResponses(service.responses)
+
+    def owner(request: Request) -> str:
+        return service.owner(request.state.client)
+
+    def earlier(body: ResponsesBody, request: Request) -> tuple[Item, ...]:
+        """The items before the input of a request."""
+        name = body.previous_response_id
+        if name is None:
+            return ()
+        return stored.find(name, owner(request), "previous_response_id").conversation()
 
     @router.post(
         "/v1/responses",
@@ -156,10 +184,17 @@ def routes(service: Service) -> APIRouter:
     async def create_response(body: ResponsesBody, request: Request) -> shapes.Response | EventStream:
         """Creates a response."""
         request_id = request.state.request_id
-        asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
+        before, own = earlier(body, request), _items(body)
+        asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt), before)
         running = await service.begin(asked, request.state.noted, gone(request))
+        head = _head(body, asked, stored=stored.most > 0 and body.store is not False)
+
+        def store(response: shapes.Response) -> None:
+            if response.store:
+                stored.add(owner(request), (*before, *own), own, response)
+
         items = (f"msg_{secrets.token_hex(12)}", f"rs_{secrets.token_hex(12)}")
-        draft = _Draft(_head(body, asked), *items, running)
+        draft = _Draft(head, *items, running, store)
         running.named(draft.head["id"], request_id)
         if body.stream:
             return EventStream(_events(draft, request_id), running.close)
@@ -177,27 +212,53 @@ def routes(service: Service) -> APIRouter:
     async def count_input_tokens(body: InputTokensBody, request: Request) -> shapes.InputTokens:
         """Counts the tokens of an input, as a response reports them."""
         body.model = body.model or service.names()[0]
-        asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
+        caller = caller_of(service, request, body.cache_salt)
+        asked = asked_of(body, service.defaults, caller, earlier(body, request))
         tokens = await service.counted(asked, request.state.client, gone(request))
         return shapes.InputTokens(input_tokens=tokens)
 
-    always: Any = {"status_code": 404, "responses": errors("openai", never=(415, 429))}
+    refusals: Any = {"responses": errors("openai", never=(415, 429))}
 
-    @router.get("/v1/responses/{response_id}", **always)
-    @router.delete("/v1/responses/{response_id}", **always)
-    @router.post("/v1/responses/{response_id}/cancel", **always)
-    @router.get("/v1/responses/{response_id}/input_items", **always)
-    async def find_response(response_id: str) -> None:
-        """Returns an error, because responses are not stored."""
+    def found(response_id: str, request: Request) -> StoredResponse:
         if response_id == COUNTING:
             raise HTTPException(405)
-        words = "the server stores no responses. Send the whole input to POST /v1/responses."
-        raise ApiError(NOT_FOUND, f"There is no response {shown(response_id)}: {words}", "response_id")
+        return stored.find(response_id, owner(request), "response_id")
+
+    @router.get("/v1/responses/{response_id}", **refusals)
+    async def get_response(response_id: str, request: Request) -> shapes.Response:
+        """Returns a stored response."""
+        return found(response_id, request).response
+
+    @router.delete("/v1/responses/{response_id}", **refusals)
+    async def delete_response(response_id: str, request: Request) -> DeletedResponse:
+        """Deletes a stored response. Later responses that continue it stay whole."""
+        stored.remove(found(response_id, request).response.id, owner(request))
+        return DeletedResponse(id=response_id)
+
+    @router.get("/v1/responses/{response_id}/input_items", **refusals)
+    async def list_input_items(
+        response_id: str, request: Request, limit: int = 20, order: str = "desc", after: str | None = None
+    ) -> InputItems:
+        """Lists the input of a stored response, the latest items first."""
+        return found(response_id, request).page(limit, order, after)
+
+    @router.post("/v1/responses/{response_id}/cancel", **refusals)
+    async def cancel_response(response_id: str, request: Request) -> shapes.Response:
+        """Returns an error, because only background responses can be cancelled."""
+        found(response_id, request)
+        raise ApiError(INVALID, "The response has ended. Close the connection to cancel one.", "response_id")
 
     return router
 
 
-def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
+def _items(body: ResponsesBody) -> tuple[Item, ...]:
+    """The items of the input."""
+    if isinstance(body.input, str):
+        return (Item(role="user", content=body.input),)
+    return tuple(body.input or ())
+
+
+def _head(body: ResponsesBody, asked: Asked, *, stored: bool) -> dict[str, Any]:
     """The fields of a response that are known before the answer."""
     fields = body.model_dump(exclude_none=True, include={*ECHOED, "reasoning", "text"})
     if (options := body.prompt_cache_options) is not None:
@@ -207,6 +268,8 @@ def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
             fields["prompt_cache_options"]["comparison_response_id"] = compared
     return {
         **fields,
+        "store": stored,
+        "previous_response_id": body.previous_response_id,
         "id": f"resp_{secrets.token_hex(12)}",
         "created_at": int(time.time()),
         "model": body.model,
@@ -244,13 +307,14 @@ class _Draft:
     item: str  # the id of its message
     reasoning: str  # the id of its reasoning
     running: Running  # the running request
+    store: Callable[[shapes.Response], None]
 
     def ended(self, answer: Answer, said: Said) -> shapes.Response:
         """Returns the final state; without an answer if the request only warms the cache."""
         warm = self.running.asked.warm
         cut = finish_reason(answer) == "length" and not warm
         status: Literal["incomplete", "completed"] = "incomplete" if cut else "completed"
-        return shapes.Response(
+        response = shapes.Response(
             **self.head,
             status=status,
             output=[] if warm else output_of(said, status, self.item, self.reasoning),
@@ -260,6 +324,8 @@ class _Draft:
             prompt_cache=report_if_wanted(self.running, answer),
             prompt_cache_diagnostics=_diagnosis(self.running),
         )
+        self.store(response)
+        return response
 
 
 class _Teller:

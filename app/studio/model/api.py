@@ -53,6 +53,7 @@ class Offer:
         hosts: further host names of the server, in lower case.
         promise: reuse settings of every request, by name.
         moves: whether unchanged text behind a changed line is read, approximately.
+        responses: the maximum number of responses held in memory.
         recent: the maximum number of prompts held in memory, to explain cache misses.
     """
 
@@ -71,6 +72,7 @@ class Offer:
     hosts: frozenset[str] = frozenset()
     promise: Mapping[str, Any] = field(default_factory=dict)
     recent: int = 1000
+    responses: int = 0
     moves: bool = False
 
 
@@ -137,6 +139,7 @@ class Api:
             promise=offer.promise,
             keyed=bool(offer.keys),
             recent=offer.recent,
+            responses=offer.responses,
             moves=offer.moves,
         )
         self._service.off = not self._on
