@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from app.cli.base.param_types import Number, Origin, Size, UserPath, Whole
+from app.cli.base.param_types import Name, Number, Origin, Size, UserPath, Whole
 from app.cli.base.setting_options import setting_option
 from engine.base.choices import Reuse
 from engine.base.errors import PathError
@@ -124,7 +124,7 @@ _OPTIONS = (
     ),
     click.option(
         "--modules",
-        type=click.Choice(["off", "auto"]),
+        type=Name(["off", "auto"]),
         default="off",
         show_default=True,
         help="auto reads unchanged text behind a changed line as an earlier request computed it. Answers "

@@ -23,8 +23,8 @@ def options_of(command: str) -> dict[str, click.Option]:
 def test_the_command_line_offers_the_declared_settings() -> None:
     options = options_of("run")
     offered = {name: one for name, one in options.items() if name in SETTINGS}
-    # A run answers once, and has an option for each kind of grammar.
-    assert set(offered) == set(SETTINGS) - {"hold_conversation", "grammar"}
+    # A run answers once, has an option for each kind of grammar, and biases of token ids are for programs.
+    assert set(offered) == set(SETTINGS) - {"hold_conversation", "grammar", "logit_bias"}
     for name, option in offered.items():
         declared = SETTINGS[name]
         assert option.help is not None
