@@ -25,8 +25,12 @@ JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_
 _IN_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _VALUES: Final = ("enum", "const", "default", "examples")  # their contents are no schemas
 _DEEPEST: Final = 64
+_FORMATS: Final = {
+    *("date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri", "unknown"),
+}
 _TOGETHER: Final = {"allOf", "dependentSchemas", "unevaluatedProperties"}
-_DECIDES: Final = {"additionalProperties", "patternProperties", "anyOf", "oneOf", "enum", "const", "$ref"}
+_BRANCHES: Final = {"anyOf", "oneOf", "$ref"}
+_DECIDES: Final = {"additionalProperties", "patternProperties", "enum", "const"}
 _BYTES_OF_MASK: Final = 256 // 8  # one bit for each byte; then comes the end of the answer
 
 
@@ -84,7 +88,7 @@ def compiled(grammar: str) -> str:
 def json_rule(schema: Mapping[str, Any]) -> str:
     """Returns the right side of a Lark rule for JSON of a schema. Keywords without support are ignored."""
     style = {**JSON_STYLE, "lenient": True}
-    return f"%json {json.dumps({**closed(schema), 'x-guidance': style}, ensure_ascii=False)}"
+    return f"%json {json.dumps({**fitted(schema), 'x-guidance': style}, ensure_ascii=False)}"
 
 
 def quoted(text: str) -> str:
@@ -115,7 +119,7 @@ def _library() -> Any:
 
 def _of_schema(schema: Mapping[str, Any] | bool) -> str:
     require_enforced(schema)
-    return str(_library().grammar_from_json_schema(closed(_object(schema)), overrides=JSON_STYLE))
+    return str(_library().grammar_from_json_schema(fitted(_object(schema)), overrides=JSON_STYLE))
 
 
 def _object(schema: Mapping[str, Any] | bool) -> dict[str, Any]:
@@ -213,34 +217,39 @@ def _keys(message: str) -> list[str]:
     return [] if before or not keys else list(json.loads(keys))
 
 
-def closed(schema: Any) -> Any:
-    """Returns a JSON Schema without undescribed properties, unless it mentions `additionalProperties`.
+def fitted(schema: Any) -> Any:
+    """Returns a JSON Schema as a model's answers should keep to it.
 
-    A schema permits them by default, and a model may then write properties without end. Objects that several
-    schemas describe together stay as they are.
+    It permits no undescribed properties, unless it mentions `additionalProperties` or several schemas
+    describe an object together: a model may write properties without end. An unknown `format` is a remark,
+    as JSON Schema has it.
     """
-    together = any(_TOGETHER & part.keys() for part in _parts(schema, 0))
-    return schema if together else _closed(schema)
+    close = not any(
+        _TOGETHER & part.keys() or (_BRANCHES & part.keys() and {"properties", "required"} & part.keys())
+        for part in _parts(schema, 0)
+    )
+    return _fitted(schema, close=close)
 
 
-def _closed(schema: Any) -> Any:
+def _fitted(schema: Any, *, close: bool) -> Any:
     if isinstance(schema, list):
-        return [_closed(one) for one in schema]
+        return [_fitted(one, close=close) for one in schema]
     if not isinstance(schema, Mapping):
         return schema
     made = {
         name: inner
         if name in _VALUES
-        else {key: _closed(one) for key, one in inner.items()}
+        else {key: _fitted(one, close=close) for key, one in inner.items()}
         if name in _IN_MAPS and isinstance(inner, Mapping)
-        else _closed(inner)
+        else _fitted(inner, close=close)
         for name, inner in schema.items()
+        if name != "format" or not isinstance(inner, str) or inner in _FORMATS
     }
     known, required = schema.get("properties"), schema.get("required", [])
     described = (
         isinstance(known, Mapping) and isinstance(required, list) and not {*map(str, required)} - {*known}
     )
-    if described and not _DECIDES & schema.keys():
+    if close and described and not _DECIDES & schema.keys():
         made["additionalProperties"] = False
     return made
 

@@ -121,6 +121,15 @@ def test_a_grammar_that_cannot_be_read_says_why(grammar: str, words: str) -> Non
             ['{"a": 1}', "{}", "2"],
             ['{"b": 1}', '{"a": 1, "b": 2}'],
         ),
+        (
+            of_schema({"properties": {"a": {"const": 1}}, "anyOf": [{"properties": {"b": {"const": 2}}}]}),
+            ['{"a": 1, "b": 2}'],
+            ['{"a": 2}'],
+        ),
+        (of_schema({"x-map": {"format": {"a": 1}}, "const": 1}), ["1"], ["2"]),
+        (of_schema({"type": "string", "format": "path"}), ['"/a"'], ["/a"]),
+        (of_schema({"type": "string", "format": "date"}), ['"2026-11-28"'], ['"today"']),
+        (of_schema({"properties": {"format": {"const": "x"}}}), ['{"format": "x"}'], ['{"format": "y"}']),
         (of_schema({"properties": {"a": {}}, "additionalProperties": True}), ['{"a": 1, "b": 2}'], ["{"]),
         (
             of_schema({"allOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"b": {"const": 2}}}]}),
