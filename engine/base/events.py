@@ -151,7 +151,7 @@ class Answer:
             None if unknown; not part of the JSON.
         passes: passes after the first token; fewer than tokens if guesses are accepted.
         waited_ms: milliseconds of waiting for other answers and other programs; in no other figure.
-        first_logits: [vocabulary] fp32, of the first token; not part of the JSON.
+        first_logits: [vocabulary] fp32, of the first token, -inf where a grammar permits none; not in JSON.
         reuse: the reuse level of an answer with a KL limit; not part of the JSON.
         logprobs: of its tokens, if requested; not part of the JSON.
     """

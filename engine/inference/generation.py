@@ -52,7 +52,7 @@ class Sequence:
     Attributes:
         token_ids: the answer's tokens so far.
         logits: [vocabulary] fp32, the scores of the latest choice.
-        first_logits: [vocabulary] fp32, those of the first token.
+        first_logits: [vocabulary] fp32, those of the first token; -inf where the grammar permits none.
         logprobs: the log-probabilities of the answer's tokens, if requested.
         ending: why it has ended; None while it has not.
         step_ms: milliseconds from each token's text to the next one's.
@@ -79,6 +79,7 @@ class Sequence:
         self.token_ids: list[int] = []
         self.logits: Tensor | None = None
         self.first_logits: Tensor | None = None
+        self._first_bias: Tensor | float = 0.0  # of the grammar
         self.logprobs: list[TokenLogprob] = []
         self._top = top
         self.ending: Ending | None = None
@@ -196,7 +197,7 @@ class Sequence:
                 self.logprobs += token_logprobs(self.logits[None], [token], self._top)
             if first:
                 self.clock.lap("sample")
-                self.first_logits = self.logits.clone()  # a copy, to free others' logits
+                self.first_logits = self.logits + self._first_bias  # a copy, to free others' logits
             step = self._give(token, last=last)
         if not first:
             self._spent_ms += (time.perf_counter() - since) * 1000
@@ -309,6 +310,8 @@ class Sequence:
     def _choose(self, scores: Tensor, guess: int | None = None) -> int:
         require_numbers(scores, len(self._chosen))
         matcher, guessed = self._matcher, not self._is_forced
+        if matcher is not None and not self._chosen:
+            self._first_bias = matcher.bias().to(scores.device, copy=True)
         if matcher is None:
             token = self._sampler.choose(scores)
         elif guessed:

@@ -206,6 +206,7 @@ class Service:
     def note(self, record: Record, noted: Request, usage: Usage) -> None:
         """Records the prompt of a request whose first token has come."""
         record.client, record.strict, noted.record = self.owner(noted.client), self._strict, record
+        record.approximate = usage.approximate
         self.records.add(record, usage.read)
 
     async def planned(

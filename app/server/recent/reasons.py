@@ -25,7 +25,7 @@ SUGGESTIONS: Final[dict[Cause, str]] = {
     "cold": "",
     "expired": "Use a longer ttl, or start the server without --strict-ttl.",
     "evicted": "Raise the memory budget (--memory), or mark the prefix so that it goes to disk.",
-    "changed": "Move the changed text behind the unchanged text, or use --modules auto.",
+    "changed": "Move the changed text behind the unchanged text, or use `pml serve --modules auto`.",
     "reordered": "Send the blocks in one order, or give them names (module).",
     "other_salt": "Send the same cache_salt.",
     "other_model": "Send these requests to one model.",
@@ -74,7 +74,8 @@ def explain(record: Record, earlier: Sequence[Record], spell: Spell) -> Why | No
     if nearest is not None and nearest.shared - record.read > slack and _same_cache(nearest.earlier, record):
         return _removed(record, nearest)
     useful = max(found, key=lambda one: (one.lost, one.shared, one.earlier.number), default=None)
-    if useful is not None and useful.lost >= _FEW and record.body - record.read >= _FEW:
+    unread = record.body - record.read + record.approximate
+    if useful is not None and useful.lost >= _FEW and unread >= _FEW:
         return _changed(record, useful, spell)
     if nearest is not None and nearest.shared > _FEW:
         words = "All text that earlier requests begin with was read. The other tokens are new."
@@ -187,17 +188,21 @@ def _changed(record: Record, found: Difference, spell: Spell) -> Why:
         if found.moved
         else f"The text differs {at}: it is {now!r}, and was {before!r}."
     )
-    lost = f" {found.lost:,} unchanged tokens after it were computed again." if found.lost else ""
+    count = max(0, found.lost - record.approximate)
+    count = 0 if record.approximate and count < _FEW else count
+    lost = f" {count:,} unchanged tokens after it were computed again." if count else ""
+    if record.approximate:
+        lost += f" {record.approximate:,} were read as an earlier request computed them."
     return Why(
         reason=cause,
         sentence=words + lost,
-        suggestion=_TOOLS if tools else SUGGESTIONS[cause],
+        suggestion="" if not count else _TOOLS if tools else SUGGESTIONS[cause],
         compared_with=_id(found.earlier),
         block=place,
         token=found.shared,
         before=before,
         now=now,
-        lost=found.lost,
+        lost=count,
     )
 
 

@@ -55,6 +55,7 @@ class Record:
         modular: whether modules or the engine decide what is read, not its beginning.
         strict: whether marked prefixes are removed after that time.
         read: tokens that were read from the cache.
+        approximate: those of them that an earlier prompt computed behind other text.
         at: when its first token came, in seconds since 1970.
         number: its place among all records, from 1 on; 0 before it is one.
         why: why it read no more, once that was asked.
@@ -74,6 +75,7 @@ class Record:
     modular: bool = False
     strict: bool = False
     read: int = 0
+    approximate: int = 0
     at: float = 0.0
     number: int = 0
     why: Why | None = None

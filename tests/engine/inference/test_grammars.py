@@ -14,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.base.errors import ModelError, SettingsError
+from engine.base.events import Compared, Comparison
 from engine.engine import Engine
 from engine.grammars.grammar import of_choices, of_schema
 from engine.model.model import Model
@@ -218,3 +219,14 @@ def test_every_finished_answer_is_valid(
     answer = prompt.answer(max_new_tokens=60, grammar=of_schema(schema), temperature=temperature)
     assume(answer.stopped == "eos")
     jsonschema.validate(json.loads(answer.text), schema)
+
+
+def test_the_sides_are_compared_by_tokens_that_the_grammar_permits(prompt: PreparedPrompt) -> None:
+    def compared(**settings: Any) -> Comparison:
+        *_, event = prompt.stream(mode="both", max_new_tokens=8, reuse="off", check=False, **settings)
+        assert isinstance(event, Compared)
+        return event.comparison
+
+    only = compared(grammar=of_choices(["yes"]))
+    assert (only.first_token_agrees, only.kl_first_token) == (True, 0)
+    assert 0 <= compared(grammar=GRAMMARS[0]).kl_first_token != compared().kl_first_token

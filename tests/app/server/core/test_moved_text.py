@@ -20,7 +20,13 @@ def test_a_changed_line_costs_its_own_tokens_and_usage_says_so(tmp_path: Path) -
         assert details["cached_tokens"] > 0.95 * usage["prompt_tokens"]
         assert 0 < details["approximate_tokens"] <= details["cached_tokens"]
         assert report["approximate"] == details["approximate_tokens"]
-        assert why(made)["reason"] == "new", "no unchanged text was computed again"
+        told = why(made)
+        assert (told["reason"], told["lost"], told["suggestion"]) == ("changed", 0, "")
+        assert "10:57" in told["now"]
+        assert (
+            f"{details['approximate_tokens']:,} were read as an earlier request computed them"
+            in told["sentence"]
+        )
         body: dict[str, Any] = {"model": "alias", "max_tokens": 1, "system": f"At 11:30. {RULES}"}
         body["messages"] = [{"role": "user", "content": "One?"}]
         told = server.http.post("/v1/messages", json=body).json()["usage"]

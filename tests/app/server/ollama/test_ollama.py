@@ -263,6 +263,14 @@ def test_fields_of_a_prompt_are_refused_by_name(server: Served, changes: Any, sa
     assert says in answer.json()["error"]
 
 
+def test_curl_needs_no_header(server: Served) -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    for path, status in (("/api/chat", 200), ("/v1/chat/completions", 415)):
+        assert server.http.post(path, content=json.dumps(CHAT), headers=form).status_code == status
+    sent = {**form, "origin": "http://evil.example"}
+    assert server.http.post("/api/chat", content=json.dumps(CHAT), headers=sent).status_code == 403
+
+
 def test_other_endpoints_say_what_to_use(server: Served) -> None:
     for method, path, says in (
         ("POST", "/api/pull", "Choose the model with `pml serve MODEL`"),
