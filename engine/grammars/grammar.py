@@ -86,9 +86,23 @@ def compiled(grammar: str) -> str:
 
 
 def json_rule(schema: Mapping[str, Any]) -> str:
-    """Returns the right side of a Lark rule for JSON of a schema. Keywords without support are ignored."""
+    """Returns the right side of a Lark rule for JSON of a schema.
+
+    Keywords without support are ignored. Any object stands for a schema that cannot be read at all.
+    """
     style = {**JSON_STYLE, "lenient": True}
-    return f"%json {json.dumps({**fitted(schema), 'x-guidance': style}, ensure_ascii=False)}"
+    rule = f"%json {json.dumps({**fitted(schema), 'x-guidance': style}, ensure_ascii=False)}"
+    return (
+        rule
+        if _is_valid(f"start: {rule}")
+        else f"%json {json.dumps({'type': 'object', 'x-guidance': style})}"
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _is_valid(source: str) -> bool:
+    failed, _ = _library().validate_grammar_with_warnings(source)
+    return not failed
 
 
 def quoted(text: str) -> str:
@@ -109,6 +123,34 @@ def require_enforced(schema: Any) -> None:
                 "Use one of them.",
                 ("patternProperties",),
             )
+        for name, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if _permits_its_bound(part, name):
+                raise GrammarError(
+                    f"The JSON schema has the {name} {part[name]}, which is not enforced for numbers so near "
+                    f"to the other limit. Use {limit}.",
+                    (name,),
+                )
+
+
+def _permits_its_bound(part: Mapping[str, Any], name: str) -> bool:
+    """Whether the library lets a number through that its exclusive bound forbids."""
+    bound = part.get(name)
+    if isinstance(bound, bool) or not isinstance(bound, int | float) or part.get("type") == "integer":
+        return False
+    from llguidance import LLTokenizer
+
+    kept = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+    limits = {key: part[key] for key in kept if isinstance(part.get(key), int | float)}
+    tokenizer = LLTokenizer("byte")
+    grammar = _grammar_of({"type": "number", **limits})
+    for text in (json.dumps(bound), json.dumps(float(bound)), f"{bound:g}", *(["-0"] if not bound else ())):
+        matcher = _library()(tokenizer, grammar, log_level=0)
+        tokens = tokenizer.tokenize_str(text)
+        if matcher.validate_tokens(tokens) == len(tokens):
+            matcher.consume_tokens(tokens)
+            if matcher.is_accepting():
+                return True
+    return False
 
 
 def _library() -> Any:
@@ -119,7 +161,15 @@ def _library() -> Any:
 
 def _of_schema(schema: Mapping[str, Any] | bool) -> str:
     require_enforced(schema)
-    return str(_library().grammar_from_json_schema(fitted(_object(schema)), overrides=JSON_STYLE))
+    return _grammar_of(fitted(_object(schema)))
+
+
+def _grammar_of(schema: Mapping[str, Any]) -> str:
+    try:
+        return str(_library().grammar_from_json_schema(schema, overrides=JSON_STYLE))
+    except ValueError:
+        words = "The JSON schema has a number that is too large: use whole numbers below 2^64."
+        raise GrammarError(words) from None
 
 
 def _object(schema: Mapping[str, Any] | bool) -> dict[str, Any]:
@@ -205,7 +255,8 @@ def _reason(message: str) -> str:
     patterns = [line for line in message.splitlines() if line.startswith("error: ")]  # of its regex library
     line = " ".join((patterns[-1].removeprefix("error: ") if patterns else message).split())
     if keys := _keys(line):
-        return f"{', '.join(keys)} is not supported. Remove it, and check the answer yourself."
+        named = ", ".join(f"`{key}`" for key in keys)
+        return f"{named} is not supported. Remove it, and check the answer yourself."
     if line.startswith("oneOf constraints"):
         return "its oneOf has branches that may overlap. Use anyOf, or give each branch a const property."
     return f"{line.rstrip('. ')}. Correct it."
@@ -243,7 +294,8 @@ def _fitted(schema: Any, *, close: bool) -> Any:
         if name in _IN_MAPS and isinstance(inner, Mapping)
         else _fitted(inner, close=close)
         for name, inner in schema.items()
-        if name != "format" or not isinstance(inner, str) or inner in _FORMATS
+        if not (name == "format" and isinstance(inner, str) and inner not in _FORMATS)
+        and not (name == "uniqueItems" and inner is False)
     }
     known, required = schema.get("properties"), schema.get("required", [])
     described = (

@@ -10,7 +10,7 @@ from engine.exchange.base.errors import ExchangeError
 from engine.grammars.grammar import FREE, schema_of
 from engine.rows.expectations import expected
 
-INCOMPLETE: Final = "incomplete: it was cut off before its end."
+INCOMPLETE: Final = "incomplete: it reached the maximum length. Raise that setting."
 
 
 def format_fault(grammar: str, answer: str, ending: Ending | None) -> str | None:

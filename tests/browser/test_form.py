@@ -80,12 +80,12 @@ def test_a_button_adds_a_parameter_at_the_caret(author: Page, form: Locator) -> 
     form.get_by_role("group", name="Module hot").get_by_role("button", name="Parameter").click()
     name = form.get_by_role("textbox", name="Parameter value of hot: name")
     expect(name).to_be_focused()
-    expect(text).to_have_value("{{value}}Hot.")
+    expect(text).to_have_value("{{value}} Hot.")
     author.keyboard.type("heat")
     author.keyboard.press("Tab")
-    written = SCHEMA.replace(">Hot.", '><param name="heat" len="10"/>Hot.')
+    written = SCHEMA.replace(">Hot.", '><param name="heat" len="10"/> Hot.')
     becomes(author, TEXT, written, "schema")
-    expect(text).to_have_value("{{heat}}Hot.")
+    expect(text).to_have_value("{{heat}} Hot.")
 
 
 def test_cards_move_and_go_by_keyboard_and_mouse(author: Page, form: Locator) -> None:

@@ -71,7 +71,7 @@ def test_an_answer_is_marked_as_its_format_demands_or_not(author: Page) -> None:
     few_tokens(author)
     prompt = '<prompt schema="own"><one/>Is it?<answer-format type="regex">{}</answer-format></prompt>'
     marks = author.locator(".pane .format-mark")
-    cut = "incomplete: it was cut off before its end."
+    cut = "incomplete: it reached the maximum length. Raise that setting."
     for pattern, words in (("yes|no", "valid ✓"), ("[a-z]{60}", cut)):
         rewrite(author, "schema", OWN)
         rewrite(author, "prompt", prompt.format(pattern))

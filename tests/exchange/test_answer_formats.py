@@ -71,7 +71,7 @@ def test_what_a_service_lacks_is_noted() -> None:
         ({"output_format": {"type": "json_schema", "schema": TRIP}}, "json", ""),
         ({"guided_choice": ["a", "b"]}, "choice", ""),
         ({"structured_outputs": {"regex": "a", "choice": None}}, "regex", ""),
-        ({"response_format": {"type": "json_schema", "schema": {"not": {}}}}, None, "not is not supported"),
+        ({"response_format": {"type": "json_schema", "schema": {"not": {}}}}, None, "`not` is not supported"),
         ({"response_format": {"type": "xml"}}, None, "its type is 'xml'"),
         ({"guided_choice": []}, None, "PML has no answer format 'choice'"),
         ({"text": {"format": {"type": "json_object"}, "verbosity": "low"}}, "json", "left out (settings"),

@@ -151,7 +151,8 @@ def _with_the_studio(options: ModelOptions, port: int, offer: Offer) -> None:
 
 
 def _served(name: str, url: str) -> str:
-    return f"Serving {name} at {url}: base URL {url}/v1 for OpenAI clients, {url} for Anthropic clients."
+    bases = f"{url}/v1 for OpenAI clients, {url} for Anthropic and Ollama clients"
+    return f"Serving {name} at {url}: base URL {bases}."
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -112,7 +112,8 @@ def _question(cards: list[FormCard]) -> int:
     for index, card in enumerate(cards):
         del hosts[card["depth"] :]
         outer = hosts[-1] if hosts else card
-        if card["kind"] in ("text", "locked") and (outer["kind"] == "prompt" or outer["name"] == "user"):
+        text = card["kind"] == "text" or (card["kind"] == "locked" and not card["name"])
+        if text and (outer["kind"] == "prompt" or outer["name"] == "user"):
             found = index
         hosts.append(card)
     return found

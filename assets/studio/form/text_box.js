@@ -31,10 +31,11 @@ export class TextBox {
     return this.node.value.trim() !== "" && !(this.#known.match(SLOT) && /\{\{|\}\}/.test(rest))
   }
 
-  /** Writes words at the caret and sends the text. @param {string} words */
+  /** Writes words at the caret, apart from other words, and sends the text. @param {string} words */
   insert(words) {
-    const { selectionStart, selectionEnd } = this.node
-    this.node.setRangeText(words, selectionStart, selectionEnd, "end")
+    const { selectionStart, selectionEnd, value } = this.node
+    const before = /[^\s"'([{]$/.test(value.slice(0, selectionStart)) ? " " : "", after = /^[\p{L}\p{N}{]/u.test(value.slice(selectionEnd)) ? " " : ""
+    this.node.setRangeText(before + words + after, selectionStart, selectionEnd, "end")
     this.#pending = true
     return this.flush()
   }

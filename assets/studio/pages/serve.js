@@ -25,7 +25,7 @@ class ServePage {
     this.#requests = new Requests(server, shell)
     hosts.serve.append(
       h("header", { class: "serve-row serve-head" }, h("h2", {}, "Serve"),
-        h("p", { class: "soft" }, "Programs that use the API of OpenAI or Anthropic can use this model and its cache while the studio runs."),
+        h("p", { class: "soft" }, "Programs that use the API of OpenAI, Anthropic or Ollama can use this model and its cache while the studio runs."),
         h("button", { type: "button", onclick: () => help.open("server") }, "All endpoints")),
       this.#address.node, this.#snippets.node, this.#requests.rate, this.#requests.node)
     const here = () => this.#seen

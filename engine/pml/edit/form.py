@@ -21,8 +21,8 @@ HOLDS_TEXT: Final = ("turn", "module")
 _ONLY_SOURCE: Final = {
     "include": "It includes another file.",
     "scaffold": "It lists modules to encode together.",
-    "decide": "It is a question for decisions.",
-    "answer-format": "It is the format of the answer.",
+    "decide": "Question for decisions.",
+    "answer-format": "Format of the answer.",
 }
 
 

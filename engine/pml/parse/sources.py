@@ -78,7 +78,8 @@ def read_source(src: str, base: Path | None) -> str:
         raise SourceError("E209", f"src {quote(src)} {error.what}; {error.remedy}") from None
     except OSError as error:
         reason = (error.strerror or "it cannot be read").lower()
-        raise SourceError("E209", f"src {quote(src)} cannot be read: {reason}; check its name") from None
+        message = f"src {quote(src)} cannot be read: {reason}; check its name, or copy the file into {base}"
+        raise SourceError("E209", message) from None
 
 
 def require_inside(src: str) -> None:

@@ -154,7 +154,7 @@ def test_settings_that_forbid_all_allowed_tokens_give_way(
 def test_errors_come_before_anything_is_computed(
     engine: Engine, prompt: PreparedPrompt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SettingsError, match="uniqueItems is not supported"):
+    with pytest.raises(SettingsError, match="`uniqueItems` is not supported"):
         prompt.answer(grammar=of_schema({"uniqueItems": True}))
 
     def refuse(*_: object) -> None:

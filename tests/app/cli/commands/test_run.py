@@ -455,7 +455,7 @@ def test_a_format_is_kept_to_on_both_sides_and_checked(run_pml: Pml, answer: Rep
     told = run_pml(
         "run", "prompt.pml", "--schema", "trip.pml", "--regex", "[a-z]{30}", "--max-new-tokens", "2"
     )
-    assert "uncached: incomplete: it was cut off before its end." in told.out
+    assert "uncached: incomplete: it reached the maximum length. Raise that setting." in told.out
 
 
 def test_a_format_in_the_prompt_is_kept_to(run_pml: Pml, answer: Report, place: Path) -> None:
@@ -485,7 +485,10 @@ def test_a_format_in_the_prompt_is_kept_to(run_pml: Pml, answer: Report, place: 
     ("options", "words"),
     [
         (("--regex", "("), "--regex: The regular expression cannot be enforced: unclosed group"),
-        (("--json-schema", "faulty.json"), "--json-schema: The JSON schema cannot be enforced: uniqueItems"),
+        (
+            ("--json-schema", "faulty.json"),
+            "--json-schema: The JSON schema cannot be enforced: `uniqueItems`",
+        ),
         (("--regex", "a", "--choice", "a"), "--regex and --choice exclude each other"),
         (("--choice", ","), "--choice: The choices must be a list of texts"),
     ],

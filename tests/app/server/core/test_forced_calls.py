@@ -196,7 +196,7 @@ UNIQUE = {"name": "x", "parameters": {"type": "object", "properties": {"a": {"un
                 "tool_choice": "required",
             },
             "tools[0]",
-            "uniqueItems is not supported",
+            "`uniqueItems` is not supported",
         ),
         (
             {"tools": [{"type": "function", "function": {**UNIQUE, "strict": True}}]},

@@ -90,7 +90,7 @@ def test_other_servers_fields_are_kept_to(demo: Served, more: dict[str, Any], pa
 
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"uniqueItems": True}}}
 FAULTS: list[tuple[dict[str, Any], str, str]] = [
-    ({"response_format": SCHEMA}, "response_format.json_schema.schema", "uniqueItems is not supported"),
+    ({"response_format": SCHEMA}, "response_format.json_schema.schema", "`uniqueItems` is not supported"),
     ({"response_format": {"type": "json_schema"}}, "response_format.schema", "Send it as schema"),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
@@ -98,7 +98,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
         "Send it as schema",
     ),
     ({"response_format": {"type": "xml"}}, "response_format.type", "json_object"),
-    ({"guided_json": {"not": {}}}, "guided_json", "not is not supported"),
+    ({"guided_json": {"not": {}}}, "guided_json", "`not` is not supported"),
     ({"guided_json": "{"}, "guided_json", "is not JSON"),
     ({"guided_json": 3}, "guided_json", "must be an object"),
     ({"guided_regex": "("}, "guided_regex", "unclosed group"),

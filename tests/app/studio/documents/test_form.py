@@ -75,6 +75,10 @@ def test_an_edit_answers_with_both_documents(asked: Asked) -> None:
     answer = ask(asked, "edit_form", act="move", card=6, number=1)
     assert answer["form"]["schema"]["cards"][answer["card"]]["name"] == "b"
     question = ask(asked, "read_form")["question"]
+    formatted = PROMPT.replace(
+        "</prompt>", '<answer-format type="choice"><option value="a"/></answer-format></prompt>'
+    )
+    assert ask(asked, "read_form", prompt=formatted)["question"] == question
     answer = ask(asked, "edit_form", act="write", card=question, text="a & b")
     assert answer["prompt"] == PROMPT.replace("Why &lt; 2?", "a &amp; b")
     assert ask(asked, "edit_form", act="parameter", card=3, what="p", text="p", number=7)["schema"] == (

@@ -67,7 +67,7 @@ def test_the_side_that_runs_next_is_no_longer_said_to_wait_its_turn() -> None:
     [
         ("text", "a", "eos", None),
         ("regex:[a-z]", "a", "eos", ""),
-        ("regex:[a-z]{2}", "a", "length", "incomplete: it was cut off before its end."),
+        ("regex:[a-z]{2}", "a", "length", "incomplete: it reached the maximum length. Raise that setting."),
         ("regex:[a-z]", "a", "length", ""),
         ('schema:{"type": "integer"}', "true", "eos", "is not of type 'integer'."),
     ],
