@@ -49,7 +49,7 @@ def why(request_id: str | None, url: str, api_key: str | None, latest: int, as_j
     elif request_id:
         _explain(found)
     elif not found["requests"]:
-        say("The server has answered no requests since its start.")
+        say("The server holds no requests: it has answered none, or --recent is 0.")
     else:
         rows = [
             [one["id"], _time(one["at"]), f"{one['read']:,} of {one['prompt']:,}", _reason(one)]

@@ -15,7 +15,7 @@ from typing import Any, Final
 from engine.base.errors import PromptCacheError
 
 _DEEPEST: Final = 32  # nesting of a definition or arguments; renderings have similar limits
-_RESERVED: Final = frozenset(("messages", "tools", "add_generation_prompt"))
+_RESERVED: Final = frozenset(("messages", "tools", "add_generation_prompt", "self"))
 _SHORT_ID: Final = re.compile(r"[A-Za-z0-9]{9}")
 
 
