@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -117,8 +120,9 @@ def test_biases_change_scores_before_the_draw() -> None:
     assert Sampler(RunSettings(logit_bias="0:-100,2:1.5")).choose(logits) == 2
     drawn = Sampler(RunSettings(logit_bias="1:100.0", temperature=2.0))
     assert [drawn.choose(logits) for _ in range(8)] == [1] * 8
-    bound = torch.tensor([True, True, False])
-    assert Sampler(RunSettings(logit_bias="2:100")).choose(logits, bound) == 0, "a grammar comes first"
+    bias = torch.tensor([0.0, 0.0, -math.inf])
+    grammar: Any = SimpleNamespace(bias=lambda: bias, permits=lambda token: token < 2)
+    assert Sampler(RunSettings(logit_bias="2:100")).choose(logits, grammar) == 0, "a grammar comes first"
 
 
 def test_tokens_below_a_share_of_the_likeliest_are_not_drawn() -> None:

@@ -448,13 +448,9 @@ def test_a_format_is_kept_to_on_both_sides_and_checked(run_pml: Pml, answer: Rep
     assert re.fullmatch("[a-z]{3}", answer("--regex", "[a-z]{3}", *most)["uncached"]["text"])
     assert answer("--regex", "[a-z]{30}")["valid"] == {"cached": False, "uncached": False}
     assert "valid" not in answer()
-    told = run_pml(
-        "run", "prompt.pml", "--schema", "trip.pml", "--mode", "cached", "--json-schema", "trip.json"
-    )
-    assert "cached: valid ✓" in told.out
-    told = run_pml(
-        "run", "prompt.pml", "--schema", "trip.pml", "--regex", "[a-z]{30}", "--max-new-tokens", "2"
-    )
+    run = ("run", "prompt.pml", "--schema", "trip.pml")
+    assert "cached: valid ✓" in run_pml(*run, "--mode", "cached", "--json-schema", "trip.json").out
+    told = run_pml(*run, "--regex", "[a-z]{30}", "--max-new-tokens", "2")
     assert "uncached: incomplete: it reached the maximum length. Raise that setting." in told.out
 
 
