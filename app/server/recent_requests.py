@@ -39,7 +39,7 @@ def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter()
 
-    def told(record: Record) -> RecentRequest:
+    def described(record: Record) -> RecentRequest:
         answer_id, request_id = (*record.names, "", "")[:2]
         return RecentRequest(
             id=answer_id,
@@ -60,7 +60,7 @@ def routes(service: Service) -> APIRouter:
 
         def do() -> RecentRequests:
             records = service.records.of(service.owner(client))[:page_size]
-            return RecentRequests(requests=[told(record) for record in records])
+            return RecentRequests(requests=[described(record) for record in records])
 
         return await service.look(do, client, gone(request))
 
@@ -73,6 +73,6 @@ def routes(service: Service) -> APIRouter:
             words = "The server knows the latest since its start (--recent)."
             missing = f"There is no recent request {shown(request_id)}. {words}"
             raise ApiError(NOT_FOUND, missing, "request_id")
-        return await service.look(lambda: told(record), client, gone(request))
+        return await service.look(lambda: described(record), client, gone(request))
 
     return router

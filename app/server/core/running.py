@@ -158,8 +158,8 @@ class Running:
         try:
             async for event in await self._begun(self._choices[0]):
                 await self._note(0, event)
-                for told in self._choices[0].split(event):
-                    yield told
+                for piece in self._choices[0].split(event):
+                    yield piece
         except Exception as error:
             self._failed(error)
             raise
@@ -170,8 +170,8 @@ class Running:
         Answers begin in their order, because OpenAI's client needs it.
         """
         if len(self) == 1:
-            async for told in self.events():
-                yield 0, told
+            async for piece in self.events():
+                yield 0, piece
             return
         news = asyncio.Queue[tuple[int, Event | Exception]]()
         room = asyncio.Semaphore(TOGETHER)
@@ -190,8 +190,8 @@ class Running:
                 for place in ready:
                     for event in held.pop(place):
                         await self._note(place, event)
-                        for told in self._choices[place].split(event):
-                            yield place, told
+                        for piece in self._choices[place].split(event):
+                            yield place, piece
         except Exception as error:
             self._failed(error)
             raise

@@ -83,11 +83,11 @@ async def scored(
         choices, usage = await service.work(work.run, gone(request), noted)
         noted.done(usage, choices[-1].finish_reason or "")
         return Completion(**head, choices=choices, usage=CompletionUsage.of(usage))
-    told, loop = asyncio.Queue[CompletionChoice | None](), asyncio.get_running_loop()
-    work.said = lambda piece: loop.call_soon_threadsafe(told.put_nowait, piece)
+    pieces, loop = asyncio.Queue[CompletionChoice | None](), asyncio.get_running_loop()
+    work.said = lambda piece: loop.call_soon_threadsafe(pieces.put_nowait, piece)
     working = asyncio.ensure_future(service.work(work.run, gone(request), noted))
-    working.add_done_callback(lambda _: told.put_nowait(None))
-    first = await told.get()
+    working.add_done_callback(lambda _: pieces.put_nowait(None))
+    first = await pieces.get()
     if first is None:
         await working  # raises the error of the first prompt
 
@@ -97,7 +97,7 @@ async def scored(
         try:
             while piece is not None:
                 yield event(Completion(**head, choices=[piece], usage=none))
-                piece = await told.get()
+                piece = await pieces.get()
             choices, counts = await working
             noted.done(counts, choices[-1].finish_reason or "")
             if usage:
